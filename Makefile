@@ -1,0 +1,51 @@
+# Two commands do everything on a machine with python3 and make: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DOCS_READY := $(VENV)/.docs-ready
+SOURCES := src tests examples benchmarks
+
+.PHONY: demo test check fix docs bench house soak clean
+
+$(READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $(READY)
+
+$(DOCS_READY): $(READY)
+	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
+	@touch $(DOCS_READY)
+
+demo: $(READY)  ## the weather router, end to end in this terminal
+	$(BIN)/python examples/00_demo.py
+
+test: $(READY)  ## all tests, with coverage
+	$(BIN)/python -m pytest --cov=baton --cov-report=term:skip-covered
+
+check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/house
+
+fix: $(READY)  ## format, and mend what the linter can mend
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+docs: $(DOCS_READY)  ## the documentation, into site/
+	$(BIN)/mkdocs build --strict --quiet
+
+bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
+	$(BIN)/python -m benchmarks $(ARGS)
+
+house: $(READY)  ## sizes, floors, loops
+	$(BIN)/python tests/house/look.py
+
+soak: $(READY)  ## the property tests, much longer
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws -p no:cacheprovider
+
+clean:
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage htmlcov site dist
