@@ -1,0 +1,194 @@
+"""Every error Baton raises, branched by who can mend it. Imports nothing.
+
+BatonError
+├── SetupError              the program's author: a tool, agent or team that cannot work as written
+├── ModelError              the model or its provider
+│   ├── EmptyResponseError      it answered with neither text nor calls
+│   ├── OutputError             its answer does not fit the agent's output type
+│   └── UnknownToolError        it kept calling tools that do not exist
+├── ToolError               a tool
+│   ├── ToolFailed              it raised, and its policy is to end the run
+│   ├── ToolTimeout             it took longer than it may
+│   └── ToolResultError         it returned something that no model can read
+└── RunError                the run: limits, conflicts, a log that cannot be read
+    ├── LimitError              a tree-wide limit was reached
+    ├── TurnLimitError          one agent used up its turns without an answer
+    ├── TransferError           a transfer that cannot be followed
+    │   └── LoopError               agents pass control round and nothing new happens
+    ├── NotEncodableError       a value that cannot be written to the log
+    ├── RunNotFoundError        no run of that id waits here
+    ├── AnswerError             an answer to a question that is not open, or of the wrong form
+    ├── ReplayMismatch          the code no longer does what the log says it did
+    └── LogError                a log that cannot be read
+"""
+
+from collections.abc import Sequence
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as an error message shows them: `A`, `B`; "nothing" if there are none."""
+    return ", ".join(f"`{name}`" for name in names) or "nothing"
+
+
+class BatonError(Exception):
+    """Anything that Baton raises on purpose."""
+
+
+class SetupError(BatonError):
+    """The program is put together in a way that cannot work."""
+
+
+class ModelError(BatonError):
+    """The model or its provider failed; `retryable` says whether the same request may succeed later."""
+
+    def __init__(
+        self, message: str, *, model: str = "", retryable: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.model = model
+        self.retryable = retryable
+        self.retry_after = retry_after
+
+
+class EmptyResponseError(ModelError):
+    """The model answered with neither text nor calls."""
+
+
+class OutputError(ModelError):
+    """The model's answer does not fit the output type, even after corrections."""
+
+    def __init__(self, agent: str, wanted: str, problems: str) -> None:
+        super().__init__(f"`{agent}` must answer with {wanted}, but its model did not manage to: {problems}")
+        self.agent = agent
+        self.wanted = wanted
+        self.problems = problems
+
+
+class UnknownToolError(ModelError):
+    """The model kept calling tools that do not exist."""
+
+    def __init__(self, agent: str, wish: str, available: Sequence[str]) -> None:
+        super().__init__(f"the model of `{agent}` keeps calling `{wish}`; its tools are: {listed(available)}")
+        self.agent = agent
+        self.wish = wish
+        self.available = tuple(available)
+
+
+class ToolError(BatonError):
+    """A tool failed. A tool may raise it itself: the message goes to the model as it is."""
+
+    def __init__(self, message: str, *, tool: str = "") -> None:
+        super().__init__(message)
+        self.tool = tool
+
+
+class ToolFailed(ToolError):
+    """A tool with `on_error="raise"` raised; the cause is chained."""
+
+
+class ToolTimeout(ToolError):
+    """A tool took longer than its timeout."""
+
+    def __init__(self, tool: str, seconds: float) -> None:
+        super().__init__(f"tool `{tool}` did not finish within {seconds:g} s", tool=tool)
+        self.seconds = seconds
+
+
+class ToolResultError(ToolError):
+    """A tool returned something that cannot be shown to a model."""
+
+
+class RunError(BatonError):
+    """The run cannot go on."""
+
+
+class LimitError(RunError):
+    """A limit of the whole run was reached; `path` is where."""
+
+    def __init__(self, limit: str, allowed: float, path: Sequence[str]) -> None:
+        where = " → ".join(path[-8:])
+        super().__init__(
+            f"the run reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)"
+        )
+        self.limit = limit
+        self.allowed = allowed
+        self.path = tuple(path)
+
+
+class TurnLimitError(RunError):
+    """One agent used up its turns and had no answer even in the last call without tools."""
+
+    def __init__(self, agent: str, max_turns: int) -> None:
+        super().__init__(f"`{agent}` has no answer after {max_turns} turns; raise it with Agent(max_turns=…)")
+        self.agent = agent
+        self.max_turns = max_turns
+
+
+class TransferError(RunError):
+    """A transfer that cannot be followed."""
+
+    def __init__(self, source: str, wish: str, reachable: Sequence[str], *, because: str = "") -> None:
+        super().__init__(because or f"`{source}` cannot transfer to `{wish}`; it can reach: {listed(reachable)}.")
+        self.source = source
+        self.wish = wish
+        self.reachable = tuple(reachable)
+
+
+class LoopError(TransferError):
+    """Two agents pass control to and fro and nothing new happens."""
+
+    def __init__(self, source: str, wish: str, times: int, path: Sequence[str]) -> None:
+        because = (
+            f"`{source}` and `{wish}` passed control back and forth {times} times and nothing new happened; "
+            "give one of them a reason to answer, or name who takes over with Runner(on_loop=…)"
+        )
+        super().__init__(source, wish, (), because=because)
+        self.times = times
+        self.path = tuple(path)
+
+
+class NotEncodableError(RunError):
+    """A value that cannot be written to the log as JSON."""
+
+    def __init__(self, what: str, value: object, reason: str) -> None:
+        super().__init__(
+            f"{what} is a {type(value).__name__}, which cannot be written to the log ({reason}); "
+            "use what JSON can hold, a dataclass or a pydantic model, or keep live objects in the run's context"
+        )
+        self.what = what
+        self.value = value
+
+
+class RunNotFoundError(RunError):
+    """No run of that id can be resumed here."""
+
+    def __init__(self, run_id: str, waiting: Sequence[str]) -> None:
+        super().__init__(
+            f"no run `{run_id}` waits to be resumed: it is finished, or another runner has it; "
+            f"waiting here: {listed(waiting[:5])}"
+        )
+        self.run_id = run_id
+        self.waiting = tuple(waiting)
+
+
+class AnswerError(RunError):
+    """An answer to a question that is not open, or one of the wrong form. Nothing was written."""
+
+
+class ReplayMismatch(RunError):
+    """The code no longer produces what the log recorded; `key` is the first difference."""
+
+    def __init__(self, key: str, recorded: str, produced: str) -> None:
+        super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}")
+        self.key = key
+        self.recorded = recorded
+        self.produced = produced
+
+
+class LogError(RunError):
+    """A log that cannot be read; `where` is the number of the event, counted from 0."""
+
+    def __init__(self, where: int, reason: str) -> None:
+        super().__init__(f"the log cannot be read at event {where}: {reason}")
+        self.where = where
+        self.reason = reason

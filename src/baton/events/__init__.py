@@ -1,0 +1,63 @@
+"""What happened and what should happen: events, deltas, actions, and their JSON.
+
+May import messages and errors. Values only: nothing here acts, waits or knows a run.
+"""
+
+from .actions import Action, BreakLoop, Exit, Transfer
+from .base import NOBODY, Changes, Delta, Event, Origin
+from .codec import FORMAT, decode_event, decode_log, encode_event, encode_log
+from .deltas import Custom, Progress, ReasoningDelta, TextDelta, ToolCallDelta
+from .facts import (
+    Answered,
+    Asked,
+    Cancelled,
+    Completed,
+    Failed,
+    Finished,
+    Resumed,
+    RunStarted,
+    Said,
+    Started,
+    Stepped,
+    Suspended,
+    ToolReturned,
+    Transferred,
+    Unknown,
+)
+
+__all__ = [
+    "FORMAT",
+    "NOBODY",
+    "Action",
+    "Answered",
+    "Asked",
+    "BreakLoop",
+    "Cancelled",
+    "Changes",
+    "Completed",
+    "Custom",
+    "Delta",
+    "Event",
+    "Exit",
+    "Failed",
+    "Finished",
+    "Origin",
+    "Progress",
+    "ReasoningDelta",
+    "Resumed",
+    "RunStarted",
+    "Said",
+    "Started",
+    "Stepped",
+    "Suspended",
+    "TextDelta",
+    "ToolCallDelta",
+    "ToolReturned",
+    "Transfer",
+    "Transferred",
+    "Unknown",
+    "decode_event",
+    "decode_log",
+    "encode_event",
+    "encode_log",
+]

@@ -1,0 +1,150 @@
+"""Events as JSON: one line an event, never pickle. A log starts with a line that names the format.
+
+An origin is written as [activation id, agent, id of the activation its path goes on from], so that a line stays
+the same size however long the path is. Kinds of events this version does not know are kept as they were read.
+"""
+
+from collections.abc import Iterable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ..errors import LogError, NotEncodableError
+from .base import NOBODY, Delta, Event, Origin
+from .deltas import Custom, Progress, ReasoningDelta, TextDelta, ToolCallDelta
+from .facts import (
+    Answered,
+    Asked,
+    Cancelled,
+    Completed,
+    Failed,
+    Finished,
+    Resumed,
+    RunStarted,
+    Said,
+    Started,
+    Stepped,
+    Suspended,
+    ToolReturned,
+    Transferred,
+    Unknown,
+)
+
+FORMAT = 1
+"""The version of the log format this code writes. It reads this one and every older one."""
+
+_Fact: TypeAlias = (
+    RunStarted
+    | Resumed
+    | Started
+    | Said
+    | ToolReturned
+    | Stepped
+    | Transferred
+    | Asked
+    | Answered
+    | Finished
+    | Completed
+    | Suspended
+    | Failed
+    | Cancelled
+)
+_KINDS = frozenset(kind.__name__ for kind in _Fact.__args__)
+
+
+class _Head(msgspec.Struct):
+    format: int
+
+
+class _Kind(msgspec.Struct):
+    type: str
+    key: str
+    origin: tuple[str, str, str | None]
+    at: float
+
+
+def _encode_special(value: Any) -> Any:
+    if isinstance(value, Origin):
+        return (value.id, value.agent, value.parent.id if value.parent is not None else None)
+    raise NotImplementedError(f"{type(value).__name__} is not JSON")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_special)
+
+
+def encode_event(event: Event | Delta) -> bytes:
+    """One event as one line of JSON, without the line break."""
+    if isinstance(event, Unknown):
+        return bytes(event.raw)
+    try:
+        return _encoder.encode(event)
+    except (TypeError, NotImplementedError, msgspec.MsgspecError) as error:
+        raise NotEncodableError(f"{type(event).__name__} event", event, str(error)) from None
+
+
+def encode_log(events: Iterable[Event]) -> bytes:
+    """A whole log: a line with the format, then a line for each event."""
+    lines = [_encoder.encode(_Head(FORMAT)), *map(encode_event, events)]
+    return b"\n".join(lines) + b"\n"
+
+
+class EventReader:
+    """Reads the events of one log in order, so that events of an activation share their origin."""
+
+    def __init__(self) -> None:
+        self._origins: dict[str, Origin] = {NOBODY.id: NOBODY}
+        self._decoder = msgspec.json.Decoder(_Fact, dec_hook=self._decode_special)
+        self._count = 0
+
+    def read(self, line: bytes | str) -> Event:
+        """The event on this line. Raises LogError if it is none."""
+        where, self._count = self._count, self._count + 1
+        try:
+            return self._decoder.decode(line)
+        except msgspec.MsgspecError as error:
+            return self._read_unknown(line, where, error)
+
+    def _read_unknown(self, line: bytes | str, where: int, error: Exception) -> Event:
+        try:
+            kind = msgspec.json.decode(line, type=_Kind)
+        except msgspec.MsgspecError:
+            raise LogError(where, str(error)) from None
+        if kind.type in _KINDS:
+            raise LogError(where, str(error)) from None
+        raw = msgspec.Raw(line.encode() if isinstance(line, str) else bytes(line))
+        return Unknown(kind.key, self._origin(*kind.origin), kind.at, kind.type, raw)
+
+    def _origin(self, id: str, agent: str, parent: str | None) -> Origin:
+        known = self._origins.get(id)
+        if known is None:
+            before = self._origins.get(parent) if parent is not None else None
+            known = self._origins[id] = Origin(id, agent, before)
+        return known
+
+    def _decode_special(self, kind: type, value: Any) -> Any:
+        if kind is Origin:
+            return self._origin(*value)
+        raise NotImplementedError(kind)
+
+
+def decode_event(line: bytes | str) -> Event:
+    """One event on its own; its path is only as long as its line tells."""
+    return EventReader().read(line)
+
+
+def decode_log(data: bytes) -> list[Event]:
+    """The events of a log written by `encode_log`. Raises LogError, naming the place, if it is damaged or newer."""
+    lines = data.split(b"\n")
+    if lines[-1]:
+        raise LogError(len(lines) - 2, "the last line is cut off")
+    try:
+        head = msgspec.json.decode(lines[0], type=_Head)
+    except msgspec.MsgspecError:
+        raise LogError(0, "it does not start with a line that names its format") from None
+    if head.format > FORMAT:
+        raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")
+    reader = EventReader()
+    return [reader.read(line) for line in lines[1:-1]]
+
+
+AnyDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Progress | Custom

@@ -1,0 +1,124 @@
+"""The events a log is made of, in the past tense."""
+
+from typing import Any
+
+import msgspec
+
+from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, Usage
+from .base import Changes, Event
+
+
+class RunStarted(Event, frozen=True):
+    """A run began: with which input, for which root, with which values."""
+
+    run_id: str
+    root: str
+    input: tuple[Message, ...] = ()
+    values: dict[str, Any] = {}
+
+
+class Resumed(Event, frozen=True):
+    """Somebody took the run up again after it had stopped."""
+
+
+class Started(Event, frozen=True):
+    """An agent got the floor."""
+
+
+class Said(Event, frozen=True):
+    """An agent spoke, by its model (then `model` and `usage` are there) or by itself."""
+
+    message: AssistantMessage
+    model: str = ""
+    usage: Usage | None = None
+    stop_reason: str = ""
+    changes: Changes | None = None
+
+    @property
+    def text(self) -> str:
+        from ..messages import text_of
+
+        return text_of(self.message.content)
+
+
+class ToolReturned(Event, frozen=True):
+    """A call got its result. `is_final` marks a result that is the agent's answer."""
+
+    call_id: str
+    name: str
+    content: Content = ""
+    is_error: bool = False
+    is_final: bool = False
+    changes: Changes | None = None
+
+    @property
+    def message(self) -> ToolMessage:
+        """The result as a message for a model."""
+        return ToolMessage(self.call_id, self.name, self.content, self.is_error)
+
+
+class Stepped(Event, frozen=True):
+    """Code of the application ran once, and this is what it gave."""
+
+    name: str
+    value: Any = None
+    changes: Changes | None = None
+
+
+class Transferred(Event, frozen=True):
+    """Control went from one agent to another. `reason` is "" unless no call asked for it."""
+
+    source: str
+    target: str
+    call_id: str | None = None
+    payload: Any = None
+    reason: str = ""
+    changes: Changes | None = None
+
+
+class Asked(Event, frozen=True):
+    """A question to the outside; its id is the event's key. `call` is the call it is about, if it is about one."""
+
+    payload: Any = None
+    call: ToolCall | None = None
+
+
+class Answered(Event, frozen=True):
+    """The outside answered the question with this id."""
+
+    id: str
+    answer: Any = None
+
+
+class Finished(Event, frozen=True):
+    """An agent gave the floor up in good order."""
+
+    changes: Changes | None = None
+
+
+class Completed(Event, frozen=True):
+    """The run came to its end."""
+
+
+class Suspended(Event, frozen=True):
+    """The run waits for answers to these questions."""
+
+    open: tuple[str, ...] = ()
+
+
+class Failed(Event, frozen=True):
+    """The run ended with an error; it may be resumed, and then tries again what failed."""
+
+    error: str
+    message: str = ""
+
+
+class Cancelled(Event, frozen=True):
+    """Somebody stopped the run; it may be resumed."""
+
+
+class Unknown(Event, frozen=True):
+    """An event of a kind this version does not know, kept as it was read."""
+
+    kind: str
+    raw: msgspec.Raw
