@@ -1,0 +1,25 @@
+"""What one activation or one tool call is given: the run's log, values, limits, and the ways to act only once.
+
+May import log, events, messages and errors. Must not know models, tools, agents or stores.
+"""
+
+from .history import WHOLE, Entry, History, View, Window
+from .limits import Limits, Meter
+from .run import Run
+from .run_context import RunContext, Suspend
+from .values import Values, as_json_value
+
+__all__ = [
+    "WHOLE",
+    "Entry",
+    "History",
+    "Limits",
+    "Meter",
+    "Run",
+    "RunContext",
+    "Suspend",
+    "Values",
+    "View",
+    "Window",
+    "as_json_value",
+]

@@ -1,0 +1,58 @@
+"""How much a run and everything nested in it may use, and the counting of it."""
+
+from msgspec import Struct
+
+from ..errors import LimitError
+from ..events import Origin
+from ..messages import Usage
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of a whole run tree; None means no limit.
+
+    `round_trips` is how often two agents may pass control back and forth without anything new happening.
+    """
+
+    model_calls: int | None = 100
+    transfers: int | None = 32
+    round_trips: int | None = 3
+    seconds: float | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+
+class Meter:
+    """Counts what a run uses, on the first run and on every replay alike, and stops it at its limits."""
+
+    __slots__ = ("cost", "limits", "model_calls", "tokens", "transfers")
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.model_calls = 0
+        self.transfers = 0
+        self.tokens = 0
+        self.cost = 0.0
+
+    def start_model_call(self, origin: Origin) -> None:
+        """Count a model call before it is made."""
+        self.model_calls += 1
+        allowed = self.limits.model_calls
+        if allowed is not None and self.model_calls > allowed:
+            raise LimitError("model_calls", allowed, origin.path)
+
+    def start_transfer(self, origin: Origin) -> None:
+        """Count a transfer before it is made."""
+        self.transfers += 1
+        allowed = self.limits.transfers
+        if allowed is not None and self.transfers > allowed:
+            raise LimitError("transfers", allowed, origin.path)
+
+    def add_usage(self, usage: Usage, origin: Origin) -> None:
+        """Count what a model call consumed. What is over the limit has been recorded; the run stops after it."""
+        self.tokens += usage.input_tokens + usage.output_tokens
+        self.cost += usage.cost
+        limits = self.limits
+        if limits.tokens is not None and self.tokens > limits.tokens:
+            raise LimitError("tokens", limits.tokens, origin.path)
+        if limits.cost is not None and self.cost > limits.cost:
+            raise LimitError("cost", limits.cost, origin.path)

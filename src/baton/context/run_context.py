@@ -1,0 +1,167 @@
+"""What code inside a run is given, and how it acts: everything that has an effect is done once and recorded."""
+
+from collections.abc import Awaitable, Callable
+from inspect import isawaitable
+from time import time
+from typing import Any, Generic, TypeVar, cast, overload
+
+from typing_extensions import TypeVar as TypeVarWithDefault
+
+from ..errors import NotEncodableError
+from ..events import Answered, Asked, Changes, Custom, Event, Origin, Progress, Stepped
+from ..messages import ToolCall
+from .run import Run
+from .values import Values, as_json_value
+
+C = TypeVarWithDefault("C", default=Any)
+E = TypeVar("E", bound=Event)
+T = TypeVar("T")
+
+_JSON_TYPES = (str, int, float, bool, type(None), list, dict)
+
+
+class Suspend(BaseException):
+    """Unwinds the code that asked a question until somebody answers. Not an error: never catch it."""
+
+
+class RunContext(Generic[C]):
+    """What a tool, an agent or a callback knows of its run, and what it can do in it.
+
+    `scope` is the place in the run that keys are made from: an activation, or one tool call inside it.
+    """
+
+    __slots__ = ("_asked", "_steps", "_values", "call", "origin", "run", "scope")
+
+    def __init__(self, run: Run[C], origin: Origin, scope: str, call: ToolCall | None = None) -> None:
+        self.run = run
+        self.origin = origin
+        self.scope = scope
+        self.call = call
+        self._values: Values | None = None
+        self._steps: dict[str, int] | None = None
+        self._asked = 0
+
+    @property
+    def context(self) -> C:
+        """Your own object, as given to the runner. Never sent to a model, never stored."""
+        return self.run.context
+
+    @property
+    def values(self) -> Values:
+        """The run's shared key-value state."""
+        if self._values is None:
+            self._values = Values(self.run.values)
+        return self._values
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self.run.id
+
+    @property
+    def agent(self) -> str:
+        """The name of the agent that has the floor here."""
+        return self.origin.agent
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """The names of the agents that led here, the present one last."""
+        return self.origin.path
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same for every attempt at this very call, and different from every other: for outside systems."""
+        return f"{self.run.id}:{self.scope}"
+
+    async def once(self, key: str, kind: type[E], produce: Callable[[str], Awaitable[E]]) -> E:
+        """The recorded event with this key; if there is none, `produce` makes it, and it is recorded."""
+        full_key = f"{self.scope}/{key}"
+        log = self.run.log
+        event = log.find(full_key, kind)
+        if event is None:
+            produced = await produce(full_key)
+            # Somebody else may have been faster, if the same key was asked for twice at once.
+            event = log.find(full_key, kind)
+            if event is None:
+                event = produced
+                log.write(event)
+                await log.settle()
+        return event
+
+    @overload
+    async def step(self, name: str, produce: Callable[[], Awaitable[T]]) -> T: ...
+    @overload
+    async def step(self, name: str, produce: Callable[[], T]) -> T: ...
+    @overload
+    async def step(self, name: str, produce: Callable[[], Any], *, as_type: type[T]) -> T: ...
+    async def step(self, name: str, produce: Callable[[], Any], *, as_type: Any = None) -> Any:
+        """What `produce` gives, done once: a resumed run gets the recorded value and does not call it again.
+
+        Values come back as JSON has them; `as_type` brings them back as a dataclass, a pydantic model or the like.
+        """
+        steps = self._steps = self._steps or {}
+        ordinal = steps[name] = steps.get(name, 0) + 1
+        key = f"{self.scope}/step:{name}" if ordinal == 1 else f"{self.scope}/step:{name}#{ordinal}"
+        log = self.run.log
+        event = log.find(key, Stepped)
+        if event is None:
+            value = produce()
+            if isawaitable(value):
+                value = await value
+            plain = as_json_value(f"the result of step `{name}`", value)
+            if as_type is None and not isinstance(value, (*_JSON_TYPES, tuple)):
+                hint = "say as_type=… so that a resumed run can bring it back"
+                raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
+            event = Stepped(key, self.origin, time(), name, plain, self.take_changes())
+            log.write(event)
+            await log.settle()
+        else:
+            self.apply_changes(event.changes)
+        return event.value if as_type is None else _revive(event.value, as_type)
+
+    async def interrupt(self, payload: Any = None) -> Any:
+        """The outside's answer to this question. Until there is one, the run is suspended here.
+
+        Code before it runs again when the run is resumed, unless it stands in `step`.
+        """
+        self._asked += 1
+        key = f"{self.scope}/ask{self._asked}"
+        log = self.run.log
+        asked = log.find(key, Asked)
+        answered = log.find(f"{key}!", Answered)
+        if answered is not None:
+            return answered.answer
+        if asked is None:
+            plain = as_json_value("the payload of an interrupt", payload)
+            log.write(Asked(key, self.origin, time(), plain, self.call))
+            await log.settle()
+        raise Suspend(key)
+
+    async def progress(self, text: str = "", *, done: float | None = None, total: float | None = None) -> None:
+        """Tell whoever listens how far this has come. Not recorded."""
+        log = self.run.log
+        if log.sink is not None:
+            log.tell(Progress(self.origin, text, done, total, self.call.id if self.call else ""))
+            await log.settle()
+
+    async def emit(self, name: str, data: Any = None) -> None:
+        """Tell whoever listens something of your own. Not recorded."""
+        log = self.run.log
+        if log.sink is not None:
+            log.tell(Custom(self.origin, name, data))
+            await log.settle()
+
+    def take_changes(self) -> Changes | None:
+        """What was written to the values since the last recorded effect, to be recorded with the next one."""
+        return self._values.take_changes() if self._values is not None else None
+
+    def apply_changes(self, changes: Changes | None) -> None:
+        """Do to the values what a recorded effect did."""
+        if changes is not None:
+            self.values.apply(changes)
+
+
+def _revive(value: Any, kind: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).validate_python(value)

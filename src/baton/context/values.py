@@ -1,0 +1,82 @@
+"""The run's shared key-value state. A write is recorded together with the effect that made it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..errors import NotEncodableError
+from ..events import Changes
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def as_json_value(what: str, value: Any) -> Any:
+    """The value as it will be read back from the log, so that a first run and a resumed one see the same."""
+    if type(value) in _PLAIN:
+        return value
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump)
+    except (TypeError, NotImplementedError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise NotEncodableError(what, value, str(error) or type(error).__name__) from None
+
+
+def _dump(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is None:
+        raise NotImplementedError(f"{type(value).__name__} is not JSON")
+    return dump(mode="json")
+
+
+class Values(Mapping[str, Any]):
+    """The values as one activation or tool call sees and changes them."""
+
+    __slots__ = ("_data", "_removed", "_written")
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+        self._written: dict[str, Any] = {}
+        self._removed: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def set(self, key: str, value: Any) -> None:
+        """Write one value; it must be something JSON can hold."""
+        plain = as_json_value(f"value `{key}`", value)
+        self._data[key] = plain
+        self._written[key] = plain
+        self._removed.discard(key)
+
+    def update(self, values: Mapping[str, Any]) -> None:
+        """Write several values, all or none."""
+        plain = {key: as_json_value(f"value `{key}`", value) for key, value in values.items()}
+        for key, value in plain.items():
+            self.set(key, value)
+
+    def delete(self, key: str) -> None:
+        """Forget one value; it need not be there."""
+        self._data.pop(key, None)
+        self._written.pop(key, None)
+        self._removed.add(key)
+
+    def take_changes(self) -> Changes | None:
+        """What was written since the last call, to be recorded with the effect that did it."""
+        if not self._written and not self._removed:
+            return None
+        changes = Changes(self._written, tuple(sorted(self._removed)))
+        self._written, self._removed = {}, set()
+        return changes
+
+    def apply(self, changes: Changes) -> None:
+        """Do again what a recorded effect did; what the code wrote meanwhile is part of it."""
+        for key in changes.removed:
+            self._data.pop(key, None)
+        self._data.update(changes.written)
+        self._written, self._removed = {}, set()

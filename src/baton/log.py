@@ -1,0 +1,105 @@
+"""The log of a run: what happened, in order, each thing once. May import events and errors.
+
+The log knows nothing of agents, models or stores. Whoever listens is a Sink; whoever produces asks `find` first.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+from .errors import ReplayMismatch
+from .events import Asked, Delta, Event
+
+E = TypeVar("E", bound=Event)
+
+
+class Sink(Protocol):
+    """Somebody who is told what happens, and may ask for patience."""
+
+    is_full: bool
+
+    def put(self, event: Event | Delta) -> None:
+        """Take one event."""
+        ...
+
+    async def room(self) -> None:
+        """Wait until there is room for more."""
+        ...
+
+
+class Log:
+    """An append-only list of events with unique keys.
+
+    The index by key is made when it is first needed: a run that asks nothing and is not resumed never needs it.
+    """
+
+    __slots__ = ("_index", "_unvisited", "events", "has_past", "sink")
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self.events: list[Event] = list(events)
+        self.sink: Sink | None = None
+        self.has_past = bool(self.events)
+        """Whether it was loaded with events. If not, an agent's own keys need not be looked for."""
+        self._index: dict[str, Event] = {}
+        self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
+
+    def find(self, key: str, kind: type[E]) -> E | None:
+        """The recorded event with this key, if the run has come past here before."""
+        event = self._indexed().get(key)
+        if event is None:
+            return None
+        if type(event) is not kind:
+            raise ReplayMismatch(key, type(event).__name__, kind.__name__)
+        self._unvisited.pop(key, None)
+        return event
+
+    def write(self, event: Event) -> None:
+        """Record what happened and tell the listener. Its key must be new: ask `find` first."""
+        self.events.append(event)
+        if self.sink is not None:
+            self.sink.put(event)
+
+    def tell(self, delta: Delta) -> None:
+        """Tell the listener something that is not recorded."""
+        if self.sink is not None:
+            self.sink.put(delta)
+
+    async def settle(self) -> None:
+        """Return when the listener has room for more: a slow listener slows the run down."""
+        if self.sink is not None and self.sink.is_full:
+            await self.sink.room()
+
+    def open_questions(self) -> dict[str, Asked]:
+        """The questions nobody has answered yet, by id."""
+        asked = {event.key: event for event in self.events if isinstance(event, Asked)}
+        index = self._indexed()
+        return {key: event for key, event in asked.items() if f"{key}!" not in index}
+
+    def visit(self, prefix: str) -> list[Event]:
+        """The events recorded under keys that begin like this, for code that need not run again to account for them."""
+        events = [event for event in self.events if event.key.startswith(prefix)]
+        for event in events:
+            self._unvisited.pop(event.key, None)
+        return events
+
+    def unvisited(self, *kinds: type[Event]) -> Event | None:
+        """The first loaded event of these kinds that the code has not asked for again."""
+        if not self._unvisited:
+            return None
+        return next((event for event in self._unvisited.values() if isinstance(event, kinds)), None)
+
+    def _indexed(self) -> dict[str, Event]:
+        index, events = self._index, self.events
+        if len(index) < len(events):
+            for event in events[len(index) :]:
+                known = index.setdefault(event.key, event)
+                if known is not event:
+                    raise ReplayMismatch(event.key, type(known).__name__, f"a second {type(event).__name__}")
+        return index
+
+
+class ReadOnlyLog(Log):
+    """A log to which nothing can be added: code that runs over it must do just what it did before."""
+
+    def write(self, event: Event) -> None:
+        """Refuse."""
+        raise ReplayMismatch(event.key, "nothing", type(event).__name__)
