@@ -1,0 +1,157 @@
+"""Strings such as `provider:name` become models, and what cannot become one is explained."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+from baton.errors import SetupError
+from baton.models import Model, register, resolve
+from baton.testing import ScriptedModel
+
+Install: TypeAlias = Callable[[str, str], None]
+
+
+def make_fake(name: str) -> Model:
+    return ScriptedModel([], name=f"fake:{name}")
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Installs a package of one module with an entry point in the group `baton.models`."""
+
+    def install(package: str, entry_point: str) -> None:
+        site = tmp_path / package
+        information = site / f"{package}-1.0.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (information / "entry_points.txt").write_text(f"[baton.models]\n{entry_point}\n")
+        (site / f"{package}.py").write_text(
+            "from baton.testing import ScriptedModel\n"
+            "def make(name):\n"
+            "    return ScriptedModel([], name=f'installed:{name}')\n"
+        )
+        monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+
+    return install
+
+
+def test_a_model_is_itself() -> None:
+    model = ScriptedModel([])
+    assert resolve(model) is model
+
+
+def test_a_registered_prefix_makes_a_model_once_for_each_string() -> None:
+    register("fake", make_fake)
+    assert resolve("fake:one").name == "fake:one"
+    assert resolve("fake:one") is resolve("fake:one")
+    assert resolve("fake:one") is not resolve("fake:two")
+
+
+def test_only_the_first_colon_divides() -> None:
+    register("fake", make_fake)
+    assert resolve("fake:llama:8b").name == "fake:llama:8b"
+
+
+def test_registering_again_counts_for_strings_resolved_before() -> None:
+    register("fake", make_fake)
+    register("other", make_fake)
+    old, other = resolve("fake:one"), resolve("other:one")
+    register("fake", make_fake)
+    assert resolve("fake:one") is not old
+    assert resolve("other:one") is other
+
+
+def test_an_installed_provider_is_found_by_its_entry_point(install: Install) -> None:
+    install("provider_one", "one = provider_one:make")
+    assert resolve("one:large").name == "installed:large"
+    assert resolve("one:large") is resolve("one:large")
+
+
+def test_what_is_registered_comes_before_what_is_installed(install: Install) -> None:
+    install("provider_two", "two = provider_two:make")
+    register("two", make_fake)
+    assert resolve("two:large").name == "fake:large"
+
+
+def test_an_unknown_provider_is_explained(install: Install) -> None:
+    install("provider_three", "installed = provider_three:make")
+    register("registered", make_fake)
+    with pytest.raises(SetupError) as raised:
+        resolve("openia:gpt-5", wanted_by="Desk")
+    message = str(raised.value)
+    assert message.startswith("the model `openia:gpt-5` for `Desk` needs the provider `openia`; available: `")
+    assert "`installed`" in message
+    assert "`registered`" in message
+    assert message.endswith(
+        "Install a package with an entry point `openia` in the group `baton.models`, "
+        "or call baton.models.register('openia', factory)"
+    )
+
+
+@pytest.mark.parametrize("text", ["gpt-5", "fake:", ":gpt-5", ""])
+def test_a_string_without_provider_or_name_is_explained(text: str) -> None:
+    register("fake", make_fake)
+    with pytest.raises(SetupError) as raised:
+        resolve(text)
+    message = str(raised.value)
+    assert message.startswith(
+        f"the model `{text}` does not say which provider and which of its models is meant; "
+        "write it as `provider:name`, with one of: `"
+    )
+    assert "`fake`" in message
+
+
+def test_a_provider_that_cannot_be_imported_says_what_is_missing(install: Install) -> None:
+    install("provider_four", "four = no_such_package:make [sdk]")
+    with pytest.raises(SetupError) as raised:
+        resolve("four:large", wanted_by="Desk")
+    assert str(raised.value) == (
+        "the provider `four` for `Desk` cannot be imported from `provider_four`: No module named 'no_such_package'; "
+        "install what it needs, for instance with: pip install 'provider_four[sdk]'"
+    )
+    assert isinstance(raised.value.__cause__, ImportError)
+
+
+def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Install) -> None:
+    install("provider_five", "five = provider_five:make")
+    install("provider_six", "five = provider_six:make")
+    with pytest.raises(SetupError, match="claim the provider `five`: `provider_five:make`, `provider_six:make`"):
+        resolve("five:large")
+    register("five", make_fake)
+    assert resolve("five:large").name == "fake:large"
+
+
+def test_no_model_is_explained() -> None:
+    with pytest.raises(SetupError, match="no model was given for `Desk`; give a Model, or a string"):
+        resolve(None, wanted_by="Desk")
+
+
+@pytest.mark.parametrize(("given", "shown"), [(7, "a int"), (ScriptedModel, "the class ScriptedModel itself")])
+def test_something_that_is_no_model_is_explained(given: object, shown: str) -> None:
+    with pytest.raises(SetupError, match=f"is {shown}; a model is an object with `name` and `respond"):
+        resolve(given)  # pyright: ignore[reportArgumentType]
+
+
+def test_a_factory_that_makes_no_model_is_explained() -> None:
+    register("fake", lambda name: None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match="the provider `fake` made a NoneType of `fake:one`"):
+        resolve("fake:one")
+
+
+@pytest.mark.parametrize("prefix", ["", "a:b"])
+def test_a_prefix_that_could_never_be_asked_for_is_refused(prefix: str) -> None:
+    with pytest.raises(SetupError, match="cannot be the prefix"):
+        register(prefix, make_fake)
+
+
+def test_importing_the_room_loads_neither_pydantic_nor_metadata_nor_a_provider() -> None:
+    code = (
+        "import sys, baton.models; print([m for m in "
+        "('pydantic', 'importlib.metadata', 'openai', 'anthropic', 'httpx') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
