@@ -1,0 +1,122 @@
+"""A tool that asks a person first: whether it may run, and with which arguments."""
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+
+import msgspec
+from msgspec import Struct
+
+from ..context import RunContext
+from ..errors import AnswerError, SetupError
+from .base import Tool, ToolOutcome
+from .wrapping import Wrapper, unwrapped
+
+APPROVED_FOR_GOOD = "baton.approved_for_good:"
+"""With a tool's name after it, the key in the run's values under which `always=True` is kept. Delete it to revoke."""
+
+NeedsApproval: TypeAlias = bool | Callable[[RunContext[Any], dict[str, Any]], bool | Awaitable[bool]]
+"""Whether a call must be approved: always, never, or as a function of the context and the arguments decides."""
+
+_WORKS = "answer True or False, Approval(…), or a dict with `approved` and, if wanted, `reason`, `arguments`, `always`"
+
+
+class Approval(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A person's word on a call. `arguments` replace the model's; `always` is for this tool in the rest of the run."""
+
+    approved: bool
+    reason: str = ""
+    arguments: dict[str, Any] | None = None
+    always: bool = False
+
+
+def approval_of(answer: Any) -> Approval:
+    """What an answer to the question means. Raises AnswerError if it is not an answer to such a question."""
+    if isinstance(answer, bool):
+        return Approval(answer)
+    if isinstance(answer, Approval):
+        approval = answer
+    elif isinstance(answer, dict):
+        try:
+            approval = msgspec.convert(answer, Approval)
+        except msgspec.ValidationError as error:
+            raise AnswerError(f"{answer!r} does not approve or reject a call ({error}); {_WORKS}") from None
+    else:
+        raise AnswerError(f"{answer!r} does not approve or reject a call; {_WORKS}")
+    if approval.always and not approval.approved:
+        raise AnswerError("`always` approves a tool for the rest of the run; a rejection is for one call: leave it out")
+    return approval
+
+
+@runtime_checkable
+class Checking(Protocol):
+    """A tool that can tell without being called whether arguments fit, and what they mean."""
+
+    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+        """The arguments, or an outcome that tells the model what to mend."""
+        ...
+
+
+class Approved(Wrapper):
+    """Has calls of a tool approved. Arguments that do not fit go back to the model: nobody is asked about them."""
+
+    def __init__(self, inner: Tool, needs_approval: NeedsApproval = True) -> None:
+        super().__init__(inner)
+        if not isinstance(needs_approval, bool) and not callable(needs_approval):
+            works = "use True, False or a function (ctx, arguments) -> bool"
+            raise SetupError(f"{inner!r} has needs_approval={needs_approval!r}; {works}")
+        self.needs_approval: NeedsApproval = needs_approval
+        bottom = unwrapped(inner)
+        self._checked = bottom.checked if isinstance(bottom, Checking) else self._parsed
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+        """Ask if need be, then do it, with other arguments if the answer has some; or say that it was not allowed."""
+        given = self._checked(arguments)
+        if isinstance(given, ToolOutcome):
+            return given
+        # Recorded, because it must not change under a question that is already asked: not by a fickle function, and
+        # not by another call of this turn whose answer was "always". A rejection would else be passed over.
+        if not await ctx.step("needs_approval", partial(self._must_ask, ctx, given)):
+            return await self.inner.call(ctx, arguments)
+        name = self.spec.name
+        question = {"kind": "approval", "tool": name, "arguments": json.loads(arguments.strip() or "{}")}
+        approval = approval_of(await ctx.interrupt(question))
+        if not approval.approved:
+            return _rejected(name, approval.reason)
+        if approval.always:
+            ctx.values.set(APPROVED_FOR_GOOD + name, True)
+        if approval.arguments is None:
+            return await self.inner.call(ctx, arguments)
+        return await self._call_edited(ctx, approval.arguments)
+
+    async def _must_ask(self, ctx: RunContext[Any], given: dict[str, Any]) -> bool:
+        if ctx.values.get(APPROVED_FOR_GOOD + self.spec.name):
+            return False
+        if isinstance(self.needs_approval, bool):
+            return self.needs_approval
+        verdict = self.needs_approval(ctx, given)
+        return bool(await verdict if isawaitable(verdict) else verdict)
+
+    async def _call_edited(self, ctx: RunContext[Any], edited: dict[str, Any]) -> ToolOutcome:
+        arguments = json.dumps(edited)
+        given = self._checked(arguments)
+        if isinstance(given, ToolOutcome):
+            reason = f"The person who approved this call changed its arguments to {arguments}. {given.content}"
+            return ToolOutcome(reason, is_error=True)
+        return await self.inner.call(ctx, arguments)
+
+    def _parsed(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+        try:
+            given = json.loads(arguments.strip() or "{}")
+        except ValueError as error:
+            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
+        if not isinstance(given, dict):
+            return ToolOutcome(f"The arguments of `{self.spec.name}` must be one JSON object.", is_error=True)
+        return cast(dict[str, Any], given)
+
+
+def _rejected(name: str, reason: str) -> ToolOutcome:
+    because = f": {reason}" if reason else ". Do not call it again with the same arguments."
+    return ToolOutcome(f"This call of `{name}` was not approved{because}", is_error=True)

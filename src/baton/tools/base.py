@@ -1,0 +1,44 @@
+"""The contract of a tool: what a model sees of it, and one way to call it."""
+
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from ..context import RunContext
+from ..messages import Content, ToolSpec
+
+
+class ToolOutcome(Struct, frozen=True):
+    """What a call came to. `transfer` is the agent (or the name of one) that gets the floor because of it."""
+
+    content: Content = ""
+    is_error: bool = False
+    is_final: bool = False
+    transfer: Any = None
+
+
+@runtime_checkable
+class Tool(Protocol):
+    """Something a model can call. Wrap one in another to approve, time, retry or cache it.
+
+    What `call` raises becomes an error result that the model reads, except what the program's author must mend
+    (SetupError, RunError, ToolFailed, ToolResultError): that ends the run.
+    """
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        ...
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+        """Do it, with arguments as the model wrote them."""
+        ...
+
+
+@runtime_checkable
+class Telling(Protocol):
+    """A value that says itself what it means as the result of a tool; an agent does, for one."""
+
+    def as_tool_outcome(self) -> ToolOutcome:
+        """What it means."""
+        ...

@@ -1,0 +1,125 @@
+"""Tools made of Python functions."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, overload
+
+from typing_extensions import Unpack
+
+from ..context import RunContext
+from ..errors import SetupError
+from ..messages import ToolSpec
+from .approval import Approved, NeedsApproval
+from .base import Tool, ToolOutcome
+from .failures import ErrorPolicy, checked_policy
+from .invocation import Invocation
+from .mentions import mentioned_by
+from .signature import Source, compile_signature
+from .timeouts import Timed
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ToolOptions(TypedDict, total=False):
+    """What can be said about a tool beyond its function."""
+
+    name: str | None
+    """What the model calls it; the function's own name by default."""
+    description: str | None
+    """What the model is told about it; the docstring up to its sections by default."""
+    timeout: float | None
+    """Seconds a call may take; no limit by default. Waiting for approval does not count."""
+    on_error: ErrorPolicy
+    """"tell" the model (default), "raise" and end the run, or a function (error) -> text for the model."""
+    returns_directly: bool
+    """Whether its result is the agent's answer."""
+    needs_approval: NeedsApproval
+    """Whether a person must allow a call: True, False (default), or a function (ctx, arguments) -> bool."""
+    thread: bool
+    """Whether a function that is not async runs in a worker thread (default), where it may block."""
+    strict: bool
+    """Whether the provider is asked to keep the model strictly to the schema."""
+
+
+class FunctionTool(Generic[P, R]):
+    """A tool made of a function. Called like the function it is the function; a model calls it through `call`."""
+
+    def __init__(
+        self,
+        function: Callable[P, R],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        timeout: float | None = None,
+        on_error: ErrorPolicy = "tell",
+        returns_directly: bool = False,
+        needs_approval: NeedsApproval = False,
+        thread: bool = True,
+        strict: bool = False,
+        untyped: Any = None,
+        inject: Mapping[str, Source] | None = None,
+    ) -> None:
+        """`untyped` is the type of parameters without annotation; `inject` gives hidden ones their values."""
+        if isinstance(function, FunctionTool):
+            raise SetupError(f"`{function.name}` is a tool already; give its options where it is made")
+        self.function = function
+        self._signature = compile_signature(function, name, untyped=untyped, inject=inject)
+        self._invocation = Invocation(
+            self._signature,
+            description=description,
+            on_error=checked_policy(on_error, self.name),
+            returns_directly=returns_directly,
+            thread=thread,
+            strict=strict,
+        )
+        whole: Tool = self._invocation
+        if timeout is not None:
+            whole = Timed(whole, timeout, on_error=on_error)
+        # Outside the timeout: a person may take days.
+        if needs_approval is not False:
+            whole = Approved(whole, needs_approval)
+        self._call = whole.call
+        self.__name__ = self.name
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    @property
+    def name(self) -> str:
+        """What the model calls it."""
+        return self._signature.tool
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        return self._invocation.spec
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+        """Do it, with arguments as the model wrote them: approved, in time, and its errors turned into results."""
+        return await self._call(ctx, arguments)
+
+    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+        """What the function would be called with; or an outcome that tells the model what does not fit."""
+        return self._invocation.checked(arguments)
+
+    def mentioned(self) -> tuple[object, ...]:
+        """The objects the function's code refers to by name: agents it may return are among them."""
+        return mentioned_by(self.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"FunctionTool({self.name!r})"
+
+
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
+def tool(
+    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
+    """A tool made of a function: `@tool`, `@tool(timeout=3)` or `tool(function, name="…")`."""
+    if function is not None:
+        return FunctionTool(function, **options)
+    return lambda function: FunctionTool(function, **options)

@@ -1,0 +1,96 @@
+"""What a function returned, as the model reads it."""
+
+from enum import Enum
+from typing import Any, cast
+
+import msgspec
+
+from ..context import as_json_value
+from ..errors import NotEncodableError, ToolResultError
+from ..messages import Audio, Content, Data, File, Image, Part, Text
+from .base import Telling, ToolOutcome
+
+NOTHING_RETURNED = "done"
+"""What the model reads when a function returns None: an empty result looks to it like a failure."""
+
+_PARTS = (Text, Image, Audio, File, Data)
+_PLAIN = (dict, list, tuple, int, float, bool)
+_WORKS = (
+    "return text, a part (Text, Image, Audio, File, Data) or several, whatever JSON can hold, a dataclass, "
+    "a msgspec struct, a pydantic model, a ToolOutcome or an agent"
+)
+
+
+def outcome_of(value: Any, tool_name: str, *, is_final: bool = False) -> ToolOutcome:
+    """What a tool's return value means. Raises ToolResultError if no model could read it."""
+    if type(value) is str:
+        return ToolOutcome(value, False, is_final)
+    if value is None:
+        return ToolOutcome(NOTHING_RETURNED, False, is_final)
+    if isinstance(value, ToolOutcome):
+        return _marked_final(value) if is_final else value
+    if type(value) not in _PLAIN and isinstance(value, Telling) and not isinstance(value, type):
+        outcome = value.as_tool_outcome()
+        return _marked_final(outcome) if is_final else outcome
+    return ToolOutcome(_content_of(value, tool_name), False, is_final)
+
+
+def _marked_final(outcome: ToolOutcome) -> ToolOutcome:
+    # An error is for the model to mend, and who gets the floor will answer: neither can be the answer itself.
+    if outcome.is_final or outcome.is_error or outcome.transfer is not None:
+        return outcome
+    return msgspec.structs.replace(outcome, is_final=True)
+
+
+def _content_of(value: Any, tool_name: str) -> Content:
+    if isinstance(value, str):
+        return str(value.value) if isinstance(value, Enum) else str.__str__(value)
+    if isinstance(value, _PARTS):
+        return (_as_part(value, tool_name),)
+    if isinstance(value, list | tuple):
+        items = cast(list[Any] | tuple[Any, ...], value)
+        # A list of nothing but strings is data: as parts it would lose where one ends and the next begins.
+        if any(isinstance(item, _PARTS) for item in items):
+            return tuple(_as_part(item, tool_name) for item in items)
+    return _as_json(value, tool_name)
+
+
+def _as_part(item: Any, tool_name: str) -> Part:
+    if isinstance(item, str):
+        return Text(item)
+    if isinstance(item, Text | Image | Audio | File):
+        return item
+    value: Any = item.value if isinstance(item, Data) else item
+    try:
+        return Data(as_json_value("it", value))
+    except NotEncodableError as error:
+        raise _unreadable(value, tool_name, error) from error
+
+
+def _as_json(value: Any, tool_name: str) -> str:
+    if isinstance(value, bytes | bytearray | memoryview):
+        kind = type(cast(object, value)).__name__
+        raise ToolResultError(
+            f"tool `{tool_name}` returned {kind}, which no model can read as they are; "
+            "return Image(data=…), Audio(data=…) or File(data=…), each with its media_type",
+            tool=tool_name,
+        )
+    try:
+        return msgspec.json.encode(value, enc_hook=_encode_model).decode()
+    # pydantic's own errors are ValueErrors.
+    except (TypeError, ValueError, NotImplementedError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
+        raise _unreadable(value, tool_name, error) from error
+
+
+def _encode_model(value: Any) -> msgspec.Raw:
+    dump = getattr(value, "model_dump_json", None)
+    if dump is None or isinstance(value, type):
+        raise NotImplementedError(f"{type(cast(object, value)).__name__} is not JSON")
+    return msgspec.Raw(dump().encode())
+
+
+def _unreadable(value: object, tool_name: str, reason: Exception) -> ToolResultError:
+    kind = type(value).__qualname__
+    return ToolResultError(
+        f"tool `{tool_name}` returned a {kind}, which no model can read ({reason}); {_WORKS}", tool=tool_name
+    )

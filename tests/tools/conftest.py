@@ -1,0 +1,39 @@
+"""A place in a run to call tools from."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+
+import pytest
+
+from baton.context import Limits, Meter, Run, RunContext
+from baton.events import Event, Origin
+from baton.log import Log
+from baton.messages import ToolCall
+
+MakeContext: TypeAlias = Callable[..., RunContext[Any]]
+
+
+@pytest.fixture
+def make_context() -> MakeContext:
+    """Makes the context of one tool call over a log; calls with the same scope are the same call."""
+
+    def make(
+        events: Iterable[Event] = (),
+        *,
+        scope: str = "1/m1.0",
+        values: dict[str, Any] | None = None,
+        context: Any = None,
+        run: Run[Any] | None = None,
+    ) -> RunContext[Any]:
+        if run is None:
+            shared = values if values is not None else {}
+            run = Run("r", Log(events), context=context, values=shared, meter=Meter(Limits()))
+        return RunContext(run, Origin("1", "A"), scope, ToolCall("c", "t", "{}"))
+
+    return make
+
+
+@pytest.fixture
+def ctx(make_context: MakeContext) -> RunContext[Any]:
+    """The context of a first call."""
+    return make_context()
