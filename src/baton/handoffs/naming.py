@@ -1,0 +1,26 @@
+"""What the tool for a handoff is called: valid for every provider, and different for different agents."""
+
+import re
+import unicodedata
+from hashlib import blake2s
+
+_LONGEST = 64
+_PREFIX = "transfer_to_"
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def default_tool_name(agent_name: str) -> str:
+    """`transfer_to_` and the agent's name in letters a provider accepts.
+
+    Where letters had to be dropped or the name is too long, a short hash keeps different names different.
+    """
+    spaced = re.sub(r"\s+", "_", agent_name.strip())
+    plain = unicodedata.normalize("NFKD", spaced)
+    base_letters = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    kept = _FORBIDDEN.sub("", base_letters)
+    name = _PREFIX + kept.lower()
+    lost_something = len(kept) != len(base_letters)
+    if not lost_something and len(name) <= _LONGEST:
+        return name
+    mark = blake2s(agent_name.encode(), digest_size=4).hexdigest()
+    return f"{name[: _LONGEST - 9].rstrip('_-')}_{mark}"

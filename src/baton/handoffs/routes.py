@@ -1,0 +1,126 @@
+"""The edges out of one agent, compiled: what its model is shown, and what becomes of a call.
+
+An agent reached through `sub_agents` is asked for with one tool that takes a name; an agent in `handoffs` has a
+tool of its own. Both end in the same Route.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import listed
+from ..messages import ToolCall, ToolSpec
+from .base import Addressee, Handoff
+from .wording import Language, parameter_description, tool_description, transfer_section
+
+TRANSFER_TOOL = "transfer_to_agent"
+
+
+class Route(Struct, frozen=True):
+    """One edge. `tool` is "" for an edge that only code follows; `result` is what the model that asked is told."""
+
+    target: str
+    handoff: Handoff
+    description: str = ""
+    tool: str = ""
+    result: str = ""
+    is_tree: bool = False
+    """Whether it is between parent and child, and asked for with the one tool that takes a name."""
+
+
+def tree_route(target: Addressee) -> Route:
+    """An edge between parent and child."""
+    result = f"successfully transferred to agent [{target.name}]"
+    return Route(target.name, Handoff(agent=target), target.description, TRANSFER_TOOL, result, True)
+
+
+def handoff_route(handoff: Handoff, description: str, *, tool: str) -> Route:
+    """An edge with a tool of its own; with "" for one that only code follows."""
+    result = msgspec.json.encode({"assistant": handoff.target}).decode()
+    return Route(handoff.target, handoff, description, tool, result)
+
+
+class Refusal(Struct, frozen=True):
+    """A call that asks for a transfer nobody can follow, and what to tell the model."""
+
+    wish: str
+    text: str
+
+
+class _Wish(Struct):
+    agent_name: str
+
+
+_read_wish = msgspec.json.Decoder(_Wish).decode
+
+
+class Routes:
+    """All edges out of one agent of one team."""
+
+    __slots__ = ("_by_name", "_by_tool", "_tree", "owner", "reachable", "section", "specs")
+
+    def __init__(self, owner: str, routes: Sequence[Route], *, language: Language = "en") -> None:
+        self.owner = owner
+        shown = [route for route in routes if route.handoff.is_shown]
+        tree = [route for route in shown if route.is_tree]
+        self._tree = {route.target: route for route in tree}
+        self._by_tool = {route.tool: route for route in shown if route.tool and not route.is_tree}
+        self._by_name: dict[str, Route] = {}
+        for route in routes:
+            self._by_name.setdefault(route.target, route)
+        self.reachable = tuple(self._by_name)
+        self.specs = self._make_specs(language)
+        self.section = ""
+        if tree:
+            names = [(route.target, route.description) for route in tree]
+            self.section = transfer_section(names, TRANSFER_TOOL, language=language)
+
+    def wanted_by(self, call: ToolCall) -> Route | Refusal | None:
+        """The edge a call asks for, or why it cannot be followed; None if it asks for no transfer."""
+        if call.name != TRANSFER_TOOL or not self._tree:
+            return self._by_tool.get(call.name)
+        try:
+            wish = _read_wish(call.arguments).agent_name
+        except msgspec.MsgspecError:
+            wanted = 'arguments must be {"agent_name": "…"}'
+            return Refusal(call.arguments, f"Not transferred: {wanted}; you can transfer to: {listed([*self._tree])}.")
+        route = self._tree.get(wish)
+        if route is None:
+            return Refusal(
+                wish, f"Not transferred: there is no `{wish}`; you can transfer to: {listed([*self._tree])}."
+            )
+        return route
+
+    def to(self, target: str) -> Route | None:
+        """The edge to this agent, shown to the model or not."""
+        return self._by_name.get(target)
+
+    def _make_specs(self, language: Language) -> tuple[ToolSpec, ...]:
+        specs = [
+            ToolSpec(tool, _description_of(route), {"type": "object", "properties": {}, "additionalProperties": False})
+            for tool, route in self._by_tool.items()
+        ]
+        if self._tree:
+            parameter = {
+                "type": "string",
+                "enum": list(self._tree),
+                "description": parameter_description(language),
+            }
+            schema = {
+                "type": "object",
+                "properties": {"agent_name": parameter},
+                "required": ["agent_name"],
+                "additionalProperties": False,
+            }
+            specs.insert(0, ToolSpec(TRANSFER_TOOL, tool_description(language), schema, is_strict=True))
+        return tuple(specs)
+
+
+def _description_of(route: Route) -> str:
+    own = route.handoff.tool_description_override
+    return (
+        own
+        if own is not None
+        else f"Handoff to the {route.target} agent to handle the request. {route.description}".rstrip()
+    )
