@@ -1,0 +1,23 @@
+"""Agents: the one that asks a model, and the contract for your own.
+
+May import handoffs, models, tools and what is below them. An agent says what should happen (an action); it must not
+know which other agents there are, nor carry anything out itself.
+"""
+
+from .agent import Agent
+from .base import AgentContext, BaseAgent, MultipleTransfers, Projection, RunOptions
+from .custom import agent
+from .then_transfer import then_transfer
+from .toolbox import EXIT_TOOL
+
+__all__ = [
+    "EXIT_TOOL",
+    "Agent",
+    "AgentContext",
+    "BaseAgent",
+    "MultipleTransfers",
+    "Projection",
+    "RunOptions",
+    "agent",
+    "then_transfer",
+]

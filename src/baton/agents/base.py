@@ -1,0 +1,162 @@
+"""The contract of an agent, and what it is given while it has the floor."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from time import time
+from typing import Any, Generic, Literal, TypeAlias, cast
+
+import msgspec
+from typing_extensions import TypeVar
+
+from ..context import Entry, History, Run, RunContext, View
+from ..errors import SetupError
+from ..events import Action, Origin, Said
+from ..handoffs import Addressee, Handoff, Routes
+from ..messages import AssistantMessage, Content, Message, ToolSpec, text_of
+from ..models import Model, ModelSettings
+from ..tools import ToolOutcome
+
+C = TypeVar("C", default=Any)
+Out = TypeVar("Out", default=str, covariant=True)
+
+Projection: TypeAlias = (
+    Literal["rewritten", "verbatim", "lineage", "answers", "none"] | Callable[[Sequence[Entry]], Sequence[Message]]
+)
+"""How an agent reads what others said before it."""
+
+MultipleTransfers: TypeAlias = Literal["first", "last", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What the runner decides for all agents of a run."""
+
+    model: Model | None = None
+    settings: ModelSettings | None = None
+    multiple_transfers: MultipleTransfers = "first"
+    corrections: int = 2
+    manners: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What agents worked out once for all their activations under these options, by agent."""
+
+
+class AgentContext(RunContext[C]):
+    """What an agent is given when it gets the floor: all a tool has, and the conversation."""
+
+    __slots__ = ("_said", "history", "messages", "options", "output", "routes")
+
+    def __init__(
+        self, run: Run[C], origin: Origin, history: History, view: View, routes: Routes, options: RunOptions
+    ) -> None:
+        # Written out instead of super().__init__: this runs once for every transfer.
+        self.run = run
+        self.origin = origin
+        self.scope = origin.id
+        self.call = None
+        self._values = None
+        self._steps = None
+        self._asked = 0
+        self.history = history
+        self.routes = routes
+        self.options = options
+        self.output: Any = None
+        """What this activation comes to: by default the text it said last."""
+        self.messages: Callable[[], Sequence[Message]] = view.messages
+        """Call it for the conversation so far, as this agent reads it."""
+        self._said = 0
+
+    async def say(self, content: Content) -> None:
+        """Say something in the agent's name, once."""
+        self._said += 1
+        key = f"{self.scope}/say{self._said}"
+        log = self.run.log
+        said = log.find(key, Said)
+        if said is None:
+            said = Said(key, self.origin, time(), AssistantMessage(content), changes=self.take_changes())
+            log.write(said)
+            await log.settle()
+        else:
+            self.apply_changes(said.changes)
+        self.history.add(said.message, self.origin, is_answer=True)
+        self.output = text_of(said.message.content)
+
+
+class BaseAgent(ABC, Generic[C, Out]):
+    """Something with a name, a description and a way to run. A definition: it keeps no state of any run."""
+
+    name: str
+    description: str = ""
+    sub_agents: Sequence["BaseAgent[Any, Any]"] = ()
+    handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = ()
+    disallow_transfer_to_parent: bool = False
+    history: Projection | None = None
+
+    def __init__(
+        self,
+        name: str = "",
+        *,
+        description: str = "",
+        sub_agents: Sequence["BaseAgent[Any, Any]"] = (),
+        handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = (),
+        disallow_transfer_to_parent: bool = False,
+        history: Projection | None = None,
+    ) -> None:
+        self.name = checked_name(name or getattr(type(self), "name", ""), type(self).__name__)
+        self.description = description or type(self).description
+        self.sub_agents = checked_agents(self.name, sub_agents or type(self).sub_agents)
+        self.handoffs = as_handoffs(self.name, handoffs or type(self).handoffs)
+        self.disallow_transfer_to_parent = disallow_transfer_to_parent or type(self).disallow_transfer_to_parent
+        self.history = history if history is not None else type(self).history
+
+    @abstractmethod
+    def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
+        """Do what the agent does; return where control should go, or nothing to be done. Write it as `async def`."""
+
+    def edges(self) -> tuple[Handoff, ...]:
+        """The agent's handoffs, each as an edge."""
+        return as_handoffs(self.name, self.handoffs)
+
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The agent's own tools, as a model sees them."""
+        return ()
+
+    def mentioned(self) -> "tuple[BaseAgent[Any, Any], ...]":
+        """Agents that the agent's functions may return: edges that nobody wrote down."""
+        return ()
+
+    def as_tool_outcome(self) -> ToolOutcome:
+        """A function that returns an agent asks for a transfer to it."""
+        return ToolOutcome(msgspec.json.encode({"assistant": self.name}).decode(), transfer=self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r})"
+
+
+def checked_name(name: object, kind: str) -> str:
+    """The name, if it can be one."""
+    if not isinstance(name, str) or not name.strip():
+        raise SetupError(f"a {kind} needs a name, a string that is not empty; it has {name!r}")
+    return name
+
+
+def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:
+    """The agents, if that is what they are."""
+    for agent in agents:
+        if not isinstance(agent, BaseAgent):
+            raise SetupError(f"`{owner}` has {agent!r} in sub_agents; only agents can stand there")
+    return tuple(agents)
+
+
+def as_handoffs(owner: str, entries: Sequence[Any]) -> tuple[Handoff, ...]:
+    """The entries of `handoffs` as edges, if they are agents, handoffs or names."""
+    edges: list[Handoff] = []
+    for entry in entries:
+        if isinstance(entry, Handoff):
+            edges.append(entry)
+        elif isinstance(entry, str | BaseAgent):
+            edges.append(Handoff(agent=cast("Addressee | str", entry)))
+        else:
+            raise SetupError(
+                f"`{owner}` has {entry!r} in handoffs; give an agent, handoff(agent, …) or an agent's name"
+            )
+    return tuple(edges)

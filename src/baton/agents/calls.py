@@ -1,0 +1,86 @@
+"""One ordinary tool call: run it, unless the log already has what it gave, and record that."""
+
+import logging
+from time import time
+from typing import Any
+
+import msgspec
+
+from ..context import RunContext
+from ..errors import RunError, SetupError, ToolError, ToolFailed, ToolResultError
+from ..events import Stepped, ToolReturned
+from ..messages import Content, ToolCall
+from ..tools import Tool, ToolOutcome
+
+_logger = logging.getLogger("baton.agents")
+_ENDS_THE_RUN = (SetupError, RunError, ToolFailed, ToolResultError)
+
+
+class Handed(msgspec.Struct, frozen=True):
+    """What a function gave that returned an agent. Its result waits until it is known which transfer is followed."""
+
+    target: str
+    content: Content
+
+
+async def perform(ctx: RunContext[Any], tool: Tool, call: ToolCall, *, key: str) -> ToolReturned | Handed:
+    """The recorded result of the call; if there is none, the tool runs now."""
+    log = ctx.run.log
+    if log.has_past and (recorded := _recorded(ctx, key)) is not None:
+        return recorded
+    inner = RunContext(ctx.run, ctx.origin, key, call)
+    try:
+        outcome = await tool.call(inner, call.arguments)
+    except _ENDS_THE_RUN:
+        raise
+    except Exception as error:  # noqa: BLE001 - a tool's failure becomes a result that the model reads
+        outcome = _failure(error, inner, call)
+    changes = inner.take_changes()
+    if outcome.transfer is not None:
+        return await _hand_over(inner, outcome, changes)
+    returned = ToolReturned(
+        key,
+        ctx.origin,
+        time(),
+        call.id,
+        call.name,
+        outcome.content,
+        outcome.is_error,
+        outcome.is_final and not outcome.is_error,
+        changes,
+    )
+    log.write(returned)
+    if log.sink is not None:
+        await log.settle()
+    return returned
+
+
+def _recorded(ctx: RunContext[Any], key: str) -> ToolReturned | Handed | None:
+    handed = ctx.run.log.find(f"{key}/agent", Stepped)
+    if handed is not None:
+        ctx.apply_changes(handed.changes)
+        return msgspec.convert(handed.value, Handed)
+    returned = ctx.run.log.find(key, ToolReturned)
+    if returned is not None:
+        ctx.apply_changes(returned.changes)
+    return returned
+
+
+def _failure(error: Exception, ctx: RunContext[Any], call: ToolCall) -> ToolOutcome:
+    if isinstance(error, ToolError):
+        return ToolOutcome(str(error), is_error=True)
+    _logger.warning("tool `%s` of `%s` failed", call.name, ctx.agent, exc_info=error)
+    return ToolOutcome(f"{type(error).__name__}: {error}", is_error=True)
+
+
+async def _hand_over(ctx: RunContext[Any], outcome: ToolOutcome, changes: Any) -> Handed:
+    # The function has run and must not run again, though its result can be told only after all calls have ended.
+    target = outcome.transfer
+    if not isinstance(target, str):
+        ctx.run.guests[target.name] = target
+        target = target.name
+    handed = Handed(target, outcome.content)
+    name = ctx.call.name if ctx.call else ""
+    ctx.run.log.write(Stepped(f"{ctx.scope}/agent", ctx.origin, time(), name, msgspec.to_builtins(handed), changes))
+    await ctx.run.log.settle()
+    return handed

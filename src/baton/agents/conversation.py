@@ -1,0 +1,206 @@
+"""One activation of an agent that asks a model: ask, run the calls, ask again, until there is an outcome."""
+
+from collections.abc import AsyncIterable
+from time import time
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, TurnLimitError
+from ..events import Action, ReasoningDelta, Said, TextDelta, ToolCallDelta
+from ..log import Sink
+from ..messages import AssistantMessage, ToolCall, UserMessage, is_empty, text_of
+from ..models import (
+    CallChunk,
+    Chunk,
+    ModelRequest,
+    Ready,
+    ReasoningChunk,
+    Response,
+    TextChunk,
+    assembled,
+)
+from .base import AgentContext
+from .definition import AgentDefinition
+from .instructions import instructions_for
+from .manner import manner_of
+from .turn import TurnOutcome, take_turn
+
+_OUTPUT_CORRECTIONS = 2
+_LAST_TURN = "You have used all your turns with tools. Answer now, as well as you can, with what you know so far."
+
+
+class Conversation:
+    """What one activation keeps in mind while it has the floor."""
+
+    __slots__ = ("_agent", "_ctx", "_failed_corrections", "_invalid_answers", "_manner", "_was_faulty")
+
+    def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._manner = manner_of(agent, ctx)
+        self._failed_corrections = 0
+        self._invalid_answers = 0
+        self._was_faulty = False
+
+    async def run(self) -> Action | None:
+        """Take turns until one of them settles the matter."""
+        agent, ctx = self._agent, self._ctx
+        turn = 0
+        while True:
+            turn += 1
+            is_last = turn > agent.max_turns
+            if is_last and (turn > agent.max_turns + 1 or agent.on_limit == "error"):
+                raise TurnLimitError(agent.name, agent.max_turns)
+            said = await self._ask(turn, is_last)
+            message = said.message
+            if not message.calls:
+                if self._accepts(message):
+                    return None
+                continue
+            if is_last:
+                raise TurnLimitError(agent.name, agent.max_turns)
+            outcome = await take_turn(agent, ctx, said)
+            if outcome.fault is not None:
+                self._note_fault(outcome)
+            else:
+                self._was_faulty = False
+            if outcome.action is not None:
+                return outcome.action
+            if outcome.answer is not None:
+                self._finish_with(outcome.answer)
+                return None
+
+    async def _ask(self, turn: int, is_last: bool) -> Said:
+        ctx = self._ctx
+        run, origin, log = ctx.run, ctx.origin, ctx.run.log
+        key = f"{ctx.scope}/m{turn}"
+        said = log.find(key, Said) if log.has_past else None
+        run.meter.start_model_call(origin)
+        if said is None:
+            instructions = self._manner.instructions
+            if instructions is None:
+                instructions = await instructions_for(ctx, self._agent.instructions, template=self._agent.template)
+            stream = self._manner.model.respond(self._request(instructions, turn, is_last))
+            if type(stream) is Ready and log.sink is None:
+                response = assembled(stream.chunks, self._manner.model.name)
+            else:
+                response = await self._heard(stream)
+            message = self._checked(response.message, key)
+            said = Said(
+                key, origin, time(), message, response.model, response.usage, response.stop_reason, ctx.take_changes()
+            )
+            log.write(said)
+            if log.sink is not None:
+                await log.settle()
+        else:
+            run.call_ids.update([call.id for call in said.message.calls])
+            ctx.apply_changes(said.changes)
+        if said.usage is not None:
+            run.meter.add_usage(said.usage, origin)
+        return said
+
+    def _request(self, instructions: str, turn: int, is_last: bool) -> ModelRequest:
+        manner, agent = self._manner, self._agent
+        messages = self._ctx.messages()
+        if is_last:
+            told = [*messages, UserMessage(_LAST_TURN)]
+            return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name)
+        settings = manner.settings
+        if turn == 1 and agent.tool_use != "auto":
+            settings = replace(settings, tool_choice=agent.tool_use)
+        return ModelRequest(messages, instructions, manner.specs, settings, manner.output, agent.name)
+
+    def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
+        """The model's message, if it says anything, with call ids that no other call of the run has."""
+        if message is not None and message.calls:
+            used, ids = self._ctx.run.call_ids, {call.id for call in message.calls}
+            if "" in ids or len(ids) != len(message.calls) or not used.isdisjoint(ids):
+                return _with_unique_ids(message, key, used)
+            used |= ids
+            return message
+        if message is None or is_empty(AssistantMessage(message.content)):
+            name = self._manner.model.name
+            what = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
+            raise EmptyResponseError(what, model=name, retryable=True)
+        return message
+
+    async def _heard(self, stream: AsyncIterable[Chunk]) -> Response:
+        """The whole answer; whoever listens to the run hears it piece by piece."""
+        model, sink = self._manner.model, self._ctx.run.log.sink
+        chunks: list[Chunk] = []
+        try:
+            if sink is not None:
+                await self._listen(stream, sink, chunks)
+            else:
+                async for chunk in stream:
+                    chunks.append(chunk)  # noqa: PERF401 - a comprehension is one more coroutine for every model call
+        except BaseException as error:
+            # An iterator that is left halfway keeps its connection open until it is closed.
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+            if isinstance(error, BatonError) or not isinstance(error, Exception):
+                raise
+            what = f"the model `{model.name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
+            raise ModelError(what, model=model.name) from error
+        return assembled(chunks, model.name)
+
+    async def _listen(self, stream: AsyncIterable[Chunk], sink: Sink, chunks: list[Chunk]) -> None:
+        keep, put, origin = chunks.append, sink.put, self._ctx.origin
+        async for chunk in stream:
+            keep(chunk)
+            # Text first: nearly every chunk is text, and this runs once per token.
+            if type(chunk) is TextChunk:
+                put(TextDelta(origin, chunk.text))
+            elif type(chunk) is CallChunk:
+                put(ToolCallDelta(origin, chunk.index, chunk.id, chunk.name, chunk.arguments))
+            elif type(chunk) is ReasoningChunk and chunk.text:
+                put(ReasoningDelta(origin, chunk.text))
+            if sink.is_full:
+                await sink.room()
+
+    def _note_fault(self, outcome: TurnOutcome) -> None:
+        # A correction has failed when the turn after a faulty one is faulty again.
+        if self._was_faulty:
+            self._failed_corrections += 1
+        self._was_faulty = True
+        if self._failed_corrections >= self._ctx.options.corrections and outcome.fault and outcome.action is None:
+            raise outcome.fault
+
+    def _accepts(self, message: AssistantMessage) -> bool:
+        """Whether this is a valid answer; if not, the model is told why and asked again."""
+        agent, ctx = self._agent, self._ctx
+        output: Any = text_of(message.content)
+        if agent.reader is not None:
+            try:
+                output = agent.reader.read(output)
+            except ValueError as error:
+                self._invalid_answers += 1
+                if self._invalid_answers > _OUTPUT_CORRECTIONS:
+                    raise OutputError(agent.name, f"`{agent.reader.type_name}`", str(error)) from None
+                complaint = f"This answer does not fit the required schema: {error}. Answer again, with JSON only."
+                ctx.history.add(message, ctx.origin)
+                ctx.history.add(UserMessage(complaint), ctx.origin)
+                return False
+        ctx.history.add(message, ctx.origin, is_answer=True)
+        self._finish_with(output)
+        return True
+
+    def _finish_with(self, output: Any) -> None:
+        agent, ctx = self._agent, self._ctx
+        ctx.output = output
+        if agent.output_key is not None:
+            plain = agent.reader.dump(output) if agent.reader is not None and not isinstance(output, str) else output
+            ctx.values.set(agent.output_key, plain)
+
+
+def _with_unique_ids(message: AssistantMessage, key: str, used: set[str]) -> AssistantMessage:
+    """The message with new ids for calls that have none, or one that is taken: some providers count anew each turn."""
+    calls: list[ToolCall] = []
+    for position, call in enumerate(message.calls):
+        if not call.id or call.id in used:
+            call = ToolCall(f"call_{key.replace('/', '_').replace('.', '_')}_{position}", call.name, call.arguments)
+        used.add(call.id)
+        calls.append(call)
+    return replace(message, calls=tuple(calls))

@@ -1,0 +1,101 @@
+"""What an agent that asks a model is made of. What it does with the floor is in `conversation`."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, Literal, Self, TypeAlias, cast
+
+from typing_extensions import TypeVar
+
+from ..errors import SetupError
+from ..handoffs import Handoff
+from ..messages import ToolSpec
+from ..models import Model, ModelSettings, resolve
+from ..tools import FunctionTool, Tool, tool, unwrapped
+from .base import AgentContext, BaseAgent, Projection, as_handoffs, checked_agents, checked_name
+from .output import OutputReader
+from .toolbox import Toolbox
+
+C = TypeVar("C", default=Any)
+Out = TypeVar("Out", default=str, covariant=True)
+
+Instructions: TypeAlias = str | Callable[[AgentContext[C]], str | Awaitable[str]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AgentDefinition(BaseAgent[C, Out]):
+    """Everything one can say about an agent that asks a model."""
+
+    name: str
+    _: KW_ONLY
+    description: str = ""
+    """What other agents are told about it when they choose whom to transfer to."""
+    instructions: Instructions[C] = ""
+    template: bool = False
+    """Whether `{name}` in the instructions is replaced by the value of that name, where there is one."""
+    model: Model | str | None = None
+    """A model, a string such as "openai:gpt-5", or None for the runner's."""
+    settings: ModelSettings | None = None
+    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tool_use: Literal["auto", "required", "none"] | str = "auto"
+    """What the first turn must do: any of these or the name of one tool. Later turns are "auto"."""
+    parallel_tools: bool = True
+    sub_agents: Sequence[BaseAgent[Any, Any]] = ()
+    handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = ()
+    disallow_transfer_to_parent: bool = False
+    output_type: type[Out] = cast(Any, str)
+    output_key: str | None = None
+    """The name under which the answer is kept in the run's values."""
+    max_turns: int = 20
+    on_limit: Literal["answer", "error"] = "answer"
+    """At the last turn: ask once more for an answer without tools, or fail at once."""
+    exit_tool: bool = False
+    """Whether the model may end the whole run with `exit(final_result)`."""
+    history: Projection | None = None
+
+    def __post_init__(self) -> None:
+        checked_name(self.name, "Agent")
+        if self.max_turns < 1:
+            raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
+        object.__setattr__(self, "sub_agents", checked_agents(self.name, self.sub_agents))
+        object.__setattr__(self, "handoffs", as_handoffs(self.name, self.handoffs))
+        object.__setattr__(self, "tools", tuple(_as_tool(self.name, entry) for entry in self.tools))
+
+    def clone(self, **changes: Any) -> Self:
+        """The same agent with some things changed."""
+        return replace(self, **changes)
+
+    @cached_property
+    def toolbox(self) -> Toolbox:
+        """The agent's tools by name, compiled once."""
+        return Toolbox(self.name, cast("Sequence[Tool]", self.tools), has_exit=self.exit_tool)
+
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The agent's own tools, as its model sees them."""
+        return self.toolbox.specs
+
+    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
+        """Agents that the agent's functions refer to, and so may return."""
+        functions = [unwrapped(cast("Tool", entry)) for entry in self.tools]
+        named: list[Any] = [thing for each in functions if isinstance(each, FunctionTool) for thing in each.mentioned()]
+        return tuple(cast("list[BaseAgent[Any, Any]]", [thing for thing in named if isinstance(thing, BaseAgent)]))
+
+    @cached_property
+    def reader(self) -> OutputReader | None:
+        """What turns an answer into the output type; None if the answer is plain text."""
+        return None if cast(Any, self.output_type) is str else OutputReader(self.name, self.output_type)
+
+    @cached_property
+    def own_model(self) -> Model | None:
+        """The agent's model, if it names one."""
+        return None if self.model is None else resolve(self.model, wanted_by=self.name)
+
+
+def _as_tool(owner: str, entry: Any) -> Tool:
+    if isinstance(entry, BaseAgent):
+        raise SetupError(f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs")
+    if isinstance(entry, Tool):
+        return entry
+    if callable(entry):
+        return tool(entry)
+    raise SetupError(f"`{owner}` has {entry!r} in tools; give a function or something made with @tool")

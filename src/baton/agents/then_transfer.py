@@ -1,0 +1,103 @@
+"""An agent around another that always hands on: after a normal end, control goes to one named agent."""
+
+import logging
+from time import time
+from typing import Any, Literal
+
+import msgspec
+
+from ..errors import SetupError
+from ..events import Action, Said, Stepped, ToolReturned, Transfer
+from ..handoffs import TRANSFER_TOOL, Handoff
+from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
+from .base import AgentContext, BaseAgent
+
+_logger = logging.getLogger("baton.agents")
+
+
+class ThenTransfer(BaseAgent[Any, Any]):
+    """Runs another agent under its own name, then transfers to `to`. Exit, transfer and interrupt pass through."""
+
+    def __init__(self, inner: BaseAgent[Any, Any], to: str, on_error: Literal["raise", "report"]) -> None:
+        super().__init__(
+            inner.name,
+            description=inner.description,
+            sub_agents=inner.sub_agents,
+            handoffs=[*inner.edges(), Handoff(agent=to, is_shown=False)],
+            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
+            history=inner.history,
+        )
+        self.inner = inner
+        self.to = to
+        self.on_error = on_error
+
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The inner agent's tools."""
+        return self.inner.tool_specs()
+
+    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
+        """The agents the inner agent's functions may return."""
+        return self.inner.mentioned()
+
+    async def run(self, ctx: AgentContext[Any]) -> Action | None:
+        """Let the inner agent work, then hand on."""
+        if self.on_error == "report":
+            action = await self._run_or_report(ctx)
+        else:
+            action = await self.inner.run(ctx)
+        return action if action is not None else await self._hand_on(ctx)
+
+    async def _run_or_report(self, ctx: AgentContext[Any]) -> Action | None:
+        """The inner agent's action. If it fails, all that is left of it is a message that says so."""
+        log, key = ctx.run.log, f"{ctx.scope}/failed"
+        mark = len(ctx.history.entries)
+        failed = log.find(key, Stepped)
+        if failed is not None:
+            # It failed before a restart: it must not try again, but what it did to the values counts.
+            for event in log.visit(f"{ctx.scope}/"):
+                ctx.apply_changes(getattr(event, "changes", None))
+        else:
+            try:
+                return await self.inner.run(ctx)
+            except Exception as error:
+                _logger.warning("`%s` failed; reported to `%s`", self.name, self.to, exc_info=True)
+                problem = f"[{self.name}] failed: {type(error).__name__}: {error}"
+                failed = Stepped(key, ctx.origin, time(), "failed", problem, ctx.take_changes())
+                log.write(failed)
+        ctx.history.truncate(mark)
+        ctx.history.add(UserMessage(str(failed.value)), ctx.origin)
+        return None
+
+    async def _hand_on(self, ctx: AgentContext[Any]) -> Transfer:
+        """Leave the same trace as a transfer that a model asked for."""
+        call = ToolCall(
+            f"call_{ctx.scope.replace('/', '_').replace('.', '_')}_then",
+            TRANSFER_TOOL,
+            msgspec.json.encode({"agent_name": self.to}).decode(),
+        )
+        log, origin = ctx.run.log, ctx.origin
+        said = log.find(f"{ctx.scope}/then", Said)
+        if said is None:
+            said = Said(f"{ctx.scope}/then", origin, time(), AssistantMessage(calls=(call,)))
+            log.write(said)
+        returned = log.find(f"{said.key}.0", ToolReturned)
+        if returned is None:
+            told = f"successfully transferred to agent [{self.to}]"
+            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told)
+            log.write(returned)
+        await log.settle()
+        ctx.history.add(said.message, origin)
+        ctx.history.add(returned.message, origin)
+        return Transfer(self.to, call.id)
+
+
+def then_transfer(
+    agent: BaseAgent[Any, Any], *, to: str, on_error: Literal["raise", "report"] = "raise"
+) -> BaseAgent[Any, Any]:
+    """The agent, with control going to the agent named `to` whenever it ends normally.
+
+    An error ends the run, unless `on_error="report"`: then it is told to the next agent as a message.
+    """
+    if agent.name == to:
+        raise SetupError(f"then_transfer(`{to}`, to=`{to}`) would never end; name another agent")
+    return ThenTransfer(agent, to, on_error)

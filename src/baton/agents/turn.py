@@ -1,0 +1,254 @@
+"""One turn of an agent: what becomes of the calls in one response. This is the handoff contract.
+
+1. All ordinary calls run first, on this agent, wherever a transfer stands among them.
+2. If one of them asks a question, the turn waits for the answer before anything below happens.
+3. Then at most one transfer is followed. It beats an exit, which beats a result that is itself the answer.
+4. Every call gets exactly one result; what lost or was refused is told so.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from time import time
+from typing import Any, cast
+
+import msgspec
+
+from ..context import WHOLE, Entry, Suspend
+from ..errors import BatonError, TransferError, UnknownToolError, listed
+from ..events import Action, Exit, Said, ToolReturned, Transfer
+from ..handoffs import Refusal, Route
+from ..messages import Content, ToolCall, text_of
+from ..tools import Tool
+from .base import AgentContext
+from .calls import Handed, perform
+from .definition import AgentDefinition
+from .toolbox import EXIT_TOOL
+
+
+class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
+    """What a turn came to: an action, an answer, or neither; and what was wrong with its calls, if anything."""
+
+    action: Action | None = None
+    answer: str | None = None
+    fault: BatonError | None = None
+
+
+_NOTHING_YET = TurnOutcome()
+
+
+class _Wish(msgspec.Struct, frozen=True, gc=False):
+    """A transfer that a call asks for, and what the call is told if it is followed."""
+
+    position: int
+    target: str
+    result: Content
+
+
+class _ExitArguments(msgspec.Struct):
+    final_result: str
+
+
+async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said) -> TurnOutcome:
+    """Carry out the calls of one response."""
+    calls: Sequence[ToolCall] = said.message.calls
+    if len(calls) != 1:
+        return await Turn(agent, ctx, said).run()
+    # A lone call has nothing to compete with; it is also what nearly every turn consists of.
+    call, key = calls[0], f"{said.key}.0"
+    tool = agent.toolbox.by_name.get(call.name)
+    wanted = ctx.routes.wanted_by(call) if tool is None else None
+    entries = ctx.history.entries
+    if tool is not None:
+        done = await perform(ctx, tool, call, key=key)
+        if type(done) is ToolReturned:
+            entries.append(Entry(said.message, ctx.origin))
+            entries.append(Entry(done.message, ctx.origin, done.is_final))
+            return TurnOutcome(None, text_of(done.content)) if done.is_final else _NOTHING_YET
+        target, content = cast("Handed", done).target, cast("Handed", done).content
+    elif type(wanted) is Route:
+        target, content = wanted.target, wanted.result
+    else:
+        return await Turn(agent, ctx, said).run()
+    result = record_result(ctx, key, call, content)
+    if ctx.run.log.sink is not None:
+        await ctx.run.log.settle()
+    entries.append(Entry(said.message, ctx.origin, False, (), (0,)))
+    entries.append(Entry(result.message, ctx.origin, False, (), (WHOLE,)))
+    return TurnOutcome(Transfer(target, call.id))
+
+
+def record_result(
+    ctx: AgentContext[Any], key: str, call: ToolCall, content: Content, *, is_error: bool = False
+) -> ToolReturned:
+    """The recorded result of a call that no tool carries out; recorded now if it is not there yet."""
+    log = ctx.run.log
+    event = log.find(key, ToolReturned) if log.has_past else None
+    if event is None:
+        event = ToolReturned(key, ctx.origin, time(), call.id, call.name, content, is_error)
+        log.write(event)
+    return event
+
+
+class Turn:
+    """Carries out the calls of one response."""
+
+    __slots__ = ("_agent", "_calls", "_ctx", "_exits", "_fault", "_results", "_said", "_undone", "_wishes")
+
+    def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said) -> None:
+        self._agent = agent
+        self._ctx = ctx
+        self._said = said
+        self._calls = said.message.calls
+        self._results: list[ToolReturned | None] = [None] * len(self._calls)
+        self._wishes: list[_Wish] = []
+        self._exits: list[int] = []
+        self._undone: list[int] = []
+        """Positions of transfers that are not followed: nobody reads of them later."""
+        self._fault: BatonError | None = None
+
+    async def run(self) -> TurnOutcome:
+        """Run the tools, then decide."""
+        ordinary = self._sorted_out()
+        if len(ordinary) == 1:
+            await self._perform(*ordinary[0])
+        elif ordinary:
+            await self._perform_all(ordinary)
+        if not self._wishes and not self._exits:
+            self._remember(None)
+            return TurnOutcome(None, self._direct_answer(), self._fault)
+        winner = self._wishes[0] if len(self._wishes) == 1 else self._choose()
+        exit_action = self._exit(winner) if self._exits else None
+        if winner is not None:
+            self._record(winner.position, winner.result)
+        if self._ctx.run.log.sink is not None:
+            await self._ctx.run.log.settle()
+        self._remember(winner)
+        if winner is not None:
+            return TurnOutcome(Transfer(winner.target, self._calls[winner.position].id), fault=self._fault)
+        if self._wishes:
+            raise self._too_many_transfers()
+        return TurnOutcome(exit_action, None if exit_action else self._direct_answer(), self._fault)
+
+    def _sorted_out(self) -> list[tuple[int, Tool]]:
+        """The ordinary calls, by position. Transfers and exits are noted; what nobody knows gets its result."""
+        toolbox, routes = self._agent.toolbox, self._ctx.routes
+        ordinary: list[tuple[int, Tool]] = []
+        for position, call in enumerate(self._calls):
+            tool = toolbox.by_name.get(call.name)
+            if tool is not None:
+                ordinary.append((position, tool))
+            elif (wanted := routes.wanted_by(call)) is not None:
+                self._consider_transfer(position, wanted)
+            elif toolbox.has_exit and call.name == EXIT_TOOL:
+                self._exits.append(position)
+            else:
+                self._refuse_unknown(position)
+        return ordinary
+
+    async def _perform_all(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
+        # If one asks or fails, the others finish first: what they did must not be lost.
+        ended: list[BaseException | None]
+        if self._agent.parallel_tools:
+            ended = await asyncio.gather(*[self._perform(*one) for one in ordinary], return_exceptions=True)
+        else:
+            ended = [await _ending_of(self._perform(*one)) for one in ordinary]
+        raised = [error for error in ended if error is not None]
+        if raised:
+            raise next((error for error in raised if not isinstance(error, Suspend)), raised[0])
+
+    async def _perform(self, position: int, tool: Tool) -> None:
+        key = f"{self._said.key}.{position}"
+        done = await perform(self._ctx, tool, self._calls[position], key=key)
+        if type(done) is ToolReturned:
+            self._results[position] = done
+        elif type(done) is Handed:
+            self._wishes.append(_Wish(position, done.target, done.content))
+
+    def _consider_transfer(self, position: int, wanted: Route | Refusal) -> None:
+        if isinstance(wanted, Route):
+            self._wishes.append(_Wish(position, wanted.target, wanted.result))
+            return
+        self._undone.append(position)
+        self._record(position, wanted.text, is_error=True)
+        self._fault = self._fault or TransferError(self._agent.name, wanted.wish, self._ctx.routes.reachable)
+
+    def _refuse_unknown(self, position: int) -> None:
+        name = self._calls[position].name
+        available = [*self._agent.toolbox.names, *(spec.name for spec in self._ctx.routes.specs)]
+        text = f"There is no tool `{name}`; the tools are: {listed(available)}."
+        self._record(position, text, is_error=True)
+        self._fault = self._fault or UnknownToolError(self._agent.name, name, available)
+
+    def _choose(self) -> _Wish | None:
+        """The transfer to follow. The others get their results here."""
+        wishes = sorted(self._wishes, key=lambda wish: wish.position)
+        if not wishes:
+            return None
+        policy = self._ctx.options.multiple_transfers
+        winner = {"first": wishes[0], "last": wishes[-1], "error": None}[policy]
+        for wish in wishes:
+            if wish is winner:
+                continue
+            self._undone.append(wish.position)
+            why = f"control went to [{winner.target}]" if winner else "several transfers were asked for at once"
+            told = f"Not transferred to [{wish.target}]: {why}, and only one transfer is followed per response."
+            self._record(wish.position, told, is_error=True)
+        return winner
+
+    def _exit(self, winner: _Wish | None) -> Exit | None:
+        """The exit that was asked for, if a transfer does not come before it. Its calls get their results here."""
+        action: Exit | None = None
+        for position in self._exits:
+            call = self._calls[position]
+            if self._wishes:
+                went = f"control went to [{winner.target}]" if winner else "transfers were asked for as well"
+                self._record(position, f"Not ended: {went}.", is_error=True)
+                continue
+            try:
+                final_result = msgspec.json.decode(call.arguments, type=_ExitArguments).final_result
+            except msgspec.MsgspecError:
+                self._record(position, 'Not ended: arguments must be {"final_result": "…"}.', is_error=True)
+                continue
+            action = Exit(final_result)
+            self._record(position, "The task is ended.")
+        return action
+
+    def _record(self, position: int, content: Content, *, is_error: bool = False) -> None:
+        key = f"{self._said.key}.{position}"
+        self._results[position] = record_result(self._ctx, key, self._calls[position], content, is_error=is_error)
+
+    def _remember(self, winner: _Wish | None) -> None:
+        """Enter the response and its results, in the order of the calls, into the history."""
+        history, origin = self._ctx.history, self._ctx.origin
+        entries, undone = history.entries, self._undone
+        if undone:
+            history.undone_at.append(len(entries))
+        followed = (winner.position,) if winner is not None else ()
+        entries.append(Entry(self._said.message, origin, False, tuple(undone), followed))
+        for position, result in enumerate(self._results):
+            if result is not None:
+                entry = Entry(result.message, origin, result.is_final)
+                if position in undone:
+                    entry.undone = (WHOLE,)
+                elif position in followed:
+                    entry.followed = (WHOLE,)
+                entries.append(entry)
+
+    def _direct_answer(self) -> str | None:
+        for result in reversed(self._results):
+            if result is not None and result.is_final:
+                return text_of(result.content)
+        return None
+
+    def _too_many_transfers(self) -> TransferError:
+        wishes = [wish.target for wish in self._wishes]
+        because = f"`{self._agent.name}` asked for several transfers at once: {listed(wishes)}; only one is allowed"
+        return TransferError(self._agent.name, wishes[0], self._ctx.routes.reachable, because=because)
+
+
+async def _ending_of(work: Awaitable[None]) -> BaseException | None:
+    try:
+        await work
+    except (Suspend, Exception) as error:  # noqa: BLE001 - raised again once the other tools have finished
+        return error
+    return None
