@@ -1,0 +1,21 @@
+"""Control flow between agents: who is in a team, who goes next, and what the next one reads.
+
+May import agents and what is below them. `follow` is the only reader of Transfer. Must not know runners or stores.
+"""
+
+from .follow import Course, Outcome, Rules, follow
+from .history import as_read_by_others, checked_projection, view_for
+from .team import Finding, Seat, Team
+
+__all__ = [
+    "Course",
+    "Finding",
+    "Outcome",
+    "Rules",
+    "Seat",
+    "Team",
+    "as_read_by_others",
+    "checked_projection",
+    "follow",
+    "view_for",
+]

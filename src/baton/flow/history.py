@@ -1,0 +1,223 @@
+"""What the next agent reads: projections of a history. They never change the history, nor the log.
+
+Reading is incremental: a reader remembers how far it has come, a rewritten message is made once and shared by all,
+and agents that have not spoken yet read one list in common. So a transfer costs the same after ten and ten thousand.
+"""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from msgspec import UNSET, UnsetType
+
+from ..agents import Projection
+from ..context import Entry, History, View, Window
+from ..errors import SetupError
+from ..events import Origin
+from ..messages import AssistantMessage, Message, Text, ToolMessage, UserMessage, is_empty, media_of, paired, text_of
+
+_POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
+
+
+def checked_projection(policy: Any) -> Projection:
+    """The policy, if there is one of that name."""
+    if policy in _POLICIES or callable(policy):
+        return cast("Projection", policy)
+    raise SetupError(f"there is no history {policy!r}; use one of {', '.join(_POLICIES)}, or a function of entries")
+
+
+def view_for(history: History, origin: Origin, policy: Projection, *, hides_transfers: bool = False) -> View:
+    """What the activation with this origin reads."""
+    if policy == "rewritten" or policy == "verbatim":
+        # The string is the key: it is made once and its hash is known, which a tuple's is not.
+        readers = history.views.get(policy)
+        if readers is None:
+            readers = history.views[policy] = _Readers(
+                history.entries, history.undone_at, rewrites=policy == "rewritten", hides_transfers=hides_transfers
+            )
+        return _RunningView(readers, origin)
+    before = history.entries
+    if policy == "none":
+        chosen = [entry.message for entry in before if entry.is_user_input]
+    elif policy == "lineage":
+        chosen = _lineage(before, origin, hides_transfers)
+    elif policy == "answers":
+        chosen = _answers(before, origin.agent)
+    else:
+        chosen = paired(policy(tuple(before)))
+    return _FixedView(history, chosen)
+
+
+class _FixedView:
+    """A choice made once, when the activation begins; then what the activation itself says."""
+
+    __slots__ = ("_history", "_messages", "_position")
+
+    def __init__(self, history: History, chosen: Sequence[Message]) -> None:
+        self._history = history
+        self._messages = list(chosen)
+        self._position = len(history.entries)
+
+    def messages(self) -> Sequence[Message]:
+        """The choice, and everything since."""
+        entries = self._history.entries
+        self._messages.extend([entry.message for entry in entries[self._position :]])
+        self._position = len(entries)
+        return Window(self._messages, len(self._messages))
+
+
+class _Reader:
+    """A list of messages read so far, and how far that is."""
+
+    __slots__ = ("is_common", "is_private", "messages", "position")
+
+    def __init__(
+        self, messages: list[Message], position: int, *, is_common: bool = False, is_private: bool = False
+    ) -> None:
+        self.messages = messages
+        self.position = position
+        self.is_common = is_common
+        """Whether those read it who have not spoken yet; to them everybody is somebody else."""
+        self.is_private = is_private
+        """Whether only one activation reads it."""
+
+
+class _Readers:
+    """Those who read all of one history in one way: in common until they speak, then each for itself."""
+
+    __slots__ = ("_authors", "_common", "_own", "entries", "hides", "rewrites", "undone_at")
+
+    def __init__(self, entries: list[Entry], undone_at: list[int], *, rewrites: bool, hides_transfers: bool) -> None:
+        # The lists and not the history that has them: it has its readers, and a ring would wait for the collector.
+        self.entries = entries
+        self.undone_at = undone_at
+        self.rewrites = rewrites
+        self.hides = hides_transfers
+        self._common = _Reader([], 0, is_common=True)
+        self._own: dict[str, _Reader] = {}
+        self._authors: set[str] = set()
+
+    def reader_for(self, origin: Origin) -> _Reader:
+        """A list for an activation that begins to read."""
+        reader = self._own.get(origin.agent)
+        if reader is not None:
+            self.read_on(reader, origin)
+            return reader
+        self.read_on(self._common, origin)
+        if not self.rewrites or origin.agent not in self._authors:
+            return self._common
+        reader = self._own[origin.agent] = _Reader([], 0)
+        self.read_on(reader, origin)
+        return reader
+
+    def reader_for_own_words(self, reader: _Reader, origin: Origin) -> _Reader:
+        """A list for an activation that has spoken and goes on reading."""
+        if reader.is_private:
+            return reader
+        if self.undone_at and self.undone_at[-1] >= reader.position:
+            # This activation reads of transfers that did not happen; later ones will not.
+            return _Reader(list(reader.messages), reader.position, is_private=True)
+        if reader.is_common and self.rewrites:
+            reader = self._own[origin.agent] = _Reader(list(reader.messages), reader.position)
+        return reader
+
+    def read_on(self, reader: _Reader, origin: Origin) -> None:
+        """Read what has been said since, in the words in which this activation reads it."""
+        entries, messages, hides, rewrites = self.entries, reader.messages, self.hides, self.rewrites
+        start, reader.position = reader.position, len(entries)
+        me = None if reader.is_common else origin.agent
+        for entry in entries[start:]:
+            author = entry.origin
+            if author is origin:
+                messages.append(entry.message)
+                continue
+            if me is None and author is not None:
+                self._authors.add(author.agent)
+            if rewrites and (author is None or author.agent != me):
+                message = entry.rewritten
+                if hides or entry.undone:
+                    message = as_read_by_others(entry, hides_transfers=hides)
+                elif message is UNSET:
+                    message = entry.rewritten = _rewritten(entry.message, author)
+            elif entry.undone or (hides and entry.followed):
+                message = entry.as_read_later(hides_transfers=hides)
+            else:
+                message = entry.message
+            if message is not None:
+                messages.append(message)
+
+
+class _RunningView:
+    """Everything, incrementally: the agent's own messages as they are, the others' rewritten or as they are."""
+
+    __slots__ = ("_origin", "_reader", "_readers")
+
+    def __init__(self, readers: _Readers, origin: Origin) -> None:
+        self._readers = readers
+        self._origin = origin
+        self._reader: _Reader | None = None
+
+    def messages(self) -> Sequence[Message]:
+        """All there is to read by now."""
+        reader, readers = self._reader, self._readers
+        if reader is None:
+            reader = self._reader = readers.reader_for(self._origin)
+        elif reader.position < len(readers.entries):
+            reader = self._reader = readers.reader_for_own_words(reader, self._origin)
+            readers.read_on(reader, self._origin)
+        return Window(reader.messages, len(reader.messages))
+
+
+def as_read_by_others(entry: Entry, *, hides_transfers: bool = False) -> Message | None:
+    """The entry in the words in which everybody but its author reads it; None if nothing is left of it."""
+    if hides_transfers and entry.followed:
+        if isinstance(entry.rewritten_bare, UnsetType):
+            entry.rewritten_bare = _rewritten(entry.as_read_later(hides_transfers=True), entry.origin)
+        return entry.rewritten_bare
+    if isinstance(entry.rewritten, UnsetType):
+        message = entry.as_read_later(hides_transfers=False) if entry.undone else entry.message
+        entry.rewritten = _rewritten(message, entry.origin)
+    return entry.rewritten
+
+
+def _rewritten(message: Message | None, origin: Origin | None) -> Message | None:
+    if message is None:
+        return None
+    content = message.content
+    text = content if isinstance(content, str) else text_of(content)
+    # `type(…) is`, here and on other paths that every transfer takes: isinstance on a struct costs several times more.
+    if origin is not None and type(message) is AssistantMessage:
+        author = origin.agent
+        told = f" [{author}] said: {text}." if text else ""
+        for call in message.calls:
+            told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
+    elif origin is not None and type(message) is ToolMessage:
+        told = f" [{origin.agent}] `{message.name}` tool returned result: {text}." if text else ""
+    else:
+        return None if is_empty(message) else message
+    if text is not content and (media := media_of(content)):
+        return UserMessage((Text("For context:" + told), *media) if told else media)
+    return UserMessage("For context:" + told) if told else None
+
+
+def _lineage(entries: Sequence[Entry], mine: Origin, hides_transfers: bool) -> list[Message]:
+    ancestors: set[Origin] = set()
+    origin: Origin | None = mine
+    while origin is not None:
+        ancestors.add(origin)
+        origin = origin.parent
+    kept = [entry for entry in entries if entry.origin is None or entry.origin in ancestors]
+    return _as_read_by(kept, mine.agent, hides_transfers)
+
+
+def _answers(entries: Sequence[Entry], me: str) -> list[Message]:
+    return _as_read_by([entry for entry in entries if entry.is_user_input or entry.is_answer], me, True)
+
+
+def _as_read_by(entries: Sequence[Entry], me: str, hides_transfers: bool) -> list[Message]:
+    read = [
+        entry.as_read_later(hides_transfers=hides_transfers)
+        if entry.author == me
+        else as_read_by_others(entry, hides_transfers=hides_transfers)
+        for entry in entries
+    ]
+    return paired([message for message in read if message is not None])

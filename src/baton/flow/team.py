@@ -1,0 +1,158 @@
+"""A team: the agents reachable from a root and the edges between them, compiled once, checked, immutable."""
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from ..agents import BaseAgent
+from ..errors import SetupError, listed
+from ..handoffs import TRANSFER_TOOL, Handoff, Language, Route, Routes, default_tool_name, handoff_route, tree_route
+
+_logger = logging.getLogger("baton.team")
+
+
+class Seat(Struct, frozen=True):
+    """One agent's place in one team: the agent, and the edges out of it."""
+
+    agent: BaseAgent[Any, Any]
+    routes: Routes
+    edges: tuple[Route, ...]
+
+
+class Finding(Struct, frozen=True):
+    """Something about a team that works but is probably not meant."""
+
+    kind: Literal["undescribed", "unreachable", "no exit"]
+    agent: str
+    text: str
+
+
+class Team:
+    """Seats by name. `Team.compile` is the only maker."""
+
+    __slots__ = ("_extra", "language", "root", "seats")
+
+    def __init__(self, root: str, seats: dict[str, Seat], language: Language, extra: tuple[str, ...] = ()) -> None:
+        self.root = root
+        self.seats = seats
+        self.language: Language = language
+        self._extra = extra
+
+    @staticmethod
+    def compile(
+        root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: Language = "en"
+    ) -> "Team":
+        """The team of everybody reachable from the root (and from `extra`). Raises SetupError if it cannot work."""
+        agents = _reachable_from([root, *extra])
+        parents: dict[str, list[str]] = {name: [] for name in agents}
+        for agent in agents.values():
+            for child in agent.sub_agents:
+                parents[child.name].append(agent.name)
+        seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
+        return Team(root.name, seats, language, tuple(agent.name for agent in extra))
+
+    def seat(self, name: str) -> Seat | None:
+        """The seat of the agent with this name."""
+        return self.seats.get(name)
+
+    def joined_by(self, guest: BaseAgent[Any, Any]) -> "Team":
+        """The team with an agent that a function returned, and everybody reachable from it."""
+        arrived = Team.compile(guest, language=self.language)
+        return Team(self.root, {**self.seats, **arrived.seats}, self.language, self._extra)
+
+    def warn(self) -> None:
+        """Log what is probably not meant."""
+        for finding in self.findings():
+            _logger.warning("%s", finding.text)
+
+    def findings(self) -> list[Finding]:
+        """What is probably not meant: agents that a model must choose blindly, and agents that nobody can reach."""
+        return [*self._undescribed(), *self._unreachable()]
+
+    def _undescribed(self) -> Iterable[Finding]:
+        chosen = {route.target for seat in self.seats.values() for route in seat.edges if route.tool}
+        for name in self.seats:
+            if name in chosen and not self.seats[name].agent.description:
+                yield Finding("undescribed", name, f"`{name}` has no description: a model must choose it by name alone")
+
+    def _unreachable(self) -> Iterable[Finding]:
+        seen, waiting = {self.root}, [self.root]
+        while waiting:
+            for route in self.seats[waiting.pop()].edges:
+                if route.target not in seen:
+                    seen.add(route.target)
+                    waiting.append(route.target)
+        for name in self.seats:
+            if name not in seen:
+                yield Finding("unreachable", name, f"`{name}` cannot be reached from `{self.root}`")
+
+
+def _reachable_from(roots: Sequence[BaseAgent[Any, Any]]) -> dict[str, BaseAgent[Any, Any]]:
+    found: dict[str, BaseAgent[Any, Any]] = {}
+    waiting = list(reversed(roots))
+    while waiting:
+        agent = waiting.pop()
+        known = found.get(agent.name)
+        if known is agent:
+            continue
+        if known is not None:
+            raise SetupError(
+                f"two different agents are called `{agent.name}`: {_described(known)} and {_described(agent)}; "
+                "give each a name of its own"
+            )
+        found[agent.name] = agent
+        nearby = [*agent.sub_agents, *_agents_of(agent.edges()), *agent.mentioned()]
+        waiting.extend(reversed([other for other in nearby if found.get(other.name) is not other]))
+    return found
+
+
+def _agents_of(edges: Iterable[Handoff]) -> Iterable[BaseAgent[Any, Any]]:
+    for edge in edges:
+        if isinstance(edge.agent, BaseAgent):
+            yield edge.agent  # pyright: ignore[reportUnknownMemberType]
+
+
+def _described(agent: BaseAgent[Any, Any]) -> str:
+    return f"{type(agent).__name__}({agent.name!r}, description={agent.description!r})"
+
+
+def _seat(
+    agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: Language
+) -> Seat:
+    tree = [child.name for child in agent.sub_agents]
+    if not agent.disallow_transfer_to_parent:
+        tree += [parent for parent in parents if parent != agent.name]
+    edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
+    edges += [_handoff_route(agent, edge, agents) for edge in agent.edges()]
+    for other in dict.fromkeys(agent.mentioned()):
+        edges.append(handoff_route(Handoff(agent=other, is_shown=False), other.description, tool=""))
+    _check_tool_names(agent, edges)
+    return Seat(agent, Routes(agent.name, edges, language=language), tuple(edges))
+
+
+def _handoff_route(agent: BaseAgent[Any, Any], edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
+    for wanted in (edge.target, edge.returns):
+        if wanted not in agents and wanted not in ("stay", "caller"):
+            raise SetupError(
+                f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name; "
+                f"the team has: {listed([*agents])}"
+            )
+    tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.is_shown else ""
+    return handoff_route(edge, agents[edge.target].description, tool=tool)
+
+
+def _check_tool_names(agent: BaseAgent[Any, Any], edges: Sequence[Route]) -> None:
+    taken: dict[str, str] = {spec.name: f"its tool `{spec.name}`" for spec in agent.tool_specs()}
+    tree_tool = f"the transfer tool `{TRANSFER_TOOL}`"
+    for route in edges:
+        if not route.tool:
+            continue
+        meaning = tree_tool if route.is_tree else f"the handoff to `{route.target}`"
+        if taken.get(route.tool, meaning) != meaning or (route.tool in taken and meaning != tree_tool):
+            raise SetupError(
+                f"`{agent.name}` offers two things as `{route.tool}`: {taken[route.tool]} and {meaning}; "
+                "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+            )
+        taken[route.tool] = meaning
