@@ -1,0 +1,71 @@
+"""Baton: agents that pass control to one another. Everything here is loaded when it is first used."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .agents import Agent, AgentContext, BaseAgent, agent, then_transfer
+    from .context import Limits, RunContext, Values
+    from .errors import BatonError, ModelError, RunError, SetupError, ToolError
+    from .events import BreakLoop, Exit, Transfer
+    from .handoffs import Handoff, handoff
+    from .models import Failover, Model, ModelSettings, Retry
+    from .runner import LiveRun, Runner, RunResult
+    from .tools import Approval, Tool, tool
+
+_HOMES = {
+    "agents": ("Agent", "AgentContext", "BaseAgent", "agent", "then_transfer"),
+    "context": ("Limits", "RunContext", "Values"),
+    "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
+    "events": ("BreakLoop", "Exit", "Transfer"),
+    "handoffs": ("Handoff", "handoff"),
+    "models": ("Failover", "Model", "ModelSettings", "Retry"),
+    "runner": ("LiveRun", "RunResult", "Runner"),
+    "tools": ("Approval", "Tool", "tool"),
+}
+_HOME_OF = {name: room for room, names in _HOMES.items() for name in names}
+
+__version__ = "0.1.0"
+__all__ = [
+    "Agent",
+    "AgentContext",
+    "Approval",
+    "BaseAgent",
+    "BatonError",
+    "BreakLoop",
+    "Exit",
+    "Failover",
+    "Handoff",
+    "Limits",
+    "LiveRun",
+    "Model",
+    "ModelError",
+    "ModelSettings",
+    "Retry",
+    "RunContext",
+    "RunError",
+    "RunResult",
+    "Runner",
+    "SetupError",
+    "Tool",
+    "ToolError",
+    "Transfer",
+    "Values",
+    "agent",
+    "handoff",
+    "then_transfer",
+    "tool",
+]
+
+
+def __getattr__(name: str) -> Any:
+    room = _HOME_OF.get(name)
+    if room is None:
+        raise AttributeError(f"module 'baton' has no attribute {name!r}")
+    value = getattr(import_module(f".{room}", __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

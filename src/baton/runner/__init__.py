@@ -1,0 +1,10 @@
+"""Start, stream, resume and cancel runs. The only maker of a run.
+
+May import flow and what is below it. There is one way through, `LiveRun.drive`; everything else opens or reads it.
+"""
+
+from .live import LiveRun
+from .result import Interrupt, RunResult, RunUsage, Status, usage_of
+from .runner import Runner
+
+__all__ = ["Interrupt", "LiveRun", "RunResult", "RunUsage", "Runner", "Status", "usage_of"]

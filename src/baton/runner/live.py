@@ -1,0 +1,185 @@
+"""A run while it lasts: the one place where agents' code is driven, whether anybody listens or not."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from time import time
+from types import TracebackType
+from typing import Any, Generic, Self
+
+from typing_extensions import TypeVar
+
+from ..context import Suspend
+from ..errors import LimitError, ReplayMismatch, RunError
+from ..events import (
+    NOBODY,
+    Asked,
+    Cancelled,
+    Completed,
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Said,
+    Started,
+    Stepped,
+    Suspended,
+    ToolReturned,
+    Transferred,
+)
+from ..flow import Course, Outcome, follow
+from ..log import Log, ReadOnlyLog
+from .channel import Channel
+from .result import RunResult, Status
+
+Out = TypeVar("Out", default=str, covariant=True)
+
+_STATUS: dict[type[Event], Status] = {
+    Completed: "completed",
+    Suspended: "suspended",
+    Failed: "failed",
+    Cancelled: "cancelled",
+}
+_MADE_BY_CODE = (Started, Said, ToolReturned, Stepped, Transferred, Asked, Finished)
+
+
+class LiveRun(Generic[Out]):
+    """A run under way: listen to it with `async with … as run: async for event in run`, or cancel it."""
+
+    def __init__(
+        self, course: Course, opening: Sequence[Event], on_early_stop: "Callable[[LiveRun[Any]], None]"
+    ) -> None:
+        self._course = course
+        self._opening = opening
+        self._on_early_stop = on_early_stop
+        self._channel: Channel | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._result: RunResult[Any] | None = None
+        self._is_cancelled = False
+        self._has_begun = False
+
+    @property
+    def log(self) -> Log:
+        """Everything that has happened so far."""
+        return self._course.run.log
+
+    @property
+    def context(self) -> Any:
+        """The user's own object."""
+        return self._course.run.context
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run."""
+        return self._course.run.id
+
+    @property
+    def result(self) -> RunResult[Out]:
+        """Where the run stands, once it has stopped."""
+        if self._result is None:
+            raise RunError(f"run `{self.run_id}` is still under way; read its events to the end first")
+        return self._result
+
+    async def drive(self) -> None:
+        """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
+        if self._has_begun:
+            raise RunError(f"run `{self.run_id}` has been driven already; start another, or resume it")
+        self._has_begun = True
+        log, course = self.log, self._course
+        for event in self._opening:
+            log.write(event)
+        try:
+            if self._is_cancelled:
+                raise asyncio.CancelledError
+            if course.run.meter.limits.seconds is None:
+                outcome = await follow(course, course.team.seats[course.team.root])
+            else:
+                outcome = await self._follow_in_time(course.run.meter.limits.seconds)
+            if log.has_past:
+                self._check_replay()
+        except Suspend:
+            self._stop(Suspended(f"suspended{len(log.events)}", NOBODY, time(), tuple(log.open_questions())))
+        except asyncio.CancelledError:
+            self._stop(Cancelled(f"cancelled{len(log.events)}", NOBODY, time()))
+            raise
+        except Exception as error:
+            error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
+            key, kind = f"failed{len(log.events)}", type(error).__name__
+            self._stop(Failed(key, NOBODY, time(), kind, str(error)), failure=error)
+            raise
+        else:
+            self._stop(Completed("completed", NOBODY, time()), outcome=outcome)
+
+    async def _follow_in_time(self, seconds: float) -> Outcome:
+        course, deadline = self._course, asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await follow(course, course.team.seats[course.team.root])
+        except TimeoutError:
+            if deadline.expired():
+                raise LimitError("seconds", seconds, self._last_path()) from None
+            raise
+
+    async def cancel(self) -> None:
+        """Stop the run now, and return when everything it started has ended. It can be resumed."""
+        self._is_cancelled = True
+        if self._task is not None and not self._task.done():
+            # A task that is cancelled before its first step would leave no trace; it ends itself when it begins.
+            if self._has_begun:
+                self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise RunError(f"run `{self.run_id}` has been opened already; start another, or resume it")
+        channel = self._channel = Channel()
+        self._course.run.log.sink = channel
+        self._task = asyncio.create_task(self.drive(), name=f"baton run {self.run_id}")
+        self._task.add_done_callback(lambda _: channel.close())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.cancel()
+        if self._task is not None and not self._task.cancelled():
+            # Raised to whoever reads to the end; who leaves early has asked for no more of it.
+            self._task.exception()
+
+    async def __aiter__(self) -> AsyncIterator[Event | Delta]:
+        channel, task = self._channel, self._task
+        if channel is None or task is None:
+            raise RunError("open the run first: async with runner.stream(…) as run")
+        while True:
+            batch = await channel.take()
+            if not batch:
+                break
+            for event in batch:
+                yield event
+        if not self._is_cancelled:
+            await asyncio.shield(task)
+
+    def _check_replay(self) -> None:
+        missing = self._course.run.log.unvisited(*_MADE_BY_CODE)
+        if missing is not None:
+            raise ReplayMismatch(missing.key, type(missing).__name__, "nothing there")
+
+    def _last_path(self) -> tuple[str, ...]:
+        events = self._course.run.log.events
+        return next((event.path for event in reversed(events) if event.path), ())
+
+    def _stop(self, event: Event, *, outcome: Outcome | None = None, failure: BaseException | None = None) -> None:
+        """The last thing a drive does: record why it stops, and make the result."""
+        course = self._course
+        if not isinstance(course.run.log, ReadOnlyLog):
+            course.run.log.write(event)
+        path = (outcome.origin.agent,) if outcome is not None else self._last_path()
+        self._result = RunResult(
+            course.run,
+            course.history,
+            status=_STATUS[type(event)],
+            output=outcome.output if outcome is not None else None,
+            agent=path[-1] if path else course.team.root,
+            error=failure,
+        )
+        if outcome is None:
+            self._on_early_stop(self)

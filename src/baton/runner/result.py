@@ -1,0 +1,107 @@
+"""What a run came to, and readings of its log."""
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any, Generic, Literal, TypeAlias
+
+import msgspec
+from typing_extensions import TypeVar
+
+from ..context import History, Run
+from ..events import Event, Said
+from ..messages import Message, ToolCall, Usage
+
+Out = TypeVar("Out", default=str, covariant=True)
+
+Status: TypeAlias = Literal["completed", "suspended", "failed", "cancelled"]
+
+
+class Interrupt(msgspec.Struct, frozen=True):
+    """An open question: who asks, where, what, and about which call if it is about one."""
+
+    id: str
+    agent: str
+    path: tuple[str, ...]
+    payload: Any = None
+    call: ToolCall | None = None
+
+
+class RunUsage(msgspec.Struct, frozen=True):
+    """What a run consumed: in all, by agent and by model."""
+
+    total: Usage
+    by_agent: Mapping[str, Usage]
+    by_model: Mapping[str, Usage]
+
+
+class RunResult(Generic[Out]):
+    """Where a run stands when it stops."""
+
+    def __init__(
+        self,
+        run: Run[Any],
+        history: History,
+        *,
+        status: Status,
+        output: Out,
+        agent: str,
+        error: BaseException | None,
+    ) -> None:
+        self._run = run
+        self._history = history
+        self.status: Status = status
+        self.output: Out = output
+        """The answer of the agent that had the floor last; None if the run is not completed."""
+        self.agent = agent
+        """The name of the agent that had the floor last."""
+        self.error = error
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run, by which it can be resumed."""
+        return self._run.id
+
+    @cached_property
+    def events(self) -> tuple[Event, ...]:
+        """The log."""
+        return tuple(self._run.log.events)
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The whole conversation, as it was said."""
+        return tuple([entry.message for entry in self._history.entries])
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The run's values as they are now."""
+        return self._run.values
+
+    @cached_property
+    def interrupts(self) -> tuple[Interrupt, ...]:
+        """Every open question."""
+        return tuple(
+            Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.call)
+            for asked in self._run.log.open_questions().values()
+        )
+
+    @cached_property
+    def usage(self) -> RunUsage:
+        """What the run consumed."""
+        return usage_of(self.events)
+
+    def __repr__(self) -> str:
+        return f"RunResult({self.status}, agent={self.agent!r}, output={self.output!r}, run_id={self.run_id!r})"
+
+
+def usage_of(events: Iterable[Event]) -> RunUsage:
+    """Add up what the model calls in a log consumed."""
+    total = Usage()
+    by_agent: dict[str, Usage] = {}
+    by_model: dict[str, Usage] = {}
+    for event in events:
+        if isinstance(event, Said) and event.model:
+            spent = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
+            total += spent
+            by_agent[event.agent] = by_agent.get(event.agent, Usage()) + spent
+            by_model[event.model] = by_model.get(event.model, Usage()) + spent
+    return RunUsage(total, by_agent, by_model)
