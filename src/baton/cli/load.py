@@ -1,0 +1,188 @@
+"""From `module:agent` on the command line to the agent or runner it names."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from difflib import get_close_matches
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from inspect import Parameter, isawaitable, iscoroutine, signature
+from os import sep
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, TypeAlias, cast
+
+from ..agents import BaseAgent
+from ..errors import BatonError, listed
+from ..runner import Runner
+from .failures import TargetError
+
+Target: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any]
+
+_FORM = "write it as module:agent or path/to/file.py:agent"
+_WORKS = "name an Agent, a Runner, or a function without parameters that returns one"
+
+
+def load(reference: str) -> Target:
+    """The agent or runner that this names; without a name after the colon, the only one that can be meant."""
+    where, attribute = _split(reference)
+    module = _module(where)
+    if not attribute:
+        return _only_one(module, where)
+    return _made(_named(module, attribute, where), reference, module)
+
+
+def _split(reference: str) -> tuple[str, str]:
+    where, colon, attribute = reference.strip().rpartition(":")
+    # The colon of a Windows drive does not divide anything.
+    if not colon or (len(where) == 1 and attribute[:1] in ("\\", "/")):
+        where, attribute = reference.strip(), ""
+    if not where:
+        raise TargetError(f"`{reference}` names no module; {_FORM}")
+    return where, attribute.strip()
+
+
+def _module(where: str) -> ModuleType:
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    if where.endswith(".py") or "/" in where or sep in where:
+        return _module_in_file(where)
+    try:
+        return import_module(where)
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing and f"{where}.".startswith(f"{missing}."):
+            raise TargetError(_no_such_module(where, missing)) from error
+        raise _not_importable(where, error) from error
+    except BatonError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise _not_importable(where, error) from error
+
+
+def _module_in_file(where: str) -> ModuleType:
+    path = Path(where if where.endswith(".py") else f"{where}.py").expanduser().resolve()
+    if not path.is_file():
+        near = get_close_matches(path.name, [found.name for found in path.parent.glob("*.py")], n=1)
+        meant = f"; did you mean `{Path(where).parent / near[0]}`?" if near else f"; {_FORM}"
+        raise TargetError(f"there is no file `{where}`{meant}")
+    # As for `python file.py`, so that it can import its neighbours.
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    name = path.stem.replace(".", "_")
+    name = name if name not in sys.modules else f"{name} ({path})"
+    spec = spec_from_file_location(name, path)
+    # A file that ends in .py always has a loader.
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, BatonError) or not isinstance(error, Exception | SystemExit):
+            raise
+        raise _not_importable(where, error) from error
+    return module
+
+
+def _no_such_module(where: str, missing: str) -> str:
+    within = f" (there is no `{missing}`)" if missing != where else ""
+    local = [found.stem for found in Path.cwd().glob("*.py")]
+    near = get_close_matches(where, local, n=1)
+    meant = f"; did you mean `{near[0]}`?" if near else ""
+    return f"there is no module `{where}`{within}, neither installed nor in `{Path.cwd()}`{meant or f'; {_FORM}'}"
+
+
+def _not_importable(where: str, error: BaseException) -> TargetError:
+    """The module is there, but something in it fails: say what and where."""
+    frames = [frame for frame in extract_tb(error.__traceback__) if "importlib" not in frame.filename]
+    at = f"{frames[-1].filename}, line {frames[-1].lineno}" if len(frames) > 1 else ""
+    if isinstance(error, SyntaxError):
+        at = f"{error.filename}, line {error.lineno}"
+    place = f" ({at})" if at else ""
+    if isinstance(error, ModuleNotFoundError):
+        return TargetError(f"`{where}` imports `{error.name}`, and there is no such module{place}; install it first")
+    if isinstance(error, SystemExit):
+        return TargetError(f"`{where}` ends the program when it is imported{place}; guard it with __name__")
+    return TargetError(f"`{where}` cannot be imported: {type(error).__name__}: {error}{place}")
+
+
+def _named(module: ModuleType, attribute: str, where: str) -> Any:
+    found: Any = module
+    for step, name in enumerate(attribute.split(".")):
+        if not hasattr(found, name):
+            owner = where if step == 0 else f"{where}:{'.'.join(attribute.split('.')[:step])}"
+            names = [*_targets_in(module)] if step == 0 else [known for known in dir(found) if known[0] != "_"]
+            near = get_close_matches(name, names or dir(found), n=1, cutoff=0.5)
+            meant = f"; did you mean `{near[0]}`?" if near else ""
+            raise TargetError(f"`{owner}` has no `{name}`{meant} {_inventory(module)}".rstrip())
+        found = getattr(found, name)
+    return found
+
+
+def _made(found: Any, reference: str, module: ModuleType) -> Target:
+    if isinstance(found, BaseAgent | Runner):
+        return cast(Target, found)
+    if not callable(found) or not _takes_nothing(found):
+        raise TargetError(f"`{reference}` is of type {type(found).__name__}; {_WORKS} {_inventory(module)}".rstrip())
+    made = _called(found, reference)
+    if isinstance(made, BaseAgent | Runner):
+        return cast(Target, made)
+    if iscoroutine(made):
+        made.close()
+    what = "something to await" if isawaitable(made) else f"an object of type {type(made).__name__}"
+    raise TargetError(f"`{reference}()` gives {what}; {_WORKS} {_inventory(module)}".rstrip())
+
+
+def _called(function: Callable[[], Any], reference: str) -> Any:
+    try:
+        return function()
+    except BatonError:
+        raise
+    except Exception as error:
+        raise TargetError(f"`{reference}()` raised {type(error).__name__}: {error}") from error
+
+
+def _takes_nothing(function: Any) -> bool:
+    try:
+        parameters = signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    optional = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+    return all(given.default is not Parameter.empty or given.kind in optional for given in parameters)
+
+
+def _targets_in(module: ModuleType) -> dict[str, Target]:
+    """The agents and runners a module has, by the name it gives them."""
+    return {name: cast(Target, value) for name, value in vars(module).items() if isinstance(value, BaseAgent | Runner)}
+
+
+def _inventory(module: ModuleType) -> str:
+    names = [*_targets_in(module)]
+    return f"(there: {listed(names)})" if names else ""
+
+
+def _only_one(module: ModuleType, where: str) -> Target:
+    found = _targets_in(module)
+    names = {id(target): name for name, target in found.items()}.values()
+    runners = {name: found[name] for name in names if isinstance(found[name], Runner)}
+    agents = {name: cast(BaseAgent[Any, Any], found[name]) for name in names if name not in runners}
+    led_to = [*_led_to(agents.values())]
+    roots = {name: agent for name, agent in agents.items() if agent not in led_to and agent.name not in led_to}
+    choices: dict[str, Target] = runners or {**roots}
+    if len(choices) == 1:
+        return next(iter(choices.values()))
+    if not found:
+        raise TargetError(f"`{where}` has neither agents nor runners; {_WORKS}, as in `{where}:make_agent`")
+    could_be = [f"{where}:{name}" for name in choices or agents]
+    raise TargetError(f"`{where}` has several agents that could be meant; say which: {listed(could_be)}")
+
+
+def _led_to(agents: Iterable[BaseAgent[Any, Any]]) -> Iterator[object]:
+    """All whom somebody else leads to or is wrapped around: agents, or their names where only those are known."""
+    for agent in agents:
+        yield from agent.sub_agents
+        yield from agent.mentioned()
+        yield from (edge.agent for edge in agent.edges())
+        yield getattr(agent, "inner", None)

@@ -1,0 +1,229 @@
+"""The command line itself: commands, options, exit codes. What a command needs is imported when it is called."""
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from .. import __version__
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DEBUG = "baton.debug"
+_EXIT_CODES = """
+\b
+Exit codes:
+  0    completed
+  1    failed
+  2    the command line makes no sense, or names what is not there
+  3    suspended: the run waits for answers
+  130  cancelled with Ctrl-C
+"""
+
+
+class _Commands(click.Group):
+    """Turns whatever goes wrong in a command into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command."""
+        from .failures import CANCELLED, exit_code_of, tell
+
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.Abort, click.exceptions.Exit, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            ctx.exit(CANCELLED)
+        except Exception as error:  # noqa: BLE001 - the edge of the program: here a failure becomes something to read
+            tell(error, debug=_is_debugging(ctx))
+            ctx.exit(exit_code_of(error))
+
+
+def _note_debug(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.meta[_DEBUG] = True
+
+
+def _is_debugging(ctx: click.Context) -> bool:
+    return bool(ctx.meta.get(_DEBUG))
+
+
+_debug = click.option(
+    "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of an error."
+)
+_target = click.argument("target", metavar="MODULE:AGENT")
+
+
+def _about_runs(command: F) -> F:
+    """The options that run and chat share."""
+    options = [
+        click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves."),
+        click.option(
+            "--value", "values", multiple=True, metavar="KEY=VALUE", help="A value of the run; JSON is read as JSON."
+        ),
+        click.option("--max-transfers", type=click.IntRange(min=0), metavar="N", help="End a run after N transfers."),
+        click.option("--max-model-calls", type=click.IntRange(min=1), metavar="N", help="… after N model calls."),
+        click.option(
+            "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="S", help="… after S seconds."
+        ),
+        click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="… after N tokens."),
+        _debug,
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", prog_name="baton")
+@_debug
+def main() -> None:
+    """Agents that pass control to one another.
+
+    MODULE:AGENT names an Agent, a Runner, or a function without parameters that returns one. MODULE is a module
+    or a file; without :AGENT the only one that can be meant is taken.
+
+    \b
+    Examples:
+      baton run examples/01_one_agent.py:agent "What can you do?"
+      baton chat desk:router --model openai:gpt-5
+      baton check desk
+      baton graph desk:router -o team.mmd
+    """
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            # A terminal that lacks a letter should show something else, not end the program.
+            reconfigure(errors="replace")
+
+
+@main.command(epilog=_EXIT_CODES)
+@_target
+@click.argument("text")
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing but the answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
+@click.option("--events", "as_events", is_flag=True, help="Print the run's log, one JSON line for each event.")
+@_about_runs
+@click.pass_context
+def run(
+    ctx: click.Context, /, *, target: str, text: str, quiet: bool, as_json: bool, as_events: bool, **rest: Any
+) -> None:
+    """Run a team once and print its answer.
+
+    The answer goes to stdout, everything else to stderr. TEXT is what the user says; - reads it from stdin.
+
+    \b
+    Examples:
+      baton run desk:router "What's the weather in Beijing?"
+      echo "Summarise this" | baton run desk:router - --quiet
+      baton run desk:router "Hello" --value user=Ada --json | jq .usage.total
+      baton run desk:router "Hello" --events > run.jsonl
+    """
+    if as_json and as_events:
+        raise click.UsageError("--json and --events both print to stdout; choose one")
+    if text == "-":
+        text = sys.stdin.read()
+    if not text.strip():
+        raise click.UsageError("there is nothing to say; give a text, or - and something on stdin")
+    from .failures import warnings_on_stderr
+    from .run import run_once
+    from .start import start_of
+
+    with warnings_on_stderr(debug=_is_debugging(ctx), quiet=quiet):
+        start = start_of(target, _wishes(**rest))
+        form = "json" if as_json else "events" if as_events else "text"
+        ctx.exit(run_once(start, text, form=form, quiet=quiet))
+
+
+@main.command()
+@_target
+@_about_runs
+@click.pass_context
+def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
+    """Talk with a team in the terminal.
+
+    Shows who has the floor, what they say while they say it, and what they call. Questions of the team are asked in
+    place. Ctrl-C stops the run, not the program; Ctrl-D, exit or /quit leave.
+
+    \b
+    Examples:
+      baton chat desk:router
+      baton chat examples/02_transfer.py --model openai:gpt-5
+      printf 'Hello\\nAnd now?\\n' | baton chat desk:router
+    """
+    from .chat import chat as talk
+    from .failures import warnings_on_stderr
+    from .start import start_of
+
+    debug = _is_debugging(ctx)
+    with warnings_on_stderr(debug=debug, quiet=False):
+        talk(start_of(target, _wishes(**rest)), debug=debug)
+
+
+@main.command()
+@_target
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option("--strict", is_flag=True, help="End with 1 if there is any finding.")
+@_debug
+@click.pass_context
+def check(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) -> None:
+    """Show a team as a tree, and what is probably not meant about it.
+
+    Ends with 1 if the team cannot work as it is written. Nothing is run, and no model is asked.
+
+    \b
+    Examples:
+      baton check desk:router
+      baton check desk:router --strict --json
+    """
+    from .check import check as look_at
+    from .check import print_report
+    from .failures import FAILED, warnings_on_stderr
+
+    with warnings_on_stderr(debug=_is_debugging(ctx), quiet=True):
+        report = look_at(target)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        print_report(report)
+    ctx.exit(FAILED if report.is_bad(strict=strict) else 0)
+
+
+@main.command()
+@_target
+@click.option("--format", "style", type=click.Choice(["mermaid", "dot"]), default="mermaid", show_default=True)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of stdout.")
+@_debug
+@click.pass_context
+def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None) -> None:
+    """Draw a team as a Mermaid or Graphviz graph.
+
+    Thick lines: sub_agents. Thin: handoffs. Dotted: what a function or code may follow. An arrow at both ends: control
+    can come back.
+
+    \b
+    Examples:
+      baton graph desk:router
+      baton graph desk:router --format dot | dot -Tsvg > team.svg
+      baton graph desk:router -o team.mmd
+    """
+    from .failures import warnings_on_stderr
+    from .graph import drawn, team_of
+
+    with warnings_on_stderr(debug=_is_debugging(ctx), quiet=True):
+        drawing = drawn(team_of(target), style)
+    if output is None:
+        click.echo(drawing, nl=False)
+    else:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(drawing)
+
+
+def _wishes(*, model: str | None, values: tuple[str, ...], **limits: Any) -> Any:
+    from .start import Wishes, values_from
+
+    named = {name.removeprefix("max_"): most for name, most in limits.items() if most is not None}
+    return Wishes(model=model, values=values_from(values), limits=named)

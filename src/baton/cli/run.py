@@ -1,0 +1,123 @@
+"""`baton run`: one run, its answer on stdout and everything else on stderr."""
+
+import asyncio
+import json
+import sys
+from typing import Any, Literal, TypeAlias
+
+import click
+from msgspec.structs import asdict
+from rich.console import Console
+
+from ..context import as_json_value
+from ..errors import NotEncodableError
+from ..events import Delta, Event, encode_event, encode_log
+from ..messages import Usage
+from ..runner import LiveRun, RunResult, RunUsage
+from .ask import question_of
+from .failures import CANCELLED, SUSPENDED
+from .show import Screen
+from .start import Start, result_of, watch
+from .wording import printable, shown_value
+
+Form: TypeAlias = Literal["text", "json", "events"]
+
+
+def run_once(start: Start, text: str, *, form: Form, quiet: bool) -> int:
+    """Run the team on this text and print what comes of it; gives the exit code. Raises what ends the run."""
+    live = start.runner.stream(text, values=start.values, limits=start.limits)
+    screen = Screen(Console(stderr=True, highlight=False), answers=False)
+    printer = _Printer(form, screen, quiet=quiet)
+    try:
+        with asyncio.Runner() as loop:
+            loop.run(watch(live, printer.show))
+    except KeyboardInterrupt:
+        screen.cancelled()
+        printer.finish(live)
+        return CANCELLED
+    except Exception as error:  # noqa: BLE001 - raised again, in words that fit the command line
+        printer.finish(live)
+        raise start.explained(error, live)
+    printer.finish(live)
+    if live.result.status == "suspended":
+        _print_questions(live.result)
+        return SUSPENDED
+    return 0
+
+
+class _Printer:
+    """Puts what happens where it belongs: the answer to stdout, in the form asked for, and activity to stderr."""
+
+    def __init__(self, form: Form, screen: Screen, *, quiet: bool) -> None:
+        self._form: Form = form
+        self._screen = screen
+        self._quiet = quiet
+        self._printed = 0
+        if form == "events":
+            click.echo(encode_log(()), nl=False)
+
+    def show(self, event: Event | Delta) -> None:
+        """One event, while it happens."""
+        if self._form == "events" and isinstance(event, Event):
+            click.echo(encode_event(event))
+            self._printed += 1
+        if not self._quiet:
+            self._screen.show(event)
+
+    def finish(self, live: LiveRun[Any]) -> None:
+        """What the run came to."""
+        self._screen.end_line()
+        result = result_of(live)
+        if result is not None and not self._quiet:
+            self._screen.usage(result.usage.total)
+        if self._form == "events":
+            # Who cancels stops listening before the run says so in its log.
+            for event in live.log.events[self._printed :]:
+                click.echo(encode_event(event))
+        elif result is None:
+            return
+        elif self._form == "json":
+            click.echo(json.dumps(as_json(result), ensure_ascii=False))
+        elif result.status == "completed" and result.output is not None:
+            answer = shown_value(_plain(result.output))
+            click.echo(printable(answer) if sys.stdout.isatty() else answer)
+
+
+def as_json(result: RunResult[Any]) -> dict[str, Any]:
+    """Where a run stands, for programs."""
+    facts = {
+        "status": result.status,
+        "output": _plain(result.output),
+        "agent": result.agent,
+        "run_id": result.run_id,
+        "usage": _usage_as_json(result.usage),
+        "interrupts": as_json_value("the open questions", list(result.interrupts)),
+    }
+    if result.error is not None:
+        facts["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
+    return facts
+
+
+def _usage_as_json(usage: RunUsage) -> dict[str, Any]:
+    def whole(spent: Usage) -> dict[str, Any]:
+        return {**asdict(spent), "total_tokens": spent.total_tokens}
+
+    return {
+        "total": whole(usage.total),
+        "by_agent": {name: whole(spent) for name, spent in usage.by_agent.items()},
+        "by_model": {name: whole(spent) for name, spent in usage.by_model.items()},
+    }
+
+
+def _plain(output: Any) -> Any:
+    try:
+        return as_json_value("the output", output)
+    except NotEncodableError:
+        return repr(output)
+
+
+def _print_questions(result: RunResult[Any]) -> None:
+    click.echo("the run waits for answers to:", err=True)
+    for interrupt in result.interrupts:
+        click.echo(f"  {interrupt.id}  {interrupt.agent}: {question_of(interrupt)}", err=True)
+    click.echo("`baton chat` asks them and goes on", err=True)

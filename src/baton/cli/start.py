@@ -1,0 +1,104 @@
+"""From what the command line says about a run to a runner that can start it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+import msgspec
+from msgspec.structs import replace
+
+from ..context import Limits
+from ..errors import RunError, SetupError
+from ..events import Delta, Event
+from ..runner import LiveRun, Runner, RunResult
+from .edges import definition_of
+from .failures import TargetError
+from .load import load
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the command line says about runs: limits only where it names them."""
+
+    model: str | None = None
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """A runner, and what each run of it is started with."""
+
+    runner: Runner[Any, Any]
+    values: Mapping[str, Any]
+    limits: Limits
+    has_no_model: bool
+    """Whether agents without a model of their own have none at all."""
+
+    def explained(self, error: Exception, live: LiveRun[Any]) -> Exception:
+        """The error that ended the run, with what the command line can do about it."""
+        result = result_of(live)
+        seat = self.runner.team.seat(result.agent) if result is not None else None
+        definition = definition_of(seat.agent) if seat is not None else None
+        is_about_model = isinstance(error, SetupError) and definition is not None and definition.model is None
+        if not self.has_no_model or not is_about_model:
+            return error
+        explained = SetupError(f"{error}; or say --model provider:name here")
+        explained.__cause__ = error
+        return explained
+
+
+def start_of(reference: str, wishes: Wishes) -> Start:
+    """What is needed to run what the command line names."""
+    target = load(reference)
+    if isinstance(target, Runner):
+        if wishes.model is not None:
+            raise TargetError(
+                f"`{reference}` is a Runner, which says itself which model it uses; "
+                "leave --model out, or name the agent instead of the runner"
+            )
+        runner = target
+    else:
+        runner = Runner(target, model=wishes.model)
+    limits = replace(runner.limits, **wishes.limits)
+    return Start(
+        runner=runner,
+        values=wishes.values,
+        limits=limits,
+        has_no_model=target is not runner and wishes.model is None,
+    )
+
+
+async def watch(live: LiveRun[Any], show: Callable[[Event | Delta], None]) -> None:
+    """Drive the run to its end and show everything that happens. Raises what ends the run."""
+    async with live:
+        async for event in live:
+            show(event)
+
+
+def result_of(live: LiveRun[Any]) -> RunResult[Any] | None:
+    """Where the run stands; None if it was stopped before it began, or has not yet noticed that it was."""
+    try:
+        return live.result
+    except RunError:
+        return None
+
+
+def values_from(pairs: Sequence[str]) -> dict[str, Any]:
+    """`key=value` pairs as values: what is JSON as JSON, anything else as text."""
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals or not key.strip():
+            raise click.UsageError(f"`{pair}` is no value; write --value key=value")
+        values[key.strip()] = json_or_text(text)
+    return values
+
+
+def json_or_text(text: str) -> Any:
+    """What the text says if it is JSON; otherwise the text."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text

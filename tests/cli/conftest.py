@@ -1,0 +1,169 @@
+"""Small programs in a folder of their own, and the command line called on them."""
+
+import os
+import pty
+import selectors
+import signal
+import subprocess
+import sys
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from time import monotonic
+from typing import IO, TypeAlias
+
+import pytest
+from click.testing import CliRunner, Result
+
+from baton.cli.main import main
+
+Write: TypeAlias = Callable[..., Path]
+Invoke: TypeAlias = Callable[..., Result]
+
+HEADER = """\
+from baton import *
+from baton.messages import *
+from baton.testing import *
+
+"""
+
+# A shell may start tests with Ctrl-C switched off, and children inherit that.
+_PROGRAM = """\
+import signal, sys
+if sys.stdin.isatty():
+    # Without a terminal of its own the program gets no Ctrl-C from it.
+    import fcntl, termios
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from baton.cli.main import main
+main()
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Write]:
+    """Writes a module into the current folder, which is empty before; what it imports is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    for name in ("FORCE_COLOR", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    modules, path = set(sys.modules), list(sys.path)
+
+    def write(code: str, name: str = "desk.py") -> Path:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(HEADER + dedent(code), encoding="utf-8")
+        return file
+
+    yield write
+    sys.path[:] = path
+    for name in set(sys.modules) - modules:
+        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
+            del sys.modules[name]
+
+
+@pytest.fixture
+def baton(write: Write) -> Invoke:
+    """Calls the command line: `baton("run", "desk:agent", "hello", input="…")`."""
+
+    def invoke(*arguments: str, input: str | None = None) -> Result:
+        return CliRunner().invoke(main, arguments, input=input)
+
+    return invoke
+
+
+class Terminal:
+    """A program that runs on its own, with somebody who types and reads: over pipes, or at a real terminal."""
+
+    def __init__(self, *arguments: str, is_real: bool = False) -> None:
+        ends = pty.openpty() if is_real else None
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM, *arguments],
+            stdin=ends[1] if ends else subprocess.PIPE,
+            stdout=ends[1] if ends else subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONUTF8": "1", "TERM": "dumb"},
+            start_new_session=is_real,
+        )
+        self._seen = ""
+        self._decoder = getincrementaldecoder("utf-8")()
+        self._terminal = ends[0] if ends else None
+        if ends:
+            os.close(ends[1])
+
+    def type(self, line: str) -> None:
+        """Type a line."""
+        self.press(f"{line}\n")
+
+    def press(self, keys: str) -> None:
+        """Press keys, as they come without a line break."""
+        if self._terminal is not None:
+            os.write(self._terminal, keys.encode())
+        else:
+            stdin = _open(self.process.stdin)
+            stdin.write(keys.encode())
+            stdin.flush()
+
+    def press_ctrl_c_until(self, wanted: str) -> None:
+        """Press it again and again until this is written: Python's readline misses one that comes before it waits."""
+        for _ in range(40):
+            self.press("\x03")
+            try:
+                self.read_until(wanted, seconds=0.5)
+            except AssertionError:
+                continue
+            return
+        self.read_until(wanted)
+
+    def press_ctrl_c(self) -> None:
+        """Do what a terminal does for Ctrl-C."""
+        self.process.send_signal(signal.SIGINT)
+
+    def read_until(self, wanted: str, *, seconds: float = 20) -> str:
+        """Everything written up to and with this text."""
+        stdout = self._terminal if self._terminal is not None else _open(self.process.stdout).fileno()
+        deadline = monotonic() + seconds
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(stdout, selectors.EVENT_READ)
+            while wanted not in self._seen:
+                if not waiting.select(max(0, deadline - monotonic())):
+                    raise AssertionError(f"no {wanted!r} within {seconds} s, only: {self._seen!r}")
+                piece = os.read(stdout, 4096)
+                if not piece:
+                    raise AssertionError(f"the program ended without {wanted!r}: {self._seen!r}")
+                self._seen += self._decoder.decode(piece)
+        before, _, self._seen = self._seen.partition(wanted)
+        return before + wanted
+
+    def leave(self) -> tuple[int, str]:
+        """Close the input, wait for the end; gives the exit code and the rest of what was written."""
+        rest, _ = self.process.communicate(timeout=20)
+        return self.process.returncode, self._seen + rest.decode()
+
+    def close(self) -> None:
+        """Make sure that nothing is left running."""
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.communicate()
+        if self._terminal is not None:
+            os.close(self._terminal)
+
+
+@pytest.fixture
+def terminal(write: Write) -> Iterator[Callable[..., Terminal]]:
+    """Starts `baton` as a program of its own: `terminal("chat", "desk:agent")`."""
+    opened: list[Terminal] = []
+
+    def start(*arguments: str, is_real: bool = False) -> Terminal:
+        opened.append(Terminal(*arguments, is_real=is_real))
+        return opened[-1]
+
+    yield start
+    for each in opened:
+        each.close()
+
+
+def _open(stream: IO[bytes] | None) -> IO[bytes]:
+    assert stream is not None
+    return stream

@@ -1,0 +1,236 @@
+"""`baton check`: the team as it is compiled, what is probably not meant about it, and what transfers cost."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton import Agent, BaseAgent, Runner, handoff, then_transfer
+from baton.agents import AgentContext
+from baton.cli.costs import transfer_costs
+from baton.cli.endings import endless_cycles
+from baton.flow import Team
+from baton.models import ModelSettings
+
+Write = Callable[..., Path]
+Invoke = Callable[..., Any]
+
+TEAM = """
+def look_up(what: str) -> str: return what
+def to_expert(): return expert
+expert = Agent("Expert", description="Knows.")
+chat = Agent("Chat", description="Chats.")
+writer = then_transfer(Agent("Writer", description="Writes.", handoffs=[handoff(chat, returns="caller")]), to="Chat")
+router = Agent("Router", description="Routes.", sub_agents=[chat], tools=[look_up, to_expert], handoffs=[writer])
+"""
+
+
+def test_the_team_as_a_tree(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    result = baton("check", "desk:router")
+    assert result.exit_code == 0
+    tree, _, rest = result.stdout.partition("\n\n")
+    assert tree.splitlines() == [
+        "Router — Routes.",
+        "├── tools: look_up, to_expert",
+        "├── sub_agent Chat — Chats.",
+        "│   └── back to Router",
+        "├── handoff Writer (ThenTransfer) — Writes.  [transfer_to_writer]",
+        "│   ├── handoff Chat  [transfer_to_chat]  and back",
+        "│   └── always then Chat",
+        "└── function Expert — Knows.  [to_expert]",
+    ]
+    assert "(characters / 4)" in rest
+    assert rest.rstrip().endswith("no findings")
+
+
+def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        child = Agent("Child")
+        runner = Runner(Agent("Root", sub_agents=[child]), agents=[Agent("Guest", sub_agents=[Agent("Aide")])])
+        """
+    )
+    result = baton("check", "desk:runner")
+    assert result.exit_code == 0
+    assert "warning undescribed: `Child` has no description" in result.stdout
+    assert "warning unreachable: `Guest` cannot be reached from `Root`" in result.stdout
+    assert "└── unreachable Guest" in result.stdout
+    assert "    └── sub_agent Aide" in result.stdout
+    # What the runner itself warned of while it was made is not said twice.
+    assert result.stderr == ""
+    assert baton("check", "desk:runner", "--strict").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("code", "complaint"),
+    [
+        (
+            'root = Agent("A", sub_agents=[Agent("B", description="x"), Agent("B")])',
+            "two different agents are called `B`",
+        ),
+        ('root = Agent("A", handoffs=["B"])', "`A` has an edge to `B`, but nobody in the team has that name"),
+        ('root = Agent("")', "a Agent needs a name"),
+        ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has an edge to `B`"),
+    ],
+)
+def test_what_cannot_work_is_an_error(write: Write, baton: Invoke, code: str, complaint: str) -> None:
+    write(code)
+    result = baton("check", "desk:root")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("error ")
+    assert complaint in result.stdout.replace("\n", " ")
+    assert "Traceback" not in result.output
+    told = json.loads(baton("check", "desk:root", "--json").stdout)
+    assert told["root"] is None
+    assert told["findings"][0]["level"] == "error"
+    assert complaint in told["findings"][0]["text"]
+
+
+def test_what_is_not_there_ends_with_2(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    result = baton("check", "desk:rooter")
+    assert result.exit_code == 2
+    assert "did you mean `router`?" in result.stderr
+
+
+def test_json(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    told = json.loads(baton("check", "desk:router", "--json").stdout)
+    assert told["root"] == "Router"
+    assert told["findings"] == []
+    router, chat = told["agents"][:2]
+    assert (router["name"], router["description"], router["type"]) == ("Router", "Routes.", "Agent")
+    assert router["tools"] == ["look_up", "to_expert"]
+    assert [(edge["kind"], edge["target"], edge["via"]) for edge in router["edges"]] == [
+        ("sub_agent", "Chat", "transfer_to_agent"),
+        ("handoff", "Writer", "transfer_to_writer"),
+        ("function", "Expert", "to_expert"),
+    ]
+    assert chat["edges"] == [
+        {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": "stay"}
+    ]
+    assert router["estimated_tokens_per_call"]["targets"] == 2
+    assert told["agents"][-1]["estimated_tokens_per_call"] is None
+
+
+def costs_of(root: Agent, name: str) -> tuple[int, int, int, int]:
+    cost = transfer_costs(Team.compile(root))[name]
+    return cost.targets, cost.now, cost.single_tool, cost.tool_per_target
+
+
+def test_costs_of_both_styles() -> None:
+    experts = [Agent(f"Expert{n}", description="Knows a great deal about many things. " * 3) for n in range(8)]
+    targets, now, single, each = costs_of(Agent("Root", sub_agents=experts), "Root")
+    assert (targets, now) == (8, single)
+    as_handoffs = costs_of(Agent("Root", handoffs=experts), "Root")
+    assert as_handoffs == (8, each, single, each)
+    # One section for all is cheaper than a tool for each, once there are several.
+    assert single < each
+
+
+def test_costs_count_a_target_once_and_hidden_ones_not_at_all() -> None:
+    child = Agent("Child", description="d")
+    targets, now, single, each = costs_of(Agent("Root", sub_agents=[child], handoffs=[child]), "Root")
+    assert targets == 1
+    assert now == pytest.approx(single + each, abs=1)
+    then = then_transfer(Agent("First"), to="Last")
+    assert transfer_costs(Team.compile(then, extra=[Agent("Last")])) == {}
+
+
+def endless(root: BaseAgent[Any, Any]) -> list[str]:
+    return [finding.text for finding in endless_cycles(Team.compile(root))]
+
+
+def must_transfer(name: str, *targets: Any, **facts: Any) -> Agent:
+    return Agent(name, description="d", handoffs=targets, tool_use="required", **facts)
+
+
+def test_a_circle_of_agents_that_must_transfer() -> None:
+    assert endless(must_transfer("A", must_transfer("B", "A"))) == [
+        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A` must call a tool and has only transfers; `B` must call a tool and has only transfers"
+    ]
+
+
+def test_a_circle_of_agents_that_always_hand_on() -> None:
+    root = Agent("Root", handoffs=[then_transfer(Agent("A"), to="B"), then_transfer(Agent("B"), to="A")])
+    assert endless(root) == [
+        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A` always hands on to `B`; `B` always hands on to `A`"
+    ]
+
+
+def test_a_forced_tool_and_forced_settings() -> None:
+    forced = Agent("A", handoffs=["B"], tool_use="transfer_to_b", tools=[len_of])
+    by_settings = Agent("B", handoffs=[forced], settings=ModelSettings(tool_choice="required"))
+    assert len(endless(by_settings)) == 1
+    assert "`A` must call `transfer_to_b`" in endless(by_settings)[0]
+
+
+def len_of(text: str) -> int:
+    return len(text)
+
+
+def test_a_caller_that_must_transfer_gets_control_back_for_ever() -> None:
+    assert endless(must_transfer("A", handoff(Agent("B"), returns="caller"))) == [
+        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to come back"
+    ]
+
+
+class Own(BaseAgent[Any, Any]):
+    """Code of one's own, which may do anything."""
+
+    async def run(self, ctx: AgentContext[Any]) -> None:
+        """Nothing."""
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        Agent("A", handoffs=[Agent("B", handoffs=["A"])]),
+        must_transfer("A", Agent("B", handoffs=["A"])),
+        must_transfer("A", must_transfer("B", "A", tools=[len_of])),
+        must_transfer("A", must_transfer("B", "A", exit_tool=True)),
+        must_transfer("A", must_transfer("B", "A", Agent("C"))),
+        must_transfer("A", then_transfer(Own("B"), to="A")),
+        must_transfer("A", then_transfer(Agent("B", exit_tool=True), to="A")),
+        must_transfer("A", handoff(Agent("B"), returns="C"), handoff(Agent("C"), returns="caller")),
+        Agent("A", handoffs=[handoff(Agent("B"), returns="caller")]),
+        Agent("A", tool_use="required"),
+    ],
+    ids=[
+        "free",
+        "one is free",
+        "tools of its own",
+        "exit tool",
+        "way out",
+        "own code",
+        "inner exit tool",
+        "on to one who ends",
+        "caller who ends",
+        "nowhere to go",
+    ],
+)
+def test_a_team_that_may_end_is_not_accused(root: BaseAgent[Any, Any]) -> None:
+    assert endless(root) == []
+
+
+def test_nothing_is_known_of_guests() -> None:
+    """A function may bring them in at any time, so nobody can say that a caller waits."""
+    guest = Agent("Guest", handoffs=[handoff(Agent("Aide"), returns="caller")])
+    assert endless_cycles(Runner(Agent("Root"), agents=[guest]).team) == []
+
+
+def test_endless_circles_are_findings(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        b = Agent("B", description="d", handoffs=["A"], tool_use="required")
+        root = Agent("A", description="d", handoffs=[b], tool_use="required")
+        """
+    )
+    assert "warning no exit: `A`, `B` pass control round" in baton("check", "desk:root").stdout
+    assert baton("check", "desk:root", "--strict").exit_code == 1

@@ -1,0 +1,125 @@
+"""`baton graph`: every kind of edge has a line of its own, and no name can break the drawing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Write = Callable[..., Path]
+Invoke = Callable[..., Any]
+
+TEAM = """
+chat = Agent("Chat", description="d")
+weather = Agent("Weather", description="d", disallow_transfer_to_parent=True)
+expert = Agent("Expert", description="d")
+checker = Agent("Checker", description="d")
+def to_billing(): return billing
+billing = Agent("Billing", description="d")
+writer = then_transfer(Agent("Writer", description="d"), to="Checker")
+router = Agent("Router", sub_agents=[chat, weather], tools=[to_billing], handoffs=[
+    writer,
+    handoff(expert, returns="caller", tool_name_override="ask"),
+    handoff(checker, returns="Chat"),
+])
+"""
+
+
+def test_mermaid(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    result = baton("graph", "desk:router")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "flowchart TD",
+        '    a0(["Router"])',
+        '    a1["Chat"]',
+        '    a2["Weather"]',
+        '    a3["Writer"]',
+        '    a4["Expert"]',
+        '    a5["Checker"]',
+        '    a6["Billing"]',
+        "    a0 <==> a1",
+        "    a0 ==> a2",
+        '    a0 -->|"transfer_to_writer"| a3',
+        '    a0 <-->|"ask, and back"| a4',
+        '    a0 -->|"transfer_to_checker, then Chat"| a5',
+        '    a0 -.->|"to_billing()"| a6',
+        '    a3 -->|"then"| a5',
+    ]
+
+
+def test_dot(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    assert baton("graph", "desk:router", "--format", "dot").stdout.splitlines() == [
+        "digraph team {",
+        "    node [shape=box];",
+        '    a0 [label="Router", style=rounded];',
+        '    a1 [label="Chat"];',
+        '    a2 [label="Weather"];',
+        '    a3 [label="Writer"];',
+        '    a4 [label="Expert"];',
+        '    a5 [label="Checker"];',
+        '    a6 [label="Billing"];',
+        "    a0 -> a1 [penwidth=2.5, dir=both];",
+        "    a0 -> a2 [penwidth=2.5];",
+        '    a0 -> a3 [label="transfer_to_writer"];',
+        '    a0 -> a4 [label="ask, and back", dir=both];',
+        '    a0 -> a5 [label="transfer_to_checker, then Chat"];',
+        '    a0 -> a6 [label="to_billing()", style=dashed];',
+        '    a3 -> a5 [label="then"];',
+        "}",
+    ]
+
+
+def test_names_cannot_break_the_drawing(write: Write, baton: Invoke) -> None:
+    write(
+        r"""
+        child = Agent("天气 \"quoted\" \\ #1;\r\n<b>&`x`", description="d")
+        root = Agent("end", sub_agents=[child])
+        """
+    )
+    mermaid = baton("graph", "desk:root").stdout
+    assert '    a1["天气 #quot;quoted#quot; \\ #35;1;<br/>#lt;b#gt;#amp;#96;x#96;"]\n' in mermaid
+    dot = baton("graph", "desk:root", "--format", "dot").stdout
+    assert '    a1 [label="天气 \\"quoted\\" \\\\ #1;\\n<b>&`x`"];\n' in dot
+
+
+def test_into_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
+    write('agent = Agent("天气")')
+    result = baton("graph", "desk", "-o", "team.mmd")
+    assert result.output == ""
+    assert (tmp_path / "team.mmd").read_text(encoding="utf-8") == 'flowchart TD\n    a0(["天气"])\n'
+
+
+def test_a_child_that_leads_to_its_parent_by_a_handoff_as_well(write: Write, baton: Invoke) -> None:
+    write('child = Agent("Child", handoffs=["Root"]); root = Agent("Root", sub_agents=[child])')
+    assert baton("graph", "desk:root").stdout.splitlines()[3:] == [
+        "    a0 <==> a1",
+        '    a1 -->|"transfer_to_root"| a0',
+    ]
+
+
+def test_a_tree_looked_at_from_below_is_drawn_from_the_parent(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        child = Agent("Child", description="d")
+        boss = Agent("Boss", description="d", sub_agents=[child])
+        root = Agent("Root", handoffs=[child, boss])
+        """
+    )
+    assert "    a2 <==> a1" in baton("graph", "desk:root").stdout.splitlines()
+
+
+def test_an_edge_that_only_code_follows(write: Write, baton: Invoke) -> None:
+    write('root = Agent("Root", handoffs=[Handoff(agent=Agent("Own"), is_shown=False)])')
+    assert '    a0 -.->|"by code"| a1' in baton("graph", "desk").stdout.splitlines()
+
+
+def test_a_runner_has_a_team_already(write: Write, baton: Invoke) -> None:
+    write('runner = Runner(Agent("A"), agents=[Agent("Guest")])')
+    assert '    a1["Guest"]' in baton("graph", "desk").stdout
+
+
+def test_a_team_that_cannot_work_is_one_line(write: Write, baton: Invoke) -> None:
+    write('root = Agent("Root", handoffs=["Nobody"])')
+    result = baton("graph", "desk")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error: `Root` has an edge to `Nobody`")

@@ -1,0 +1,276 @@
+"""A screen shows every event once, in the order a person can follow, and nothing that could harm the terminal."""
+
+import subprocess
+import sys
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from baton import Agent, Runner, agent, handoff, tool
+from baton.agents import AgentContext
+from baton.cli.show import Screen
+from baton.cli.wording import printable, shortened, shown_call, shown_usage, shown_value
+from baton.context import RunContext
+from baton.events import (
+    NOBODY,
+    Completed,
+    Custom,
+    Delta,
+    Event,
+    Failed,
+    Origin,
+    Progress,
+    ReasoningDelta,
+    RunStarted,
+    Said,
+    Started,
+    Suspended,
+    TextDelta,
+    ToolReturned,
+    Transferred,
+)
+from baton.messages import AssistantMessage, Image, Text, ToolCall, Usage
+from baton.testing import ScriptedModel, Stream, call, say
+
+ROUTER = Origin("1", "Router")
+WEATHER = Origin("2", "Weather", ROUTER)
+
+
+def screen_of(*events: Event | Delta, answers: bool = True) -> str:
+    file = StringIO()
+    screen = Screen(Console(file=file, width=20), answers=answers)
+    for event in events:
+        screen.show(event)
+    screen.end_line()
+    return file.getvalue()
+
+
+def said(text: str, *calls: ToolCall, by: Origin = ROUTER) -> Said:
+    return Said("k", by, 0.0, AssistantMessage(text, calls))
+
+
+async def shown(runner: Runner[Any, Any], **options: Any) -> list[str]:
+    file = StringIO()
+    screen = Screen(Console(file=file), **options)
+    async with runner.stream("go") as run:
+        async for event in run:
+            screen.show(event)
+    return file.getvalue().splitlines()
+
+
+def test_text_is_written_as_it_comes_and_only_once() -> None:
+    file = StringIO()
+    screen = Screen(Console(file=file))
+    screen.show(Started("k", ROUTER, 0.0))
+    screen.show(TextDelta(ROUTER, "Hello "))
+    assert file.getvalue() == "● Router\nHello "
+    screen.show(TextDelta(ROUTER, "you"))
+    screen.show(said("Hello you"))
+    assert file.getvalue() == "● Router\nHello you\n"
+
+
+def test_long_lines_and_markup_stay_as_they_are() -> None:
+    text = "[bold]see[/bold] " + "word " * 20 + "https://example.org:8080 12345"
+    assert screen_of(TextDelta(ROUTER, text), said(text)) == f"● Router\n{text}\n"
+
+
+def test_an_answer_that_was_not_streamed_is_written_whole() -> None:
+    assert screen_of(said("Hello")) == "● Router\nHello\n"
+
+
+def test_a_line_in_between_does_not_make_text_appear_twice() -> None:
+    events = TextDelta(ROUTER, "One "), Progress(ROUTER, "half", 1), TextDelta(ROUTER, "two"), said("One two")
+    assert screen_of(*events) == "● Router\nOne \n  … half 1\ntwo\n"
+
+
+def test_agents_that_speak_at_once_are_not_mixed() -> None:
+    events = (
+        TextDelta(ROUTER, "I am "),
+        TextDelta(WEATHER, "And "),
+        TextDelta(ROUTER, "first."),
+        said("I am first."),
+        TextDelta(WEATHER, "second."),
+        said("And second.", by=WEATHER),
+    )
+    assert screen_of(*events) == "● Router\nI am first.\n● Weather\nAnd second.\n"
+
+
+def test_whoever_interrupts_is_named_and_so_is_who_goes_on() -> None:
+    events = TextDelta(ROUTER, "I am "), said("Me too.", by=WEATHER), TextDelta(ROUTER, "first."), said("I am first.")
+    assert screen_of(*events) == "● Router\nI am \n● Weather\nMe too.\n● Router\nfirst.\n"
+
+
+def test_every_run_says_anew_who_has_the_floor() -> None:
+    run = RunStarted("run", NOBODY, 0.0, "r", "Router"), Started("k", ROUTER, 0.0), said("Hi")
+    assert screen_of(*run, *run) == "● Router\nHi\n● Router\nHi\n"
+
+
+def test_a_run_that_was_stopped_in_mid_sentence_leaves_nothing_behind() -> None:
+    start = RunStarted("run", NOBODY, 0.0, "r", "Router")
+    assert (
+        screen_of(start, TextDelta(ROUTER, "Half a "), start, said("Whole.")) == "● Router\nHalf a \n● Router\nWhole.\n"
+    )
+    assert "Half" not in screen_of(start, said("Half"), start, said("Whole."), answers=False)
+
+
+def test_a_model_cannot_write_control_characters_to_the_terminal() -> None:
+    written = screen_of(TextDelta(ROUTER, "\x1b[2Jgone\x07\r\nline\ttab\x9b"), said("x\x1b]0;title\x07", by=WEATHER))
+    assert "\x1b" not in written
+    assert "␛[2Jgone␇\nline\ttab\ufffd" in written
+    assert "x␛]0;title␇" in written
+
+
+def test_thoughts_are_hinted_at_once() -> None:
+    assert screen_of(ReasoningDelta(ROUTER, "hm"), ReasoningDelta(ROUTER, "aha"), said("Yes.")) == (
+        "● Router\n  … thinks\nYes.\n"
+    )
+
+
+def test_progress_and_custom_deltas() -> None:
+    deltas = Progress(ROUTER, "", 1, 4), Progress(ROUTER, "a", 2.5), Progress(ROUTER), Custom(ROUTER, "seen", {"n": 1})
+    assert screen_of(*deltas).splitlines()[1:] == ["  … 1/4", "  … a 2.5", "  … goes on", '  * seen: {"n":1}']
+
+
+def test_media_are_mentioned() -> None:
+    picture = Image(data=b"x", media_type="image/gif")
+    event = Said("k", ROUTER, 0.0, AssistantMessage((Text("Look:"), picture)))
+    returned = ToolReturned("k", ROUTER, 0.0, "c", "draw", (picture,))
+    assert screen_of(event, returned).splitlines()[1:] == [
+        "Look:",
+        "  [image image/gif]",
+        "  ◂ draw: ",
+        "  [image image/gif]",
+    ]
+
+
+def test_transfers_with_input_back_to_a_caller_and_out_of_a_loop() -> None:
+    def passed(payload: Any = None, reason: str = "") -> Transferred:
+        return Transferred("k", ROUTER, 0.0, "Router", "Weather", None, payload, reason)
+
+    assert screen_of(passed({"why": "rain"}), passed(reason="returned"), passed(reason="loop")).splitlines()[1:] == [
+        '  → Weather with {"why":"rain"}',
+        "  ← back to Weather",
+        "  → Weather (loop)",
+    ]
+
+
+async def test_every_way_to_transfer_is_one_line() -> None:
+    chat = Agent("Chat", description="Chats.", model=ScriptedModel(["Hi."]))
+    by_handoff = Agent("Desk", handoffs=[chat], model=ScriptedModel([call("transfer_to_chat")]))
+    assert await shown(Runner(by_handoff)) == ["● Desk", "  → Chat", "● Chat", "Hi."]
+
+    chat = chat.clone(model=ScriptedModel(["Hi."]))
+
+    def to_chat() -> Agent:
+        return chat
+
+    by_function = Agent("Desk", tools=[to_chat], model=ScriptedModel([call("to_chat")]))
+    assert await shown(Runner(by_function)) == ["● Desk", "  ▸ to_chat()", "  → Chat", "● Chat", "Hi."]
+
+
+async def test_control_that_comes_back() -> None:
+    expert = Agent("Expert", description="Knows.", model=ScriptedModel(["It is 7."]))
+    model = ScriptedModel([call("ask_expert"), "Seven."])
+    override = handoff(expert, returns="caller", tool_name_override="ask_expert")
+    desk = Agent("Desk", handoffs=[override], model=model)
+    assert await shown(Runner(desk)) == [
+        "● Desk",
+        "  ▸ ask_expert()",
+        "  → Expert",
+        "● Expert",
+        "It is 7.",
+        "  ← back to Desk",
+        "● Desk",
+        "Seven.",
+    ]
+
+
+async def test_a_refused_transfer_is_shown() -> None:
+    child = Agent("Child", description="d")
+    model = ScriptedModel([call("transfer_to_agent", agent_name="Chidl"), "Well."])
+    told = await shown(Runner(Agent("Desk", sub_agents=[child], model=model)))
+    assert told[1].startswith("  ✗ transfer_to_agent: Not transferred: there is no `Chidl`")
+
+
+async def test_calls_results_and_failures() -> None:
+    @tool
+    async def add(ctx: RunContext, left: int, right: int) -> int:
+        """Add."""
+        return left + right
+
+    model = ScriptedModel([[call("add", left=1, right=2), call("subtract")], Stream("So ", "3.")])
+    told = await shown(Runner(Agent("Desk", tools=[add], model=model)))
+    assert told[:3] == ["● Desk", "  ▸ add(left=1, right=2)", "  ▸ subtract()"]
+    assert "  ◂ add: 3" in told
+    assert told[-2].startswith("  ✗ subtract: There is no tool `subtract`") or told[-3].startswith("  ✗ subtract:")
+    assert told[-1] == "So 3."
+
+
+async def test_without_answers_only_what_is_not_the_answer_is_shown() -> None:
+    @agent("Talker")
+    async def talker(ctx: AgentContext) -> None:
+        await ctx.say("first")
+        await ctx.say("last")
+
+    assert await shown(Runner(talker), answers=False) == ["● Talker", "  first"]
+    model = ScriptedModel([Stream("Ans", "wer.")])
+    assert await shown(Runner(Agent("Desk", model=model)), answers=False) == ["● Desk"]
+
+
+@pytest.mark.parametrize(
+    ("end", "is_shown"),
+    [
+        (Completed("k", NOBODY, 0.0), False),
+        (Suspended("k", NOBODY, 0.0, ("q",)), True),
+        (Failed("k", NOBODY, 0.0, "X"), True),
+        (Started("k", WEATHER, 0.0), True),
+    ],
+)
+def test_what_was_held_back_as_an_answer_is_shown_if_it_was_none(end: Event, is_shown: bool) -> None:
+    assert ("  Not the end." in screen_of(said("Not the end."), end, answers=False)) is is_shown
+
+
+def test_colours_only_in_a_terminal() -> None:
+    file = StringIO()
+    screen = Screen(Console(file=file, force_terminal=True, color_system="standard"))
+    screen.show(Started("k", ROUTER, 0.0))
+    assert file.getvalue() == "\x1b[1;36m● Router\x1b[0m\n"
+    assert "\x1b" not in screen_of(Started("k", ROUTER, 0.0))
+
+
+def test_calls_and_values_in_few_words() -> None:
+    assert shown_call("f", '{"a": "x", "b": [1, null]}') == 'f(a="x", b=[1,null])'
+    assert shown_call("f", "") == "f()"
+    assert shown_call("f", "{not json") == "f({not json)"
+    assert shown_call("f", "[1]") == "f([1])"
+    assert shown_call("f", {"a": 1}) == "f(a=1)"
+    assert shown_value({"a": object}).startswith("{'a': <class")
+    assert shortened("a\n  b\tc") == "a b c"
+    assert shortened("x" * 500, 10) == "x" * 9 + "…"
+    assert printable("a\r\nb") == "a\nb"
+
+
+def test_usage_in_few_words() -> None:
+    assert shown_usage(Usage()) == "0 model calls"
+    assert shown_usage(Usage(model_calls=1)) == "1 model call · tokens not reported"
+    assert shown_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
+        "2 model calls · 1,200 tokens in, 30 out · cost 0.0123 · 1.2 s"
+    )
+
+
+def test_the_demo_runs_and_says_that_it_is_scripted() -> None:
+    demo = Path(__file__).parents[2] / "examples" / "00_demo.py"
+    ended = subprocess.run([sys.executable, str(demo)], capture_output=True, text=True, timeout=30, encoding="utf-8")
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("scripted model: no language model is asked; what you see of transfers, tools and")
+    assert "● RouterAgent\n  → WeatherAgent\n● WeatherAgent\n" in ended.stdout
+    assert '  ▸ get_weather(city="Beijing")\n' in ended.stdout
+    assert "used: 3 model calls · 620 tokens in, 56 out\n" in ended.stdout
+
+
+async def test_the_events_of_a_run_are_shown_with_say_and_usage() -> None:
+    model = ScriptedModel([say("Hello there.", usage=Usage(3, 2))], stream=True)
+    assert await shown(Runner(Agent("Desk", model=model))) == ["● Desk", "Hello there."]
