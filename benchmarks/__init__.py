@@ -1,0 +1,5 @@
+"""What Baton costs beside a hand-written loop, and beside its peers: `python -m benchmarks`.
+
+Everything here except `__main__` and `report` needs only the standard library, so that an interpreter which has
+nothing but a peer installed can run `benchmarks.session`.
+"""

@@ -1,0 +1,64 @@
+"""The promises of the design (section 9) as numbers that can fail: ratios within one run, except for the import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchmarks.cold_import import ImportCost
+from benchmarks.contender import BATON
+from benchmarks.results import Results
+
+MOST_TIMES_BARE = {
+    "tool_loop": 5.0,
+    "handoff_chain": 5.0,
+    "stream": 3.0,
+    # At least 0.3 of the bare loop's throughput.
+    "concurrent": 1 / 0.3,
+}
+MOST_GROWTH_PER_HANDOFF = 1.3
+MOST_IMPORT_CPU_SECONDS = 0.15
+MOST_IMPORT_MEGABYTES = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    promise: str
+    measured: float
+    limit: float
+    unit: str
+    note: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return self.measured <= self.limit
+
+
+def checks(results: Results) -> list[Check]:
+    """Every budget that this run has the numbers for."""
+    found: list[Check] = []
+    for workload, limit in MOST_TIMES_BARE.items():
+        cell = results.cell(workload, BATON.name)
+        if cell is not None:
+            found.append(Check(f"{workload}: cost beside the bare loop", cell.ratio, limit, "x"))
+    few, many = results.cell("ping_pong_10", BATON.name), results.cell("ping_pong_200", BATON.name)
+    if few is not None and many is not None:
+        growth = many.microseconds / few.microseconds
+        found.append(Check("ping_pong: a handoff at 200 beside one at 10", growth, MOST_GROWTH_PER_HANDOFF, "x"))
+    for cost in results.imports:
+        if cost.contender == BATON.name and cost.statement == BATON.import_statement:
+            found += _import_checks(cost)
+    return found
+
+
+def _import_checks(cost: ImportCost) -> list[Check]:
+    return [
+        Check(f"{cost.statement}: CPU time", cost.cpu_seconds, MOST_IMPORT_CPU_SECONDS, "s"),
+        Check(f"{cost.statement}: memory", cost.megabytes, MOST_IMPORT_MEGABYTES, "MB"),
+        Check(
+            f"{cost.statement}: heavy packages loaded",
+            len(cost.heavy_packages),
+            0,
+            "",
+            note=", ".join(cost.heavy_packages),
+        ),
+    ]

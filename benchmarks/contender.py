@@ -1,0 +1,72 @@
+"""Who takes part: where each contender's code lives and which import statements bring its library in."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from benchmarks.script import Script
+from benchmarks.workloads import Outcome, Workload
+
+RunOnce = Callable[[], Awaitable[Outcome]]
+
+
+class Inexpressible(Exception):
+    """The library has no honest way to do this workload; the message becomes a footnote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    name: str
+    module: str
+    """Has `prepare(workload, script) -> RunOnce`. Building agents happens there and is not timed."""
+    import_statement: str
+    first_use_statement: str
+    """What a program needs before it can run an agent; a lazy package shows its real price only here."""
+    distribution: str = ""
+    """The name to look the installed version up by."""
+
+    def prepare(self, workload: Workload, script: Script) -> RunOnce:
+        return importlib.import_module(self.module).prepare(workload, script)
+
+
+BARE = Contender("bare", "benchmarks.contenders.bare", "import asyncio", "import asyncio, json")
+BATON = Contender(
+    "baton",
+    "benchmarks.contenders.baton",
+    "import baton",
+    "from baton import Agent, Runner, tool",
+    "baton-adk",
+)
+PEERS = (
+    Contender(
+        "openai-agents",
+        "benchmarks.peers.openai_agents",
+        "import agents",
+        "from agents import Agent, Runner, function_tool",
+        "openai-agents",
+    ),
+    Contender(
+        "pydantic-ai",
+        "benchmarks.peers.pydantic_ai",
+        "import pydantic_ai",
+        "from pydantic_ai import Agent, Tool",
+        "pydantic-ai-slim",
+    ),
+    Contender(
+        "langgraph",
+        "benchmarks.peers.langgraph",
+        "import langgraph.graph",
+        "from langgraph.graph import StateGraph; from langgraph.prebuilt import ToolNode",
+        "langgraph",
+    ),
+    Contender(
+        "google-adk",
+        "benchmarks.peers.google_adk",
+        "import google.adk",
+        "from google.adk import Agent; from google.adk.runners import InMemoryRunner",
+        "google-adk",
+    ),
+)
+CONTENDERS = {contender.name: contender for contender in (BARE, BATON, *PEERS)}

@@ -1,0 +1,91 @@
+"""The honest minimum: an asyncio loop over plain dicts that a programmer would write for one program.
+
+It has no log, no limits, no validation and no hooks. It is the scale, not a rival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from benchmarks.contender import RunOnce
+from benchmarks.script import Script
+from benchmarks.workloads import INSTRUCTIONS, QUESTION, TRANSFER_TOOL, Call, Outcome, Workload
+
+Message = dict[str, Any]
+BareAgent = dict[str, Any]
+
+
+class StubModel:
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    async def answer(self, agent: BareAgent, messages: list[Message]) -> tuple[str, tuple[Call, ...]]:
+        if self.script.reads_results:
+            last = messages[-1]
+            reply = self.script.after(last["content"] if last["role"] == "tool" else "", len(messages))
+        else:
+            reply = self.script.next(len(messages))
+        return reply.text, reply.calls
+
+    async def deltas(self, agent: BareAgent, messages: list[Message]) -> AsyncIterator[str]:
+        for delta in self.script.next(len(messages)).deltas:
+            yield delta
+
+
+async def run_agents(model: StubModel, agents: dict[str, BareAgent], agent: BareAgent, question: str) -> Outcome:
+    messages: list[Message] = [{"role": "user", "content": question}]
+    while True:
+        text, calls = await model.answer(agent, messages)
+        messages.append({"role": "assistant", "content": text, "tool_calls": calls})
+        if not calls:
+            return Outcome(text, agent["name"])
+        if calls[0].name == TRANSFER_TOOL:
+            agent = agents[json.loads(calls[0].arguments)["agent_name"]]
+            content = f"transferred to {agent['name']}"
+            messages.append({"role": "tool", "tool_call_id": calls[0].id, "content": content})
+        elif len(calls) == 1:
+            content = await call_tool(agent, calls[0])
+            messages.append({"role": "tool", "tool_call_id": calls[0].id, "content": content})
+        else:
+            contents = await asyncio.gather(*(call_tool(agent, call) for call in calls))
+            for call, content in zip(calls, contents, strict=True):
+                messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
+
+
+async def call_tool(agent: BareAgent, call: Call) -> str:
+    return await agent["tools"][call.name](**json.loads(call.arguments))
+
+
+async def stream_agent(model: StubModel, agent: BareAgent, question: str) -> AsyncIterator[Message]:
+    messages: list[Message] = [{"role": "user", "content": question}]
+    pieces: list[str] = []
+    async for delta in model.deltas(agent, messages):
+        pieces.append(delta)
+        yield {"type": "delta", "text": delta}
+    messages.append({"role": "assistant", "content": "".join(pieces)})
+    yield {"type": "end", "agent": agent["name"]}
+
+
+def prepare(workload: Workload, script: Script) -> RunOnce:
+    model = StubModel(script)
+    tools = {"step": script.step_tool()}
+    agents = {name: {"name": name, "instructions": INSTRUCTIONS, "tools": tools} for name in workload.agents}
+    first = agents[workload.agents[0]]
+
+    async def run_once() -> Outcome:
+        return await run_agents(model, agents, first, QUESTION)
+
+    async def stream_once() -> Outcome:
+        pieces: list[str] = []
+        last_agent = ""
+        async for event in stream_agent(model, first, QUESTION):
+            if event["type"] == "delta":
+                pieces.append(event["text"])
+            else:
+                last_agent = event["agent"]
+        return Outcome("".join(pieces), last_agent, len(pieces))
+
+    return stream_once if workload.shape == "stream" else run_once

@@ -1,0 +1,78 @@
+"""Baton at its default settings, log on; only the limits that would stop a run of 200 handoffs are raised."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, AsyncIterator
+
+from baton import Agent, Limits, Runner, tool
+from baton.events import TextDelta
+from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
+from baton.models import Chunk, ModelRequest, Ready, Response, TextChunk
+from benchmarks.contender import RunOnce
+from benchmarks.script import Script
+from benchmarks.workloads import INSTRUCTIONS, QUESTION, Outcome, Reply, Workload
+
+LIMITS = Limits(transfers=10_000, model_calls=100_000, round_trips=None)
+MAX_TURNS = 10_000
+
+
+class StubModel:
+    name = "stub"
+
+    def __init__(self, script: Script) -> None:
+        self.script = script
+
+    def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
+        reply = self.reply_to(request)
+        if reply.deltas:
+            return self.streamed(reply)
+        # Built anew for every call, as an adapter for a real provider has to. Ready, because the bare loop's model
+        # does not wait for anything either.
+        calls = tuple([ToolCall(call.id, call.name, call.arguments) for call in reply.calls])
+        return Ready(Response(AssistantMessage(reply.text, calls)))
+
+    async def streamed(self, reply: Reply) -> AsyncIterator[Chunk]:
+        for delta in reply.deltas:
+            yield TextChunk(delta)
+
+    def reply_to(self, request: ModelRequest) -> Reply:
+        messages = request.messages
+        if not self.script.reads_results:
+            return self.script.next(len(messages))
+        last = messages[-1]
+        return self.script.after(text_of(last.content) if isinstance(last, ToolMessage) else "", len(messages))
+
+
+def build_agents(workload: Workload, script: Script) -> Agent:
+    """The root of a tree in which each agent is the parent of the next: control can go down and up again."""
+    tools = [tool(script.step_tool())] if workload.shape in ("tool_loop", "parallel_tools") else []
+    below: list[Agent] = []
+    for name in reversed(workload.agents):
+        agent = Agent(
+            name,
+            description=f"Agent {name}.",
+            instructions=INSTRUCTIONS,
+            tools=tools,
+            sub_agents=below,
+            max_turns=MAX_TURNS,
+        )
+        below = [agent]
+    return below[0]
+
+
+def prepare(workload: Workload, script: Script) -> RunOnce:
+    runner = Runner(build_agents(workload, script), model=StubModel(script), limits=LIMITS)
+
+    async def run_once() -> Outcome:
+        result = await runner.run(QUESTION)
+        return Outcome(result.output, result.agent)
+
+    async def stream_once() -> Outcome:
+        pieces: list[str] = []
+        async with runner.stream(QUESTION) as run:
+            async for event in run:
+                if isinstance(event, TextDelta):
+                    pieces.append(event.text)  # noqa: PERF401 - every contender consumes its stream the same way.
+        return Outcome("".join(pieces), run.result.agent, len(pieces))
+
+    return stream_once if workload.shape == "stream" else run_once

@@ -1,0 +1,105 @@
+"""The tables a person reads: costs, imports, budgets, and a footnote for every cell that has no number."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.budgets import Check
+from benchmarks.contender import BARE
+from benchmarks.results import Results
+from benchmarks.timing import Gap, Measurement
+from benchmarks.workloads import WORKLOADS, Workload
+
+WIDTH_WHEN_PIPED = 150
+DISTURBED = "~"
+MOST_DRIFT = 1.2
+
+
+def show(results: Results, checks: list[Check]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console = Console(width=WIDTH_WHEN_PIPED)
+    if results.measurements or results.gaps:
+        footnotes: list[str] = []
+        console.print(_costs(results, footnotes))
+        for footnote in footnotes:
+            console.print(footnote, markup=False, highlight=False)
+        if any(_was_disturbed(results, cell) for cell in results.measurements):
+            console.print(f"{DISTURBED} measured while the machine was busy: measure again before quoting it")
+    if results.imports:
+        console.print(_imports(results))
+    if checks:
+        console.print(_budgets(checks))
+
+
+def _costs(results: Results, footnotes: list[str]) -> Table:
+    table = Table(title="CPU microseconds per unit (times the bare loop)", title_justify="left")
+    table.add_column("workload")
+    table.add_column("per")
+    for name, version in results.versions.items():
+        table.add_column(f"{name}\n{version}", justify="right")
+    for workload in WORKLOADS:
+        if any(found.workload == workload.name for found in (*results.measurements, *results.gaps)):
+            cells = (_cell(results, workload, name, footnotes) for name in results.versions)
+            table.add_row(workload.title, workload.unit, *cells)
+    return table
+
+
+def _cell(results: Results, workload: Workload, contender: str, footnotes: list[str]) -> str:
+    found = results.cell(workload.name, contender)
+    if found is not None:
+        return _number(found) + (f" {DISTURBED}" if _was_disturbed(results, found) else "")
+    gap = next((gap for gap in results.gaps if (gap.workload, gap.contender) == (workload.name, contender)), None)
+    return "" if gap is None else _footnoted(gap, footnotes)
+
+
+def _number(cell: Measurement) -> str:
+    cost = f"{cell.microseconds:,.2f}" if cell.microseconds < 100 else f"{cell.microseconds:,.0f}"
+    if cell.contender == BARE.name:
+        return cost
+    ratio = f"{cell.ratio:.2f}" if cell.ratio < 10 else f"{cell.ratio:,.0f}"
+    return f"{cost} ({ratio}x)"
+
+
+def _was_disturbed(results: Results, cell: Measurement) -> bool:
+    """Whether the bare loop beside this cell ran at another speed than in its own column: the machine was busy."""
+    bare = results.cell(cell.workload, BARE.name)
+    if bare is None:
+        return False
+    bare_then = cell.microseconds / cell.ratio
+    return not 1 / MOST_DRIFT <= bare_then / bare.microseconds <= MOST_DRIFT
+
+
+def _footnoted(gap: Gap, footnotes: list[str]) -> str:
+    footnote = f"{gap.contender}: {gap.reason}"
+    numbered = next((line for line in footnotes if line.endswith(f"] {footnote}")), None)
+    if numbered is None:
+        footnotes.append(f"[{len(footnotes) + 1}] {footnote}")
+        numbered = footnotes[-1]
+    mark = numbered.split("]")[0] + "]"
+    return f"[red]ERROR[/red] \\{mark}" if gap.is_error else f"\\{mark}"
+
+
+def _imports(results: Results) -> Table:
+    table = Table(title="Cold import", title_justify="left")
+    table.add_column("statement")
+    table.add_column("CPU s", justify="right")
+    table.add_column("MB", justify="right")
+    table.add_column("heavy packages loaded")
+    for cost in results.imports:
+        heavy = ", ".join(cost.heavy_packages) or "none"
+        table.add_row(cost.statement, f"{cost.cpu_seconds:.3f}", f"{cost.megabytes:.1f}", heavy)
+    return table
+
+
+def _budgets(checks: list[Check]) -> Table:
+    table = Table(title="Budgets of baton", title_justify="left")
+    table.add_column("promise")
+    table.add_column("measured", justify="right")
+    table.add_column("at most", justify="right")
+    table.add_column("")
+    for check in checks:
+        verdict = "[green]PASS[/green]" if check.holds else f"[red]FAIL[/red] {check.note}"
+        table.add_row(check.promise, f"{check.measured:.3g} {check.unit}", f"{check.limit:.3g} {check.unit}", verdict)
+    return table

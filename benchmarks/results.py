@@ -1,0 +1,54 @@
+"""Everything one run of the benchmarks found, and its form on disk."""
+
+from __future__ import annotations
+
+import json
+import platform
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.cold_import import ImportCost
+from benchmarks.timing import Gap, Measurement
+from benchmarks.workloads import WORKLOADS
+
+
+@dataclass(slots=True)
+class Results:
+    versions: dict[str, str] = field(default_factory=dict[str, str])
+    """The contenders that took part, in the order of the table's columns."""
+    measurements: list[Measurement] = field(default_factory=list[Measurement])
+    imports: list[ImportCost] = field(default_factory=list[ImportCost])
+    gaps: list[Gap] = field(default_factory=list[Gap])
+
+    def cell(self, workload: str, contender: str) -> Measurement | None:
+        wanted = (workload, contender)
+        return next((cell for cell in self.measurements if (cell.workload, cell.contender) == wanted), None)
+
+    def as_json(self) -> dict[str, Any]:
+        units = {workload.name: workload.unit for workload in WORKLOADS}
+        return {
+            "when": datetime.now(UTC).isoformat(timespec="seconds"),
+            "python": platform.python_version(),
+            "machine": platform.platform(),
+            "versions": self.versions,
+            "measurements": [
+                {
+                    "workload": cell.workload,
+                    "contender": cell.contender,
+                    "unit": units[cell.workload],
+                    "microseconds_per_unit": round(cell.microseconds, 4),
+                    "ratio_to_bare": round(cell.ratio, 4),
+                    "samples": [round(sample, 4) for sample in cell.samples],
+                    "ratios": [round(ratio, 4) for ratio in cell.ratios],
+                }
+                for cell in self.measurements
+            ],
+            "imports": [asdict(cost) for cost in self.imports],
+            "gaps": [asdict(gap) for gap in self.gaps],
+        }
+
+    def write(self, path: Path, checks: list[dict[str, Any]]) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(self.as_json() | {"budgets": checks}, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,116 @@
+"""What is measured: each workload fixes the model's answers, the result they lead to, and the unit that is priced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Shape = Literal["single_turn", "tool_loop", "chain", "ping_pong", "stream", "parallel_tools"]
+
+TRANSFER_TOOL = "transfer_to_agent"
+QUESTION = "How far is it?"
+INSTRUCTIONS = "Answer briefly. Use the tool when you need it."
+FINAL_TEXT = "done"
+
+
+class Call(NamedTuple):
+    id: str
+    name: str
+    arguments: str
+
+
+class Reply(NamedTuple):
+    """One answer of the scripted model; `target` is the agent a transfer names, for libraries with a tool per agent."""
+
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+    target: str | None = None
+    deltas: tuple[str, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """What a contender reports after one run; compared with `Workload.expected`."""
+
+    text: str
+    agent: str
+    deltas: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    name: str
+    title: str
+    shape: Shape
+    unit: str
+    units: int
+    """How many units all copies of the run make together."""
+    agents: tuple[str, ...]
+    replies: tuple[Reply, ...]
+    expected: Outcome
+    copies: int = 1
+    """How many runs are in flight at once."""
+
+
+def single_turn() -> Workload:
+    replies = (Reply(FINAL_TEXT),)
+    return Workload("single_turn", "single turn", "single_turn", "run", 1, ("A0",), replies, Outcome(FINAL_TEXT, "A0"))
+
+
+def tool_loop(name: str, title: str, *, tool_calls: int = 10, copies: int = 1) -> Workload:
+    steps = (Reply(calls=(_step(position),)) for position in range(tool_calls))
+    replies = (*steps, Reply(FINAL_TEXT))
+    unit, units = ("model call", len(replies)) if copies == 1 else ("run", copies)
+    return Workload(name, title, "tool_loop", unit, units, ("A0",), replies, Outcome(FINAL_TEXT, "A0"), copies)
+
+
+def chain(handoffs: int) -> Workload:
+    agents = tuple(f"A{number}" for number in range(handoffs + 1))
+    replies = (*(_transfer(number, agent) for number, agent in enumerate(agents[1:])), Reply(FINAL_TEXT))
+    title = f"chain of {handoffs} handoffs, {len(agents)} agents"
+    outcome = Outcome(FINAL_TEXT, agents[-1])
+    return Workload("handoff_chain", title, "chain", "handoff", handoffs, agents, replies, outcome)
+
+
+def ping_pong(handoffs: int) -> Workload:
+    agents = ("A0", "A1")
+    replies = (*(_transfer(number, agents[(number + 1) % 2]) for number in range(handoffs)), Reply(FINAL_TEXT))
+    title = f"ping-pong, {handoffs} handoffs, 2 agents"
+    outcome = Outcome(FINAL_TEXT, agents[handoffs % 2])
+    return Workload(f"ping_pong_{handoffs}", title, "ping_pong", "handoff", handoffs, agents, replies, outcome)
+
+
+def stream(deltas: int) -> Workload:
+    pieces = tuple(f"w{number} " for number in range(deltas))
+    text = "".join(pieces)
+    title = f"stream of {deltas:,} text deltas"
+    replies = (Reply(text, deltas=pieces),)
+    return Workload("stream", title, "stream", "delta", deltas, ("A0",), replies, Outcome(text, "A0", deltas))
+
+
+def parallel_tools(calls: int) -> Workload:
+    replies = (Reply(calls=tuple(_step(number) for number in range(calls))), Reply(FINAL_TEXT))
+    title = f"{calls} parallel tool calls in one turn"
+    outcome = Outcome(FINAL_TEXT, "A0")
+    return Workload("parallel_tools", title, "parallel_tools", "tool", calls, ("A0",), replies, outcome)
+
+
+def _step(position: int) -> Call:
+    return Call(f"call_{position}", "step", f'{{"n": {position}}}')
+
+
+def _transfer(number: int, target: str) -> Reply:
+    call = Call(f"call_{number}", TRANSFER_TOOL, f'{{"agent_name": "{target}"}}')
+    return Reply(calls=(call,), target=target)
+
+
+WORKLOADS: tuple[Workload, ...] = (
+    single_turn(),
+    tool_loop("tool_loop", "tool loop, 10 tool calls"),
+    chain(10),
+    ping_pong(10),
+    ping_pong(50),
+    ping_pong(200),
+    stream(2_000),
+    tool_loop("concurrent", "1,000 concurrent tool loops", copies=1_000),
+    parallel_tools(8),
+)
