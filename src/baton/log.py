@@ -82,10 +82,22 @@ class Log:
         return events
 
     def unvisited(self, *kinds: type[Event]) -> Event | None:
-        """The first loaded event of these kinds that the code has not asked for again."""
-        if not self._unvisited:
-            return None
-        return next((event for event in self._unvisited.values() if isinstance(event, kinds)), None)
+        """The first loaded event of these kinds that the code has not asked for again, though it should have.
+
+        What happened inside an effect that is recorded as a whole, such as a tool call, need not be asked for.
+        """
+        for key, event in self._unvisited.items():
+            if isinstance(event, kinds) and not self._is_inside_visited(key):
+                return event
+        return None
+
+    def _is_inside_visited(self, key: str) -> bool:
+        around = key.rpartition("/")[0]
+        while around:
+            if around in self._index and around not in self._unvisited:
+                return True
+            around = around.rpartition("/")[0]
+        return False
 
     def _indexed(self) -> dict[str, Event]:
         index, events = self._index, self.events

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ..context import WHOLE, Entry
 from ..errors import SetupError
 from ..events import Action, Said, Stepped, ToolReturned, Transfer
 from ..handoffs import TRANSFER_TOOL, Handoff
@@ -86,8 +87,8 @@ class ThenTransfer(BaseAgent[Any, Any]):
             returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told)
             log.write(returned)
         await log.settle()
-        ctx.history.add(said.message, origin)
-        ctx.history.add(returned.message, origin)
+        ctx.history.entries.append(Entry(said.message, origin, followed=(0,)))
+        ctx.history.entries.append(Entry(returned.message, origin, followed=(WHOLE,)))
         return Transfer(self.to, call.id)
 
 

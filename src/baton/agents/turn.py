@@ -74,7 +74,7 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
         await ctx.run.log.settle()
     entries.append(Entry(said.message, ctx.origin, False, (), (0,)))
     entries.append(Entry(result.message, ctx.origin, False, (), (WHOLE,)))
-    return TurnOutcome(Transfer(target, call.id))
+    return TurnOutcome(Transfer(target, call.id, None, call.name))
 
 
 def record_result(
@@ -114,20 +114,31 @@ class Turn:
         elif ordinary:
             await self._perform_all(ordinary)
         if not self._wishes and not self._exits:
-            self._remember(None)
-            return TurnOutcome(None, self._direct_answer(), self._fault)
+            return self._without_action()
         winner = self._wishes[0] if len(self._wishes) == 1 else self._choose()
         exit_action = self._exit(winner) if self._exits else None
         if winner is not None:
             self._record(winner.position, winner.result)
         if self._ctx.run.log.sink is not None:
             await self._ctx.run.log.settle()
+        if winner is None and exit_action is None and not self._wishes:
+            return self._without_action()
         self._remember(winner)
         if winner is not None:
-            return TurnOutcome(Transfer(winner.target, self._calls[winner.position].id), fault=self._fault)
+            call = self._calls[winner.position]
+            return TurnOutcome(Transfer(winner.target, call.id, via=call.name), fault=self._fault)
         if self._wishes:
             raise self._too_many_transfers()
-        return TurnOutcome(exit_action, None if exit_action else self._direct_answer(), self._fault)
+        return TurnOutcome(exit_action, fault=self._fault)
+
+    def _without_action(self) -> TurnOutcome:
+        final = [position for position, result in enumerate(self._results) if result is not None and result.is_final]
+        if not final:
+            self._remember(None)
+            return TurnOutcome(fault=self._fault)
+        self._remember(None, answer=final[-1])
+        result = self._results[final[-1]]
+        return TurnOutcome(None, text_of(result.content) if result is not None else None, self._fault)
 
     def _sorted_out(self) -> list[tuple[int, Tool]]:
         """The ordinary calls, by position. Transfers and exits are noted; what nobody knows gets its result."""
@@ -217,7 +228,7 @@ class Turn:
         key = f"{self._said.key}.{position}"
         self._results[position] = record_result(self._ctx, key, self._calls[position], content, is_error=is_error)
 
-    def _remember(self, winner: _Wish | None) -> None:
+    def _remember(self, winner: _Wish | None, *, answer: int | None = None) -> None:
         """Enter the response and its results, in the order of the calls, into the history."""
         history, origin = self._ctx.history, self._ctx.origin
         entries, undone = history.entries, self._undone
@@ -227,18 +238,12 @@ class Turn:
         entries.append(Entry(self._said.message, origin, False, tuple(undone), followed))
         for position, result in enumerate(self._results):
             if result is not None:
-                entry = Entry(result.message, origin, result.is_final)
+                entry = Entry(result.message, origin, position == answer)
                 if position in undone:
                     entry.undone = (WHOLE,)
                 elif position in followed:
                     entry.followed = (WHOLE,)
                 entries.append(entry)
-
-    def _direct_answer(self) -> str | None:
-        for result in reversed(self._results):
-            if result is not None and result.is_final:
-                return text_of(result.content)
-        return None
 
     def _too_many_transfers(self) -> TransferError:
         wishes = [wish.target for wish in self._wishes]

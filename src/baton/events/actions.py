@@ -11,6 +11,8 @@ class Transfer(Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
     to: str
     call_id: str | None = None
     payload: Any = None
+    via: str = ""
+    """The tool that asked for it: it tells apart several edges to the same agent."""
 
 
 class Exit(Struct, frozen=True, tag=True, omit_defaults=True):

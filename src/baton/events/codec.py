@@ -49,6 +49,7 @@ _Fact: TypeAlias = (
     | Failed
     | Cancelled
 )
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 _KINDS = frozenset(kind.__name__ for kind in _Fact.__args__)
 
 
@@ -101,13 +102,13 @@ class EventReader:
         where, self._count = self._count, self._count + 1
         try:
             return self._decoder.decode(line)
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             return self._read_unknown(line, where, error)
 
     def _read_unknown(self, line: bytes | str, where: int, error: Exception) -> Event:
         try:
             kind = msgspec.json.decode(line, type=_Kind)
-        except msgspec.MsgspecError:
+        except _UNREADABLE:
             raise LogError(where, str(error)) from None
         if kind.type in _KINDS:
             raise LogError(where, str(error)) from None
@@ -123,7 +124,7 @@ class EventReader:
 
     def _decode_special(self, kind: type, value: Any) -> Any:
         if kind is Origin:
-            return self._origin(*value)
+            return self._origin(*msgspec.convert(value, tuple[str, str, str | None]))
         raise NotImplementedError(kind)
 
 
@@ -139,7 +140,7 @@ def decode_log(data: bytes) -> list[Event]:
         raise LogError(len(lines) - 2, "the last line is cut off")
     try:
         head = msgspec.json.decode(lines[0], type=_Head)
-    except msgspec.MsgspecError:
+    except _UNREADABLE:
         raise LogError(0, "it does not start with a line that names its format") from None
     if head.format > FORMAT:
         raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")

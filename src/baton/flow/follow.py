@@ -75,7 +75,7 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
         action = await seat.agent.run(ctx)
         if type(action) is Transfer:
             transfer, reason = action, ""
-            projection = _cross(course, seat, transfer.to, frames)
+            projection = _cross(course, seat, transfer, frames)
         elif action is None and frames:
             transfer, reason, projection = Transfer(frames.pop()), "returned", None
         else:
@@ -93,6 +93,7 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
             course.is_rescued = True
             transfer, reason, projection = Transfer(course.rules.on_loop), "loop", None
             loops.start_over()
+            frames.clear()
         _finish(ctx, transfer, reason)
         if log.sink is not None:
             await log.settle()
@@ -109,14 +110,15 @@ def _activate(course: Course, seat: Seat, origin: Origin, projection: Projection
     return AgentContext(course.run, origin, history, view, seat.routes, rules.options)
 
 
-def _cross(course: Course, seat: Seat, to: str, frames: list[str]) -> Projection | None:
+def _cross(course: Course, seat: Seat, transfer: Transfer, frames: list[str]) -> Projection | None:
     """Go along an edge. `frames` are the agents that wait for control; how the target reads, if the edge says so."""
+    to, routes = transfer.to, seat.routes
     if frames and frames[-1] == to:
         frames.pop()
-    route = seat.routes.to(to)
+    route = routes.edge(to, transfer.via)
     if route is None:
-        if to not in course.run.guests:
-            raise TransferError(seat.agent.name, to, seat.routes.reachable)
+        if to not in routes.reachable and to not in course.run.guests:
+            raise TransferError(seat.agent.name, to, routes.reachable)
         return None
     returns = route.handoff.returns
     if returns != "stay":

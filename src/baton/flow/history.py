@@ -210,7 +210,14 @@ def _lineage(entries: Sequence[Entry], mine: Origin, hides_transfers: bool) -> l
 
 
 def _answers(entries: Sequence[Entry], me: str) -> list[Message]:
-    return _as_read_by([entry for entry in entries if entry.is_user_input or entry.is_answer], me, True)
+    kept = [entry for entry in entries if entry.is_user_input or entry.is_answer]
+    return _as_read_by([_as_spoken(entry) if entry.author == me else entry for entry in kept], me, True)
+
+
+def _as_spoken(entry: Entry) -> Entry:
+    """The entry; a result that is the answer as if its author had said it, for its call is not among the answers."""
+    message = entry.message
+    return Entry(AssistantMessage(message.content), entry.origin) if isinstance(message, ToolMessage) else entry
 
 
 def _as_read_by(entries: Sequence[Entry], me: str, hides_transfers: bool) -> list[Message]:

@@ -62,14 +62,17 @@ class Team:
         arrived = Team.compile(guest, language=self.language)
         return Team(self.root, {**self.seats, **arrived.seats}, self.language, self._extra)
 
-    def warn(self) -> None:
+    def warn(self, *, entries: Sequence[str] = ()) -> None:
         """Log what is probably not meant."""
-        for finding in self.findings():
+        for finding in self.findings(entries=entries):
             _logger.warning("%s", finding.text)
 
-    def findings(self) -> list[Finding]:
-        """What is probably not meant: agents that a model must choose blindly, and agents that nobody can reach."""
-        return [*self._undescribed(), *self._unreachable()]
+    def findings(self, *, entries: Sequence[str] = ()) -> list[Finding]:
+        """What is probably not meant: agents that a model must choose blindly, and agents that nobody can reach.
+
+        `entries` are agents that control goes to without an edge, besides the root.
+        """
+        return [*self._undescribed(), *self._unreachable({self.root, *entries})]
 
     def _undescribed(self) -> Iterable[Finding]:
         chosen = {route.target for seat in self.seats.values() for route in seat.edges if route.tool}
@@ -77,13 +80,14 @@ class Team:
             if name in chosen and not self.seats[name].agent.description:
                 yield Finding("undescribed", name, f"`{name}` has no description: a model must choose it by name alone")
 
-    def _unreachable(self) -> Iterable[Finding]:
-        seen, waiting = {self.root}, [self.root]
+    def _unreachable(self, entries: set[str]) -> Iterable[Finding]:
+        seen, waiting = set(entries), list(entries)
         while waiting:
             for route in self.seats[waiting.pop()].edges:
-                if route.target not in seen:
-                    seen.add(route.target)
-                    waiting.append(route.target)
+                for name in (route.target, route.handoff.returns):
+                    if name in self.seats and name not in seen:
+                        seen.add(name)
+                        waiting.append(name)
         for name in self.seats:
             if name not in seen:
                 yield Finding("unreachable", name, f"`{name}` cannot be reached from `{self.root}`")

@@ -92,9 +92,16 @@ class Routes:
             )
         return route
 
-    def to(self, target: str) -> Route | None:
-        """The edge to this agent, shown to the model or not."""
-        return self._by_name.get(target)
+    def edge(self, target: str, via: str) -> Route | None:
+        """The edge to this agent that this tool stands for; with "" the first one there is.
+
+        None if there is none, or if the tool is a function that returned the agent: that goes by no edge's rules.
+        """
+        if not via:
+            return self._by_name.get(target)
+        if via == TRANSFER_TOOL and target in self._tree:
+            return self._tree[target]
+        return self._by_tool.get(via)
 
     def _make_specs(self, language: Language) -> tuple[ToolSpec, ...]:
         specs = [

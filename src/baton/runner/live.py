@@ -73,6 +73,11 @@ class LiveRun(Generic[Out]):
         return self._course.run.id
 
     @property
+    def guests(self) -> dict[str, Any]:
+        """The agents that functions returned: they are there again when the run is resumed in this process."""
+        return self._course.run.guests
+
+    @property
     def result(self) -> RunResult[Out]:
         """Where the run stands, once it has stopped."""
         if self._result is None:

@@ -60,7 +60,7 @@ class Runner(Generic[C, Out]):
         self._waiting: dict[str, LiveRun[Any]] = {}
         if on_loop is not None and self.team.seat(on_loop) is None:
             raise SetupError(f"on_loop names `{on_loop}`, but the team has: {listed([*self.team.seats])}")
-        self.team.warn()
+        self.team.warn(entries=[on_loop] if on_loop is not None else ())
 
     async def run(
         self,
@@ -133,7 +133,9 @@ class Runner(Generic[C, Out]):
         opening += answers_as_events(log.open_questions(), answers)
         del self._waiting[run_id]
         context = context if context is not None else stopped.context
-        return self._open(_start_of(log.events), log.events, opening, context=context, limits=limits)
+        live = self._open(_start_of(log.events), log.events, opening, context=context, limits=limits)
+        live.guests.update(stopped.guests)
+        return live
 
     async def replay(self, events: Iterable[Event], *, context: C | None = None) -> RunResult[Out]:
         """Run the agents' code over a log with no effects allowed. Raises ReplayMismatch at the first divergence."""

@@ -1,0 +1,125 @@
+"""The contract for agents of your own, and what they are given."""
+
+import pytest
+
+from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
+from baton.events import Action, Said
+from baton.messages import Image, Text, UserMessage
+from baton.testing import ScriptedModel, transcript
+
+
+class Greeter(BaseAgent):
+    """As in DESIGN §7."""
+
+    name = "Greeter"
+    description = "greets and hands on"
+    handoffs = ("Chat",)
+
+    async def run(self, ctx: AgentContext) -> Action | None:
+        name = await ctx.step("lookup", lambda: "Ada")
+        await ctx.say(f"hello {name}")
+        return Transfer("Chat")
+
+
+async def test_an_agent_of_your_own_takes_steps_speaks_and_transfers() -> None:
+    # T17, DESIGN §7
+    chat = Agent("Chat", model=ScriptedModel(["how are you?"]))
+    result = await Runner(Greeter(), agents=[chat]).run("hi")
+    assert result.output == "how are you?"
+    assert transcript(result.events) == [
+        'run of Greeter started with "hi"',
+        "Greeter started",
+        'Greeter: step lookup -> "Ada"',
+        'Greeter: said "hello Ada"',
+        "Greeter → Chat",
+        "Greeter finished",
+        "Chat started",
+        'Chat: said "how are you?"',
+        "Chat finished",
+        "run completed",
+    ]
+
+
+def test_facts_come_from_the_class_or_from_the_call() -> None:
+    greeter = Greeter("Other", description="different", handoffs=["Boss"])
+    assert (greeter.name, greeter.description) == ("Other", "different")
+    assert [edge.target for edge in greeter.edges()] == ["Boss"]
+    assert [edge.target for edge in Greeter().edges()] == ["Chat"]
+    assert (Greeter().name, Greeter().description) == ("Greeter", "greets and hands on")
+    assert repr(greeter) == "Greeter('Other')"
+
+
+def test_an_agent_without_a_way_to_run_cannot_be_made() -> None:
+    class Lazy(BaseAgent):
+        name = "Lazy"
+
+    with pytest.raises(TypeError, match="abstract"):
+        Lazy()  # pyright: ignore[reportAbstractUsage]
+
+
+def test_an_agent_of_your_own_needs_a_name_too() -> None:
+    class Nameless(BaseAgent):
+        async def run(self, ctx: AgentContext) -> Action | None: ...
+
+    with pytest.raises(SetupError, match="a Nameless needs a name"):
+        Nameless()
+
+
+async def test_what_it_says_may_be_more_than_text() -> None:
+    # T24: media survive.
+    picture = Image(url="https://example.org/cat.png")
+
+    class Painter(BaseAgent):
+        name = "Painter"
+        handoffs = ("Chat",)
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            await ctx.say((Text("look"), picture))
+            return Transfer("Chat")
+
+    model = ScriptedModel(["nice"])
+    await Runner(Painter(), agents=[Agent("Chat", model=model)]).run("hi")
+    assert list(model.requests[0].messages) == [
+        UserMessage("hi"),
+        UserMessage((Text("For context: [Painter] said: look."), picture)),
+    ]
+
+
+async def test_it_reads_the_conversation_as_it_grows() -> None:
+    # T23
+    class Reader(BaseAgent):
+        name = "Reader"
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            before = ctx.messages()
+            await ctx.say("one")
+            await ctx.say("two")
+            ctx.output = (len(before), len(ctx.messages()))
+            return None
+
+    assert (await Runner(Reader()).run("hi")).output == (1, 3)
+
+
+async def test_what_was_said_last_is_the_output_unless_it_sets_one() -> None:
+    class Talker(BaseAgent):
+        name = "Talker"
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            await ctx.say("one")
+            await ctx.say("two")
+            return None
+
+    result = await Runner(Talker()).run("hi")
+    assert result.output == "two"
+    assert [event.text for event in result.events if isinstance(event, Said)] == ["one", "two"]
+
+
+async def test_an_agent_that_says_nothing_comes_to_nothing() -> None:
+    class Silent(BaseAgent):
+        name = "Silent"
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            return None
+
+    result = await Runner(Silent()).run("hi")
+    assert (result.status, result.output) == ("completed", None)

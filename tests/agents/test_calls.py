@@ -1,0 +1,316 @@
+"""How the tools of one turn run: at once, results in order, each told when it happens, failures as results."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from baton import Agent, RunContext, Runner, tool
+from baton.errors import NotEncodableError, ToolError, ToolFailed, ToolResultError
+from baton.events import Stepped, ToolReturned
+from baton.messages import ToolMessage, ToolSpec, text_of
+from baton.testing import ScriptedModel, call
+from baton.tools import FunctionTool, ToolOutcome
+
+
+def run_of(*tools: FunctionTool[..., Any], calls: list[str], **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
+    """`A` calls these tools in one response, then says that it is done."""
+    model = ScriptedModel([[call(name) for name in calls], "done"])
+    return Runner(Agent("A", model=model, tools=tools, **facts)), model
+
+
+async def test_tools_of_one_turn_run_at_the_same_time() -> None:
+    # T9: each waits for the other, so one after the other they would never end.
+    here, there = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def one() -> str:
+        here.set()
+        await there.wait()
+        return "1"
+
+    @tool
+    async def two() -> str:
+        there.set()
+        await here.wait()
+        return "2"
+
+    runner, _ = run_of(one, two, calls=["one", "two"])
+    assert (await runner.run("hi")).output == "done"
+
+
+async def test_results_enter_history_in_the_order_of_the_calls_and_are_told_when_they_happen() -> None:
+    # T9
+    second_told = asyncio.Event()
+
+    @tool
+    async def first() -> str:
+        await second_told.wait()
+        return "1"
+
+    @tool
+    async def second() -> str:
+        return "2"
+
+    runner, model = run_of(first, second, calls=["first", "second"])
+    told: list[str] = []
+    async with runner.stream("hi") as live:
+        async for event in live:
+            if isinstance(event, ToolReturned):
+                told.append(event.name)
+                # Only who has been told of the second lets the first go on.
+                second_told.set()
+    assert told == ["second", "first"]
+    results = [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
+    assert [result.name for result in results] == ["first", "second"]
+
+
+async def test_one_at_a_time_if_that_is_wanted() -> None:
+    # T9
+    running: list[str] = []
+    at_once: list[int] = []
+
+    async def work(name: str) -> str:
+        running.append(name)
+        at_once.append(len(running))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        running.remove(name)
+        return name
+
+    @tool
+    async def one() -> str:
+        return await work("one")
+
+    @tool
+    async def two() -> str:
+        return await work("two")
+
+    sequential, _ = run_of(one, two, calls=["two", "one", "two"], parallel_tools=False)
+    result = await sequential.run("hi")
+    assert at_once == [1, 1, 1]
+    assert [event.name for event in result.events if isinstance(event, ToolReturned)] == ["two", "one", "two"]
+    at_once.clear()
+    parallel, _ = run_of(one, two, calls=["two", "one", "two"])
+    await parallel.run("hi")
+    assert max(at_once) == 3
+
+
+async def test_a_sync_function_runs_in_a_worker_thread() -> None:
+    # T9
+    barrier = threading.Barrier(2, timeout=20)
+
+    @tool
+    def blocking() -> str:
+        # Blocks its thread until the other call has come: in the event loop's own thread that would never be.
+        barrier.wait()
+        return threading.current_thread().name
+
+    runner, _ = run_of(blocking, calls=["blocking", "blocking"])
+    result = await runner.run("hi")
+    names = {text_of(event.content) for event in result.events if isinstance(event, ToolReturned)}
+    assert names
+    assert threading.current_thread().name not in names
+
+
+async def test_a_failing_tool_is_an_error_result_for_the_model() -> None:
+    # T9
+    @tool
+    async def fragile() -> str:
+        raise OSError("disk full")
+
+    runner, model = run_of(fragile, calls=["fragile"])
+    assert (await runner.run("hi")).output == "done"
+    result = model.requests[1].messages[-1]
+    assert isinstance(result, ToolMessage)
+    assert result.is_error
+    assert result.content == "tool `fragile` failed: OSError: disk full"
+
+
+async def test_a_tool_that_is_no_function_fails_the_same_way() -> None:
+    # T9: the contract is the protocol's, not only that of functions.
+    class Wild:
+        spec = ToolSpec("wild")
+
+        async def call(self, ctx: RunContext, arguments: str) -> ToolOutcome:
+            raise OSError("disk full")
+
+    class Polite:
+        spec = ToolSpec("polite")
+
+        async def call(self, ctx: RunContext, arguments: str) -> ToolOutcome:
+            raise ToolError("please try again")
+
+    model = ScriptedModel([[call("wild"), call("polite")], "done"])
+    result = await Runner(Agent("A", model=model, tools=[Wild(), Polite()])).run("hi")
+    returned = [event for event in result.events if isinstance(event, ToolReturned)]
+    assert [(event.content, event.is_error) for event in returned] == [
+        ("OSError: disk full", True),
+        ("please try again", True),
+    ]
+
+
+async def test_on_error_raise_ends_the_run_after_the_others_have_finished() -> None:
+    # T9
+    failed = asyncio.Event()
+
+    @tool(on_error="raise")
+    async def strict() -> str:
+        failed.set()
+        raise OSError("disk full")
+
+    @tool
+    async def other() -> str:
+        await failed.wait()
+        await asyncio.sleep(0)
+        return "finished"
+
+    runner, _ = run_of(strict, other, calls=["strict", "other"])
+    live = runner.stream("hi")
+    with pytest.raises(ToolFailed, match="`strict` failed: OSError: disk full") as caught:
+        await live.drive()
+    assert caught.value.tool == "strict"
+    assert isinstance(caught.value.__cause__, OSError)
+    assert [event.name for event in live.result.events if isinstance(event, ToolReturned)] == ["other"]
+    assert live.result.status == "failed"
+
+
+async def test_a_failed_turn_resumed_runs_only_what_failed() -> None:
+    # T9, DESIGN §1: what is recorded is not done again.
+    runs: list[str] = []
+
+    @tool(on_error="raise")
+    async def strict() -> str:
+        runs.append("strict")
+        if len(runs) < 3:
+            raise OSError("disk full")
+        return "at last"
+
+    @tool
+    async def other() -> str:
+        runs.append("other")
+        return "finished"
+
+    runner, model = run_of(strict, other, calls=["strict", "other"])
+    live = runner.stream("hi")
+    with pytest.raises(ToolFailed):
+        await live.drive()
+    assert runs == ["strict", "other"]
+    result = await runner.resume(live.run_id)
+    assert result.output == "done"
+    assert runs == ["strict", "other", "strict"]
+    assert len(model.requests) == 2
+
+
+async def test_a_tool_has_its_own_timeout() -> None:
+    # T9
+    @tool(timeout=0.01)
+    async def hangs() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    async def other() -> str:
+        return "finished"
+
+    runner, model = run_of(hangs, other, calls=["hangs", "other"])
+    assert (await runner.run("hi")).output == "done"
+    results = [message for message in model.requests[1].messages if isinstance(message, ToolMessage)]
+    assert [(result.content, result.is_error) for result in results] == [
+        ("tool `hangs` did not finish within 0.01 s", True),
+        ("finished", False),
+    ]
+
+
+async def test_a_timeout_may_end_the_run() -> None:
+    # T9
+    @tool(timeout=0.01, on_error="raise")
+    async def hangs() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    runner, _ = run_of(hangs, calls=["hangs"])
+    with pytest.raises(ToolFailed, match=r"tool `hangs` did not finish within 0\.01 s"):
+        await runner.run("hi")
+
+
+async def test_what_no_model_can_read_ends_the_run() -> None:
+    # T9: the program's author must mend it, so the model is not bothered.
+    @tool
+    async def odd() -> object:
+        return object()
+
+    runner, model = run_of(odd, calls=["odd"])
+    with pytest.raises(ToolResultError, match="tool `odd` returned a object") as caught:
+        await runner.run("hi")
+    assert caught.value.tool == "odd"
+    assert len(model.requests) == 1
+
+
+async def test_a_value_that_cannot_be_stored_ends_the_run() -> None:
+    @tool
+    async def odd(ctx: RunContext) -> str:
+        ctx.values.set("lock", threading.Lock())
+        return "never"
+
+    runner, _ = run_of(odd, calls=["odd"])
+    with pytest.raises(NotEncodableError, match="value `lock` is a lock"):
+        await runner.run("hi")
+
+
+async def test_a_tool_knows_its_call_its_agent_and_a_key_for_outside_systems() -> None:
+    seen: list[tuple[str, tuple[str, ...], str, str]] = []
+
+    @tool
+    async def look(ctx: RunContext) -> str:
+        assert ctx.call is not None
+        seen.append((ctx.agent, ctx.path, ctx.call.name, ctx.idempotency_key))
+        return str(await ctx.interrupt("?"))
+
+    runner, _ = run_of(look, calls=["look", "look"])
+    suspended = await runner.run("hi", run_id="r1")
+    assert [entry[:3] for entry in seen] == [("A", ("A",), "look")] * 2
+    keys = [entry[3] for entry in seen]
+    assert len(set(keys)) == 2
+    assert all(key.startswith("r1:") for key in keys)
+    await runner.resume(suspended.run_id, {question.id: "x" for question in suspended.interrupts})
+    # The same for every attempt at the same call.
+    assert [entry[3] for entry in seen[2:]] == keys
+
+
+async def test_values_a_tool_writes_are_recorded_with_its_result() -> None:
+    @tool
+    async def write(ctx: RunContext) -> str:
+        ctx.values.set("x", 1)
+        return "ok"
+
+    runner, _ = run_of(write, calls=["write"])
+    result = await runner.run("hi")
+    (returned,) = [event for event in result.events if isinstance(event, ToolReturned)]
+    assert returned.changes is not None
+    assert returned.changes.written == {"x": 1}
+    assert result.values == {"x": 1}
+
+
+async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_must_wait() -> None:
+    # T13, T18: it has run, and must not run again when the approval comes.
+    runs: list[str] = []
+    sales = Agent("Sales")
+
+    def to_sales() -> Agent:
+        runs.append("to_sales")
+        return sales
+
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        runs.append("pay")
+        return "paid"
+
+    model = ScriptedModel({"A": [[call("to_sales"), call("pay")]], "Sales": ["hello"]})
+    runner = Runner(Agent("A", tools=[to_sales, pay]), model=model)
+    suspended = await runner.run("hi")
+    assert (suspended.status, runs) == ("suspended", ["to_sales"])
+    result = await runner.resume(suspended.run_id, True)
+    assert (result.agent, runs) == ("Sales", ["to_sales", "pay"])
+    assert sum(isinstance(event, Stepped) and event.name == "to_sales" for event in result.events) == 1

@@ -1,0 +1,609 @@
+"""The handoff contract, clause by clause: what becomes of the calls in one response."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from inline_snapshot import snapshot
+
+from baton import Agent, AgentContext, RunContext, Runner, RunResult, agent, handoff, tool
+from baton.agents import MultipleTransfers
+from baton.errors import TransferError, UnknownToolError
+from baton.events import Asked, Exit, Said, ToolReturned, Transferred
+from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
+from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from baton.tools import ToolOutcome
+
+
+@tool
+async def note(text: str) -> str:
+    """Write something down."""
+    return f"noted {text}"
+
+
+@tool(returns_directly=True)
+async def direct(text: str) -> str:
+    """Answer with this text."""
+    return f"direct {text}"
+
+
+@tool(needs_approval=True)
+async def pay(euro: int) -> str:
+    """Pay."""
+    return f"paid {euro}"
+
+
+def team(*steps: Any, **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
+    """`A` plays these steps and can transfer to `B` and `C`, who say who they are."""
+    model = ScriptedModel({"A": steps, "B": ["B is here"], "C": ["C is here"]})
+    children = [Agent("B", description="b"), Agent("C", description="c")]
+    facts.setdefault("tools", [note, direct, pay])
+    runner_facts = {name: facts.pop(name) for name in ("multiple_transfers", "corrections") if name in facts}
+    return Runner(Agent("A", sub_agents=children, **facts), model=model, **runner_facts), model
+
+
+def results(result: RunResult[Any]) -> list[tuple[str, str, bool]]:
+    """Every result of a call: its tool, its text, and whether it is an error."""
+    events = [event for event in result.events if isinstance(event, ToolReturned)]
+    return [(event.name, text_of(event.content), event.is_error) for event in events]
+
+
+def assert_every_call_has_one_result(result: RunResult[Any]) -> None:
+    """DESIGN §4, clause 4."""
+    said = [each.id for event in result.events if isinstance(event, Said) for each in event.message.calls]
+    returned = [event.call_id for event in result.events if isinstance(event, ToolReturned)]
+    assert sorted(said) == sorted(returned)
+    assert_paired(result.messages)
+
+
+def assert_paired(messages: Sequence[Message]) -> None:
+    """Every call has its result directly after, in the order of the calls, and no result is without a call."""
+    expected: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert expected
+            assert expected.pop(0) == message.call_id
+        else:
+            assert not expected
+            expected = [each.id for each in message.calls] if isinstance(message, AssistantMessage) else []
+    assert not expected
+
+
+# --- T7: results that are the answer
+
+
+async def test_a_result_returned_directly_is_the_answer() -> None:
+    # T7
+    runner, model = team(call("direct", text="x"))
+    result = await runner.run("hi")
+    assert (result.output, result.agent) == ("direct x", "A")
+    assert len(model.requests) == 1
+    assert transcript(result.events) == snapshot(
+        [
+            'run of A started with "hi"',
+            "A started",
+            'A: called direct({"text":"x"})',
+            "A: direct -> direct x (final)",
+            "A finished",
+            "run completed",
+        ]
+    )
+
+
+async def test_the_other_tools_finish_before_a_direct_result_is_the_answer() -> None:
+    # T7
+    finished: list[str] = []
+    answered = asyncio.Event()
+
+    @tool(returns_directly=True)
+    async def quick() -> str:
+        answered.set()
+        return "quick"
+
+    @tool
+    async def slow() -> str:
+        await answered.wait()
+        await asyncio.sleep(0)
+        finished.append("slow")
+        return "slow"
+
+    runner, _ = team([call("slow"), call("quick"), call("slow")], tools=[quick, slow])
+    result = await runner.run("hi")
+    assert result.output == "quick"
+    assert finished == ["slow", "slow"]
+    assert_every_call_has_one_result(result)
+
+
+async def test_of_several_direct_results_the_last_in_call_order_counts() -> None:
+    # T7: in the order of the calls, not in the order in which they end.
+    second_done = asyncio.Event()
+
+    @tool(returns_directly=True)
+    async def first() -> str:
+        await second_done.wait()
+        return "first"
+
+    @tool(returns_directly=True)
+    async def second() -> str:
+        second_done.set()
+        return "second"
+
+    runner, _ = team([call("first"), call("note", text="x"), call("second")], tools=[first, second, note])
+    result = await runner.run("hi")
+    assert [name for name, _, _ in results(result)].index("second") < [name for name, _, _ in results(result)].index(
+        "first"
+    )
+    assert result.output == "second"
+
+
+async def test_a_result_may_say_itself_that_it_is_the_answer() -> None:
+    # T7
+    @tool
+    async def maybe(final: bool) -> ToolOutcome:
+        return ToolOutcome("settled", is_final=final)
+
+    runner, _ = team(call("maybe", final=False), call("maybe", final=True), tools=[maybe])
+    assert (await runner.run("hi")).output == "settled"
+
+
+async def test_an_error_of_a_direct_tool_goes_back_to_the_model() -> None:
+    # T7, T9
+    @tool(returns_directly=True)
+    async def fragile() -> str:
+        raise OSError("broken")
+
+    runner, model = team(call("fragile"), "sorry", tools=[fragile])
+    assert (await runner.run("hi")).output == "sorry"
+    assert len(model.requests) == 2
+
+
+async def test_a_direct_answer_is_kept_under_the_output_key() -> None:
+    # T5, T7
+    runner, _ = team(call("direct", text="x"), output_key="answer")
+    assert (await runner.run("hi")).values == {"answer": "direct x"}
+
+
+# --- T8: exit
+
+
+async def test_exit_ends_the_run_with_its_result() -> None:
+    # T8
+    runner, model = team([call("note", text="x"), call("exit", final_result="that is all")], exit_tool=True)
+    result = await runner.run("hi")
+    assert (result.output, result.status) == ("that is all", "completed")
+    assert len(model.requests) == 1
+    assert transcript(result.events) == snapshot(
+        [
+            'run of A started with "hi"',
+            "A started",
+            'A: called note({"text":"x"}) + exit({"final_result":"that is all"})',
+            "A: note -> noted x",
+            "A: exit -> The task is ended.",
+            "A finished",
+            "run completed",
+        ]
+    )
+
+
+async def test_the_exit_tool_is_offered_only_where_it_was_asked_for() -> None:
+    # T8
+    runner, model = team("hello", exit_tool=True)
+    await runner.run("hi")
+    spec = next(spec for spec in model.requests[0].tools if spec.name == "exit")
+    assert spec.parameters["required"] == ["final_result"]
+    plain, plain_model = team(call("exit", final_result="x"), "hello")
+    result = await plain.run("hi")
+    assert "exit" not in [spec.name for spec in plain_model.requests[0].tools]
+    assert results(result)[0][2]
+
+
+async def test_exit_goes_through_every_agent_that_waits_for_control_to_come_back() -> None:
+    # T8, T21
+    last = Agent("C", exit_tool=True)
+    middle = Agent("B", handoffs=[handoff(last, returns="caller")])
+    model = ScriptedModel(
+        {"A": [call("transfer_to_b")], "B": [call("transfer_to_c")], "C": [call("exit", final_result="bye")]}
+    )
+    result = await Runner(Agent("A", handoffs=[handoff(middle, returns="caller")]), model=model).run("hi")
+    assert (result.output, result.agent) == ("bye", "C")
+    model.assert_done()
+
+
+async def test_an_agent_of_your_own_may_exit_with_or_without_a_result() -> None:
+    # T8
+    @agent()
+    async def silent(ctx: AgentContext) -> Exit:
+        await ctx.say("my last words")
+        return Exit()
+
+    @agent()
+    async def clear(ctx: AgentContext) -> Exit:
+        await ctx.say("ignored")
+        return Exit("the result")
+
+    assert (await Runner(silent).run("hi")).output == "my last words"
+    assert (await Runner(clear).run("hi")).output == "the result"
+
+
+async def test_wrong_arguments_of_exit_go_back_to_the_model() -> None:
+    # T8
+    wrong = AssistantMessage(calls=(ToolCall("x", "exit", "{}"),))
+    runner, _ = team(wrong, call("exit", final_result="done"), exit_tool=True)
+    result = await runner.run("hi")
+    assert result.output == "done"
+    assert results(result)[0] == ("exit", 'Not ended: arguments must be {"final_result": "…"}.', True)
+
+
+# --- T10: unknown tools
+
+
+async def test_an_unknown_tool_is_told_what_there_is() -> None:
+    # T10
+    runner, model = team(call("nope"), "sorry", exit_tool=True)
+    result = await runner.run("hi")
+    assert results(result) == [
+        (
+            "nope",
+            "There is no tool `nope`; the tools are: `note`, `direct`, `pay`, `exit`, `transfer_to_agent`.",
+            True,
+        )
+    ]
+    assert result.output == "sorry"
+    assert_paired(model.requests[1].messages)
+
+
+async def test_unknown_tools_for_ever_end_in_a_typed_error() -> None:
+    # T10, T19: within the same budget of corrections.
+    runner, model = team(*[call("nope")] * 9, tools=[note])
+    with pytest.raises(UnknownToolError, match="keeps calling `nope`; its tools are: `note`") as caught:
+        await runner.run("hi")
+    assert (caught.value.agent, caught.value.wish) == ("A", "nope")
+    assert caught.value.available == ("note", "transfer_to_agent")
+    assert len(model.requests) == 3
+
+
+# --- T18: mixtures
+
+
+async def test_ordinary_calls_run_first_wherever_the_transfer_stands() -> None:
+    # T18, DESIGN §4 clause 1
+    for calls in (
+        [transfer_to("B"), call("note", text="x"), call("note", text="y")],
+        [call("note", text="x"), transfer_to("B"), call("note", text="y")],
+        [call("note", text="x"), call("note", text="y"), transfer_to("B")],
+    ):
+        runner, _ = team(calls)
+        result = await runner.run("hi")
+        assert (result.agent, result.output) == ("B", "B is here")
+        assert [text for name, text, _ in results(result) if name == "note"] == ["noted x", "noted y"]
+        # The transfer's result comes last, though history has it in the order of the calls.
+        assert results(result)[-1] == ("transfer_to_agent", "successfully transferred to agent [B]", False)
+        assert_every_call_has_one_result(result)
+
+
+async def test_of_several_transfers_the_first_is_followed() -> None:
+    # T18, DESIGN §4 clause 2
+    runner, _ = team([transfer_to("B"), transfer_to("C")])
+    result = await runner.run("hi")
+    assert result.agent == "B"
+    assert sum(isinstance(event, Transferred) for event in result.events) == 1
+    lost = "Not transferred to [C]: control went to [B], and only one transfer is followed per response."
+    assert ("transfer_to_agent", lost, True) in results(result)
+    assert_every_call_has_one_result(result)
+
+
+async def test_of_several_transfers_the_last_is_followed_if_that_is_the_policy() -> None:
+    # T18, DESIGN §4 clause 2
+    runner, _ = team([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="last")
+    result = await runner.run("hi")
+    assert result.agent == "C"
+    lost = "Not transferred to [B]: control went to [C], and only one transfer is followed per response."
+    assert ("transfer_to_agent", lost, True) in results(result)
+    assert_every_call_has_one_result(result)
+
+
+async def test_several_transfers_are_an_error_if_that_is_the_policy() -> None:
+    # T18, DESIGN §4 clause 2
+    runner, _ = team([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="error")
+    live = runner.stream("hi")
+    with pytest.raises(TransferError, match="`A` asked for several transfers at once: `B`, `C`") as caught:
+        await live.drive()
+    assert (caught.value.source, caught.value.reachable) == ("A", ("B", "C"))
+    told = "several transfers were asked for at once, and only one transfer is followed per response."
+    assert results(live.result) == [
+        ("note", "noted x", False),
+        ("transfer_to_agent", f"Not transferred to [B]: {told}", True),
+        ("transfer_to_agent", f"Not transferred to [C]: {told}", True),
+    ]
+
+
+async def test_a_transfer_beats_text_in_the_same_response() -> None:
+    # T18, DESIGN §4 clause 3
+    runner, _ = team(say("My answer is 42.", transfer_to("B")), output_key="answer")
+    result = await runner.run("hi")
+    assert (result.agent, result.output, result.values) == ("B", "B is here", {})
+
+
+async def test_a_transfer_beats_an_exit() -> None:
+    # T18
+    runner, _ = team([call("exit", final_result="bye"), transfer_to("B")], exit_tool=True)
+    result = await runner.run("hi")
+    assert (result.agent, result.output) == ("B", "B is here")
+    assert ("exit", "Not ended: control went to [B].", True) in results(result)
+    assert_every_call_has_one_result(result)
+
+
+async def test_a_transfer_beats_a_direct_result() -> None:
+    # T18
+    runner, _ = team([call("direct", text="x"), transfer_to("B")], output_key="answer")
+    result = await runner.run("hi")
+    assert (result.agent, result.output, result.values) == ("B", "B is here", {})
+    assert_every_call_has_one_result(result)
+
+
+async def test_an_exit_beats_a_direct_result() -> None:
+    # T18, T8
+    runner, _ = team([call("exit", final_result="bye"), call("direct", text="x")], exit_tool=True)
+    result = await runner.run("hi")
+    assert result.output == "bye"
+    assert_every_call_has_one_result(result)
+
+
+async def test_a_transfer_beats_an_answer_of_the_wrong_form() -> None:
+    # T18: text beside a transfer is no answer, so nothing is validated.
+    model = ScriptedModel({"A": [say("not a number", transfer_to("B"))], "B": ["B is here"]})
+    result = await Runner(Agent("A", output_type=int, sub_agents=[Agent("B")]), model=model).run("hi")
+    assert result.agent == "B"
+
+
+async def test_an_unknown_tool_does_not_stop_a_valid_transfer() -> None:
+    # T18
+    runner, _ = team([call("nope"), transfer_to("B")])
+    result = await runner.run("hi")
+    assert result.agent == "B"
+    assert [(name, is_error) for name, _, is_error in results(result)] == [("nope", True), ("transfer_to_agent", False)]
+    assert_every_call_has_one_result(result)
+
+
+async def test_a_valid_transfer_beside_an_impossible_one_is_followed() -> None:
+    # T18, T19
+    runner, _ = team([transfer_to("Nobody"), transfer_to("C")])
+    result = await runner.run("hi")
+    assert result.agent == "C"
+    assert_every_call_has_one_result(result)
+
+
+async def test_a_failing_tool_does_not_stop_a_transfer() -> None:
+    # T18, T9
+    @tool
+    async def fragile() -> str:
+        raise OSError("broken")
+
+    runner, _ = team([call("fragile"), transfer_to("B")], tools=[fragile])
+    result = await runner.run("hi")
+    assert result.agent == "B"
+    assert results(result)[0] == ("fragile", "tool `fragile` failed: OSError: broken", True)
+
+
+async def test_everything_at_once() -> None:
+    # T18: text, tools, an unknown tool, two transfers, an exit and a direct result in one response.
+    runner, model = team(
+        say(
+            "Let me see.",
+            transfer_to("Nobody"),
+            call("direct", text="d"),
+            call("exit", final_result="bye"),
+            transfer_to("C"),
+            call("nope"),
+            transfer_to("B"),
+            call("note", text="n"),
+        ),
+        exit_tool=True,
+    )
+    result = await runner.run("hi")
+    assert_every_call_has_one_result(result)
+    assert transcript(result.events) == snapshot(
+        [
+            'run of A started with "hi"',
+            "A started",
+            'A: said "Let me see." + transfer_to_agent({"agent_name":"Nobody"}) + direct({"text":"d"}) + exit({"final_result":"bye"}) + transfer_to_agent({"agent_name":"C"}) + nope({}) + transfer_to_agent({"agent_name":"B"}) + note({"text":"n"})',  # noqa: E501
+            "A: transfer_to_agent failed -> Not transferred: there is no `Nobody`; you can transfer to: `B`, `C`.",
+            "A: nope failed -> There is no tool `nope`; the tools are: `note`, `direct`, `pay`, `exit`, `transfer_to_agent`.",  # noqa: E501
+            "A: direct -> direct d (final)",
+            "A: note -> noted n",
+            "A: transfer_to_agent failed -> Not transferred to [B]: control went to [C], and only one transfer is followed per response.",  # noqa: E501
+            "A: exit failed -> Not ended: control went to [C].",
+            "A: transfer_to_agent -> successfully transferred to agent [C]",
+            "A → C",
+            "A finished",
+            "C started",
+            'C: said "C is here"',
+            "C finished",
+            "run completed",
+        ]
+    )
+    # What C reads has no trace of the transfers that did not happen.
+    read = "\n".join(text_of(message.content) for message in model.requests[-1].messages)
+    assert "Nobody" not in read
+    assert "[B]" not in read
+
+
+async def test_an_approval_comes_before_a_transfer_and_both_happen_once() -> None:
+    # T18, DESIGN §4 clause 3
+    runner, model = team([transfer_to("B"), call("pay", euro=5)])
+    suspended = await runner.run("hi")
+    assert suspended.status == "suspended"
+    assert suspended.agent == "A"
+    assert results(suspended) == []
+    (question,) = suspended.interrupts
+    assert question.payload == {"kind": "approval", "tool": "pay", "arguments": {"euro": 5}}
+    result = await runner.resume(suspended.run_id, True)
+    assert (result.agent, result.output) == ("B", "B is here")
+    assert results(result) == [
+        ("pay", "paid 5", False),
+        ("transfer_to_agent", "successfully transferred to agent [B]", False),
+    ]
+    assert sum(isinstance(event, Asked) for event in result.events) == 1
+    assert sum(isinstance(event, Transferred) for event in result.events) == 1
+    assert len([request for request in model.requests if request.agent == "A"]) == 1
+
+
+async def test_a_rejected_approval_does_not_stop_the_transfer() -> None:
+    # T18
+    runner, _ = team([call("pay", euro=5), transfer_to("B")])
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, False)
+    assert result.agent == "B"
+    assert results(result)[0][2]
+    assert "was not approved" in results(result)[0][1]
+
+
+async def test_an_approval_comes_before_an_exit_and_a_direct_result() -> None:
+    # T18
+    for last in (call("exit", final_result="bye"), call("direct", text="bye")):
+        runner, _ = team([last, call("pay", euro=5)], exit_tool=True)
+        suspended = await runner.run("hi")
+        assert suspended.status == "suspended"
+        result = await runner.resume(suspended.run_id, True)
+        assert result.output in ("bye", "direct bye")
+        assert_every_call_has_one_result(result)
+
+
+# --- T19: unknown targets
+
+
+async def test_an_unknown_target_is_told_whom_it_can_reach() -> None:
+    # T19
+    runner, model = team(transfer_to("Kitchen"), transfer_to("C"))
+    result = await runner.run("hi")
+    assert result.agent == "C"
+    told = "Not transferred: there is no `Kitchen`; you can transfer to: `B`, `C`."
+    assert results(result)[0] == ("transfer_to_agent", told, True)
+    assert_paired(model.requests[1].messages)
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "not json", '{"agent_name": 7}', "null", '["B"]'])
+async def test_a_transfer_call_that_cannot_be_read_is_told_what_to_write(arguments: str) -> None:
+    # T19
+    garbage = AssistantMessage(calls=(ToolCall("x", "transfer_to_agent", arguments),))
+    runner, _ = team(garbage, transfer_to("B"))
+    result = await runner.run("hi")
+    assert result.agent == "B"
+    told = 'Not transferred: arguments must be {"agent_name": "…"}; you can transfer to: `B`, `C`.'
+    assert results(result)[0] == ("transfer_to_agent", told, True)
+
+
+@pytest.mark.parametrize("corrections", [0, 1, 2, 3])
+async def test_after_so_many_failed_corrections_there_is_a_typed_error(corrections: int) -> None:
+    # T19
+    runner, model = team(*[transfer_to("Kitchen")] * 9, corrections=corrections)
+    live = runner.stream("hi")
+    with pytest.raises(TransferError, match=r"`A` cannot transfer to `Kitchen`; it can reach: `B`, `C`\.") as caught:
+        await live.drive()
+    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "Kitchen", ("B", "C"))
+    # The first mistake is none of the corrections.
+    assert len(model.requests) == corrections + 1
+    assert_every_call_has_one_result(live.result)
+
+
+async def test_two_corrections_are_allowed_by_default() -> None:
+    # T19
+    runner, model = team(*[transfer_to("Kitchen")] * 9)
+    with pytest.raises(TransferError):
+        await runner.run("hi")
+    assert len(model.requests) == 3
+
+
+async def test_failed_corrections_are_counted_across_the_activation() -> None:
+    # T19: something sensible in between does not give the budget back.
+    steps = [transfer_to("K"), transfer_to("K"), call("note", text="x"), transfer_to("K"), transfer_to("K"), "never"]
+    runner, model = team(*steps)
+    with pytest.raises(TransferError):
+        await runner.run("hi")
+    assert model.remaining == 3  # "never", and what B and C would have said
+
+
+async def test_a_mistake_that_is_corrected_costs_nothing() -> None:
+    # T19
+    steps = [step for _ in range(5) for step in (transfer_to("K"), call("note", text="x"))]
+    runner, _ = team(*steps, "done")
+    assert (await runner.run("hi")).output == "done"
+
+
+async def test_failed_corrections_survive_resume() -> None:
+    # T19
+    runner, model = team(transfer_to("K"), [transfer_to("K"), call("pay", euro=1)], transfer_to("K"), "never")
+    suspended = await runner.run("hi")
+    with pytest.raises(TransferError):
+        await runner.resume(suspended.run_id, True)
+    assert [request.agent for request in model.requests] == ["A"] * 3
+
+
+async def test_each_activation_has_its_own_budget() -> None:
+    # T19
+    model = ScriptedModel(
+        {"A": [transfer_to("K"), transfer_to("K"), transfer_to("B")], "B": [transfer_to("K"), transfer_to("K"), "done"]}
+    )
+    result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
+    assert result.output == "done"
+
+
+# --- T13: functions that return an agent
+
+
+async def test_a_function_that_returns_an_agent_is_a_transfer() -> None:
+    # T13, swarm.md S1
+    sales = Agent("Sales")
+
+    def to_sales() -> Agent:
+        """Hand over to sales."""
+        return sales
+
+    model = ScriptedModel({"A": [[call("to_sales"), call("note", text="x")]], "Sales": ["hello"]})
+    result = await Runner(Agent("A", tools=[to_sales, note]), model=model).run("hi")
+    assert result.agent == "Sales"
+    assert transcript(result.events) == snapshot(
+        [
+            'run of A started with "hi"',
+            "A started",
+            'A: called to_sales({}) + note({"text":"x"})',
+            "A: note -> noted x",
+            'A: step to_sales -> {"target":"Sales","content":"{\\"assistant\\":\\"Sales\\"}"}',
+            'A: to_sales -> {"assistant":"Sales"}',
+            "A → Sales",
+            "A finished",
+            "Sales started",
+            'Sales: said "hello"',
+            "Sales finished",
+            "run completed",
+        ]
+    )
+
+
+async def test_functions_that_return_agents_and_transfer_tools_are_one_contract() -> None:
+    # T13, T18: the policy is about all of them, in the order of the calls.
+    sales = Agent("Sales")
+
+    def to_sales() -> Agent:
+        return sales
+
+    policies: list[tuple[MultipleTransfers, str]] = [("first", "Sales"), ("last", "B")]
+    for policy, winner in policies:
+        model = ScriptedModel({"A": [[call("to_sales"), transfer_to("B")]], "B": ["x"], "Sales": ["x"]})
+        a = Agent("A", tools=[to_sales], sub_agents=[Agent("B")])
+        result = await Runner(a, model=model, multiple_transfers=policy).run("hi")
+        assert result.agent == winner
+        assert_every_call_has_one_result(result)
+
+
+async def test_a_tool_may_name_the_agent_it_transfers_to() -> None:
+    # T13
+    @tool
+    async def route(ctx: RunContext) -> ToolOutcome:
+        return ToolOutcome("going", transfer="B")
+
+    runner, _ = team(call("route"), tools=[route])
+    result = await runner.run("hi")
+    assert result.agent == "B"
+    assert results(result) == [("route", "going", False)]

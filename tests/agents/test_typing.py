@@ -1,0 +1,122 @@
+"""What a type checker knows of a run: its output, its context. Checked by pyright as much as by pytest."""
+
+from dataclasses import dataclass
+from typing import Any, assert_type
+
+from pydantic import BaseModel
+
+from baton import Agent, AgentContext, BaseAgent, LiveRun, RunContext, Runner, RunResult, agent, tool
+from baton.events import Action
+from baton.testing import ScriptedModel, call
+
+
+class Report(BaseModel):
+    """An answer with a form."""
+
+    city: str
+    degrees: int
+
+
+@dataclass
+class Customer:
+    """What the application knows of a user."""
+
+    name: str
+
+
+REPORT = '{"city": "Rome", "degrees": 25}'
+
+
+async def test_the_output_of_an_agent_with_an_output_type_is_of_that_type() -> None:
+    # T1
+    reporter = Agent("Reporter", model=ScriptedModel([REPORT]), output_type=Report)
+    runner = Runner(reporter)
+    assert_type(runner, Runner[Any, Report])
+    result = await runner.run("Rome?")
+    assert_type(result, RunResult[Report])
+    assert_type(result.output, Report)
+    assert result.output == Report(city="Rome", degrees=25)
+    assert result.output.degrees + 1 == 26
+
+
+async def test_the_output_of_an_agent_is_text_unless_it_says_otherwise() -> None:
+    # T1
+    result = await Runner(Agent("A", model=ScriptedModel(["hello"]))).run("hi")
+    # BUG: pyright infers Agent[Any, Any], because the default of `output_type` is cast(Any, str).
+    assert_type(result, RunResult[str])  # pyright: ignore[reportAssertTypeFailure]
+    assert result.output.upper() == "HELLO"
+
+
+def test_run_sync_knows_the_type_too() -> None:
+    # T1
+    result = Runner(Agent("A", model=ScriptedModel([REPORT]), output_type=Report)).run_sync("Rome?")
+    assert_type(result, RunResult[Report])
+    assert result.output.city == "Rome"
+
+
+async def test_a_stream_and_a_resumed_run_know_the_type_too() -> None:
+    # T1
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        return str(await ctx.interrupt("go on?"))
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("ask"), REPORT]), tools=[ask], output_type=Report))
+    live = runner.stream("Rome?")
+    assert_type(live, LiveRun[Report])
+    async with live:
+        _ = [event async for event in live]
+    assert_type(live.result, RunResult[Report])
+    resumed = await runner.resume(live.run_id, "yes")
+    assert_type(resumed, RunResult[Report])
+    assert resumed.output == Report(city="Rome", degrees=25)
+
+
+async def test_the_context_is_of_the_type_the_agent_asks_for() -> None:
+    # T1
+    def instructions(ctx: AgentContext[Customer]) -> str:
+        assert_type(ctx.context, Customer)
+        return f"The customer is {ctx.context.name.title()}."
+
+    @tool
+    async def name_of_customer(ctx: RunContext[Customer]) -> str:
+        """The customer's name."""
+        assert_type(ctx.context, Customer)
+        return ctx.context.name.upper()
+
+    model = ScriptedModel([call("name_of_customer"), "done"])
+    desk = Agent[Customer, str]("Desk", model=model, instructions=instructions, tools=[name_of_customer])
+    runner = Runner(desk)
+    assert_type(runner, Runner[Customer, str])
+    result = await runner.run("hi", context=Customer("ada"))
+    assert_type(result, RunResult[str])
+    assert model.requests[0].instructions == "The customer is Ada."
+    assert result.messages[2].content == "ADA"
+
+
+async def test_an_agent_of_your_own_has_types_as_well() -> None:
+    # T1
+    class Counter(BaseAgent[Customer, int]):
+        name = "Counter"
+
+        async def run(self, ctx: AgentContext[Customer]) -> Action | None:
+            assert_type(ctx.context, Customer)
+            ctx.output = len(ctx.context.name)
+            return None
+
+    runner = Runner(Counter())
+    assert_type(runner, Runner[Customer, int])
+    result = await runner.run("hi", context=Customer("ada"))
+    assert_type(result, RunResult[int])
+    assert result.output == 3
+
+
+async def test_an_agent_made_of_a_function_may_come_to_anything() -> None:
+    # T1
+    @agent()
+    async def greeter(ctx: AgentContext) -> None:
+        assert_type(ctx.context, Any)
+        await ctx.say("hello")
+
+    result = await Runner(greeter).run("hi")
+    assert_type(result, RunResult[Any])
+    assert result.output == "hello"

@@ -1,0 +1,48 @@
+"""Where an event comes from: origins and the paths they make."""
+
+import pytest
+
+from baton.events import NOBODY, Origin, Started, TextDelta
+
+
+def test_a_path_is_the_chain_of_those_who_led_there() -> None:
+    # T22
+    a = Origin("1", "A")
+    b = Origin("2", "B", a)
+    again = Origin("3", "A", b)
+    assert (a.path, b.path, again.path) == (("A",), ("A", "B"), ("A", "B", "A"))
+    assert Started("3/start", again, 1.0).path == ("A", "B", "A")
+    assert TextDelta(again, "x").path == ("A", "B", "A")
+    assert TextDelta(again, "x").agent == "A"
+
+
+def test_a_path_is_made_once() -> None:
+    # T22, T27
+    origin = Origin("2", "B", Origin("1", "A"))
+    assert origin.path is origin.path
+
+
+def test_a_long_path_is_no_recursion() -> None:
+    # T22
+    origin = Origin("0", "A")
+    for number in range(1, 20_000):
+        origin = Origin(str(number), "A", origin)
+    assert len(origin.path) == 20_000
+
+
+def test_nobody_is_the_origin_of_what_happens_to_the_run() -> None:
+    assert (NOBODY.id, NOBODY.agent, NOBODY.path) == ("", "", ())
+
+
+def test_origins_are_equal_by_activation_and_agent() -> None:
+    assert Origin("1", "A") == Origin("1", "A")
+    assert hash(Origin("1", "A")) == hash(Origin("1", "A"))
+    assert Origin("1", "A") != Origin("2", "A")
+    assert Origin("1", "A") != Origin("1", "B")
+    assert Origin("1", "A") != "1"
+
+
+def test_events_cannot_be_changed() -> None:
+    event = Started("1/start", Origin("1", "A"), 1.0)
+    with pytest.raises(AttributeError):
+        event.at = 2.0  # pyright: ignore[reportAttributeAccessIssue]

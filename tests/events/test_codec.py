@@ -1,0 +1,328 @@
+"""Events as JSON: every kind there and back, what is new kept as it was, and what is broken said to be so."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from baton import Agent, Approval, RunContext, Runner, tool
+from baton.errors import LogError, NotEncodableError, RunError
+from baton.events import (
+    FORMAT,
+    NOBODY,
+    Answered,
+    Asked,
+    Cancelled,
+    Changes,
+    Completed,
+    Custom,
+    Delta,
+    Event,
+    Failed,
+    Finished,
+    Origin,
+    Progress,
+    ReasoningDelta,
+    Resumed,
+    RunStarted,
+    Said,
+    Started,
+    Stepped,
+    Suspended,
+    TextDelta,
+    ToolCallDelta,
+    ToolReturned,
+    Transferred,
+    Unknown,
+    decode_event,
+    decode_log,
+    encode_event,
+    encode_log,
+)
+from baton.messages import (
+    AssistantMessage,
+    Audio,
+    Data,
+    File,
+    Image,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    Usage,
+    UserMessage,
+)
+from baton.testing import ScriptedModel, call, transfer_to
+
+A = Origin("1", "A")
+B = Origin("2", "B", A)
+CALL = ToolCall("call_1", "look_up", '{"city": "Rom\u00e9 \U0001f600"}')
+CHANGES = Changes({"x": [1, {"y": None}]}, ("z",))
+PARTS = (
+    Text("look"),
+    Image(data=b"\x89PNG\x00", media_type="image/png", detail="low"),
+    Audio(url="https://example.org/a.wav", transcript="hello"),
+    File(data=b"%PDF", media_type="application/pdf", name="a.pdf"),
+    Data({"nested": [1, 2.5, "three", None, True]}),
+)
+USAGE = Usage(10, 2, 3, 1, 0.25, 0)
+
+EVENTS: list[Event] = [
+    RunStarted(
+        "run",
+        NOBODY,
+        1.5,
+        "r1",
+        "A",
+        (SystemMessage("s"), UserMessage(PARTS), AssistantMessage("a", (CALL,)), ToolMessage("call_1", "t", "r", True)),
+        {"x": 1},
+    ),
+    RunStarted("run", NOBODY, 1.5, "r1", "A"),
+    Started("1/start", A, 2.0),
+    Said(
+        "1/m1",
+        A,
+        2.5,
+        AssistantMessage(PARTS, (CALL,), (Reasoning("hm", "acme", {"signature": "s"}),)),
+        "acme:large",
+        USAGE,
+        "tool_calls",
+        CHANGES,
+    ),
+    Said("1/say1", A, 2.5, AssistantMessage("plain")),
+    ToolReturned("1/m1.0", A, 3.0, "call_1", "look_up", PARTS, True, False, CHANGES),
+    ToolReturned("1/m2.0", A, 3.0, "call_2", "look_up", "sunny", False, True),
+    ToolReturned("1/m3.0", A, 3.0, "call_3", "quiet"),
+    Stepped("1/step:x", A, 3.5, "x", {"a": [1, 2]}, CHANGES),
+    Stepped("1/step:y", A, 3.5, "y"),
+    Transferred("1/to", A, 4.0, "A", "B", "call_1", {"reason": "bored"}, "loop", CHANGES),
+    Transferred("1/to2", A, 4.0, "A", "B"),
+    Finished("1/end", A, 4.5, CHANGES),
+    Started("2/start", B, 5.0),
+    Asked("2/m1.0/ask1", B, 5.5, {"kind": "approval"}, CALL),
+    Asked("2/ask1", B, 5.5),
+    Answered("2/ask1!", B, 6.0, "2/ask1", {"approved": True}),
+    Answered("2/ask2!", B, 6.0, "2/ask2"),
+    Suspended("suspended1", NOBODY, 6.5, ("2/ask1",)),
+    Resumed("resumed2", NOBODY, 7.0),
+    Failed("failed3", NOBODY, 7.5, "LimitError", "too many"),
+    Cancelled("cancelled4", NOBODY, 8.0),
+    Completed("completed", NOBODY, 8.5),
+]
+
+
+def test_there_is_an_example_of_every_kind() -> None:
+    assert {type(event) for event in EVENTS} == {
+        kind for kind in Event.__subclasses__() if kind is not Unknown and kind.__module__.startswith("baton.")
+    }
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: f"{type(event).__name__} {event.key}")
+def test_every_kind_of_event_comes_back_as_it_went(event: Event) -> None:
+    line = encode_event(event)
+    assert b"\n" not in line
+    back = decode_event(line)
+    assert back == event
+    assert type(back) is type(event)
+
+
+def test_a_log_comes_back_as_it_went() -> None:
+    data = encode_log(EVENTS[:1] + EVENTS[2:])
+    back = decode_log(data)
+    assert back == EVENTS[:1] + EVENTS[2:]
+    assert encode_log(back) == data
+
+
+def test_a_log_starts_with_its_format_and_has_one_line_for_each_event() -> None:
+    lines = encode_log(EVENTS).split(b"\n")
+    assert lines[0] == b'{"format":%d}' % FORMAT
+    assert FORMAT == 1
+    assert lines[-1] == b""
+    assert len(lines) == len(EVENTS) + 2
+    assert decode_log(b'{"format":1}\n') == []
+
+
+def test_how_an_event_is_written_down_is_settled() -> None:
+    # The format is versioned: changing these lines means a new format, and old logs must still load.
+    assert (
+        encode_event(Started("2/start", B, 5.0))
+        == b'{"type":"Started","key":"2/start","origin":["2","B","1"],"at":5.0}'
+    )
+    assert encode_event(EVENTS[1]) == (
+        b'{"type":"RunStarted","key":"run","origin":["","",null],"at":1.5,"run_id":"r1","root":"A"}'
+    )
+    assert encode_event(Transferred("1/to", A, 4.0, "A", "B", "call_1")) == (
+        b'{"type":"Transferred","key":"1/to","origin":["1","A",null],"at":4.0,'
+        b'"source":"A","target":"B","call_id":"call_1"}'
+    )
+    assert encode_event(Said("1/m1", A, 2.5, AssistantMessage("hi"), "m", USAGE)) == (
+        b'{"type":"Said","key":"1/m1","origin":["1","A",null],"at":2.5,"message":{"role":"assistant","content":"hi"},'
+        b'"model":"m","usage":{"input_tokens":10,"output_tokens":2,"cached_tokens":3,"reasoning_tokens":1,"cost":0.25}}'
+    )
+
+
+def test_origins_and_paths_come_back() -> None:
+    # T22
+    c = Origin("3", "A", B)
+    events = [
+        Started("1/start", A, 1.0),
+        Said("1/m1", A, 1.0, AssistantMessage("x")),
+        Started("2/start", B, 2.0),
+        Started("3/start", c, 3.0),
+    ]
+    back = decode_log(encode_log(events))
+    assert [event.path for event in back] == [("A",), ("A",), ("A", "B"), ("A", "B", "A")]
+    assert [event.agent for event in back] == ["A", "A", "B", "A"]
+    # Events of one activation share their origin.
+    assert back[0].origin is back[1].origin
+    assert back[3].origin.parent is back[2].origin
+
+
+def test_events_of_the_run_as_a_whole_have_nobodys_origin() -> None:
+    back = decode_log(encode_log([EVENTS[1], EVENTS[-1]]))
+    assert all(event.origin is NOBODY for event in back)
+    assert back[0].path == ()
+
+
+def test_a_line_does_not_grow_with_the_path() -> None:
+    # T22, DESIGN §6: stored bytes grow linearly with events.
+    origin = None
+    for _ in range(1000):
+        origin = Origin("7", "A", origin)
+    assert origin is not None
+    assert len(origin.path) == 1000
+    assert len(encode_event(Started("7/start", origin, 1.0))) < 80
+
+
+def test_an_event_on_its_own_knows_its_agent_but_not_its_whole_path() -> None:
+    back = decode_event(encode_event(Started("2/start", B, 5.0)))
+    assert (back.agent, back.path) == ("B", ("B",))
+
+
+FUTURE = b'{"type":"Teleported","key":"2/beam","origin":["2","B","1"],"at":9.0, "where": {"b":1,"a":[ 2 ]}}'
+
+
+def test_kinds_from_the_future_are_kept_byte_for_byte() -> None:
+    event = decode_event(FUTURE)
+    assert isinstance(event, Unknown)
+    assert (event.kind, event.key, event.agent, event.at) == ("Teleported", "2/beam", "B", 9.0)
+    assert encode_event(event) == FUTURE
+    data = encode_log([Started("1/start", A, 1.0), Started("2/start", B, 1.0)]) + FUTURE + b"\n"
+    back = decode_log(data)
+    assert back[2].path == ("A", "B")
+    assert encode_log(back) == data
+
+
+def test_events_after_one_from_the_future_keep_their_path() -> None:
+    lines = [b'{"format":1}', FUTURE, b'{"type":"Started","key":"3/start","origin":["3","C","2"],"at":9.5}', b""]
+    assert decode_log(b"\n".join(lines))[1].path == ("B", "C")
+
+
+def test_new_fields_of_a_known_kind_do_no_harm() -> None:
+    line = b'{"type":"Started","key":"1/start","origin":["1","A",null],"at":1.0,"mood":"good"}'
+    assert decode_event(line) == Started("1/start", A, 1.0)
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        TextDelta(A, "he"),
+        ReasoningDelta(A, "hm"),
+        ToolCallDelta(A, 0, "call_1", "look_up", '{"ci'),
+        Progress(A, "half", 1, 2, "call_1"),
+        Custom(A, "mood", {"good": True}),
+    ],
+    ids=lambda delta: type(delta).__name__,
+)
+def test_deltas_can_be_written_for_whoever_listens_elsewhere(delta: Delta) -> None:
+    plain: dict[str, Any] = msgspec.json.decode(encode_event(delta))
+    assert plain["type"] == type(delta).__name__
+    assert plain["origin"] == ["1", "A", None]
+
+
+def test_a_delta_is_no_event_of_a_log() -> None:
+    line = encode_event(TextDelta(A, "he"))
+    with pytest.raises(LogError):
+        decode_log(b'{"format":1}\n' + line + b"\n")
+
+
+# --- what cannot be read or written
+
+
+@pytest.mark.parametrize(
+    ("data", "where", "reason"),
+    [
+        (b"", 0, "does not start with a line that names its format"),
+        (b"\n", 0, "does not start with a line that names its format"),
+        (b"hello\n", 0, "does not start with a line that names its format"),
+        (b'{"format":"one"}\n', 0, "does not start with a line that names its format"),
+        (encode_log(EVENTS[:3]).split(b"\n", 1)[1], 0, "does not start with a line that names its format"),
+        (b'{"format":2}\n', 0, "it has format 2; this version of Baton reads up to 1"),
+        (encode_log(EVENTS[:3])[:-1], 2, "the last line is cut off"),
+        (encode_log(EVENTS[:3])[:-20], 2, "the last line is cut off"),
+        (encode_log(EVENTS[:2]) + b"garbage\n", 2, "JSON is malformed"),
+        (encode_log(EVENTS[:2]) + b"\n", 2, "truncated"),
+        (encode_log(EVENTS[:2]) + b'{"type":"Started"}\n', 2, "missing required field"),
+        (
+            encode_log(EVENTS[:2]) + b'{"type":"Started","key":7,"origin":["1","A",null],"at":1.0}\n',
+            2,
+            "Expected `str`",
+        ),
+        (encode_log(EVENTS[:2]) + b'{"type":"Started","key":"k","origin":["1"],"at":1.0}\n', 2, ""),
+        (encode_log(EVENTS[:2]) + b'{"type":"Started","key":"k","origin":null,"at":1.0}\n', 2, ""),
+        (encode_log(EVENTS[:2]) + b'{"type":"Future","key":"k"}\n', 2, "type"),
+        (encode_log(EVENTS[:2]) + b"[1,2]\n", 2, "Expected `object`, got `array`"),
+    ],
+)
+def test_a_damaged_or_newer_log_says_where_and_why(data: bytes, where: int, reason: str) -> None:
+    with pytest.raises(LogError, match=f"the log cannot be read at event {where}") as caught:
+        decode_log(data)
+    assert caught.value.where == where
+    assert reason in caught.value.reason
+    assert isinstance(caught.value, RunError)
+
+
+@pytest.mark.parametrize("origin", ["[1,2,3]", '["1",7,null]', '["1","A",5]'])
+def test_an_origin_of_the_wrong_types_is_damage(origin: str) -> None:
+    line = f'{{"type":"Started","key":"k","origin":{origin},"at":1.0}}'
+    with pytest.raises(LogError):
+        decode_event(line)
+
+
+@pytest.mark.parametrize("cut", range(1, 40, 3))
+def test_a_log_cut_anywhere_in_its_last_line_is_noticed(cut: int) -> None:
+    data = encode_log(EVENTS[:4])
+    with pytest.raises(LogError):
+        decode_log(data[:-cut])
+
+
+def test_bytes_that_are_no_text_are_damage() -> None:
+    data = encode_log(EVENTS[:2]) + b'{"type":"Started","key":"\xff\xfe","origin":["1","A",null],"at":1.0}\n'
+    with pytest.raises(LogError):
+        decode_log(data)
+
+
+@pytest.mark.parametrize("value", [object(), {1: {object()}}, lambda: None, Origin])
+def test_what_json_cannot_hold_is_refused_when_it_is_written(value: object) -> None:
+    with pytest.raises(NotEncodableError, match="Stepped event is a Stepped, which cannot be written to the log"):
+        encode_event(Stepped("k", A, 1.0, "x", value))
+
+
+# --- whole runs
+
+
+async def test_the_log_of_a_real_run_comes_back_and_can_be_replayed() -> None:
+    @tool(needs_approval=True)
+    async def pay(ctx: RunContext, euro: int) -> str:
+        """Pay."""
+        ctx.values.set("paid", euro)
+        return "paid"
+
+    model = ScriptedModel({"A": [[call("pay", euro=5), transfer_to("B")]], "B": ["done"]}, stream=True)
+    runner = Runner(Agent("A", tools=[pay], sub_agents=[Agent("B")]), model=model)
+    suspended = await runner.run("hi", values={"who": "Ada"})
+    result = await runner.resume(suspended.run_id, Approval(True, reason="fine"))
+    back = decode_log(encode_log(result.events))
+    assert tuple(back) == result.events
+    assert [event.path for event in back] == [event.path for event in result.events]

@@ -1,0 +1,413 @@
+"""A team: compiled once from the root, checked, with the tools and words through which its models transfer."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer, agent, handoff, then_transfer, tool
+from baton.errors import TransferError
+from baton.events import Action
+from baton.flow import Team
+from baton.messages import ToolSpec
+from baton.testing import ScriptedModel, call, transfer_to
+
+
+def edges_of(team: Team) -> dict[str, list[str]]:
+    """Who can reach whom."""
+    return {name: [route.target for route in seat.edges] for name, seat in team.seats.items()}
+
+
+# --- T11: compiled from the root
+
+
+def test_everybody_reachable_from_the_root_is_in_the_team() -> None:
+    # T11
+    sales = Agent("Sales")
+
+    def to_sales() -> Agent:
+        return sales
+
+    grandchild = Agent("Grandchild")
+    child = Agent("Child", sub_agents=[grandchild])
+    desk = Agent("Desk", handoffs=[handoff(Agent("Expert")), "Root"], tools=[to_sales])
+    team = Team.compile(Agent("Root", sub_agents=[child], handoffs=[desk]))
+    assert team.root == "Root"
+    assert list(team.seats) == ["Root", "Child", "Grandchild", "Desk", "Expert", "Sales"]
+    assert edges_of(team) == {
+        "Root": ["Child", "Desk"],
+        "Child": ["Grandchild", "Root"],
+        "Grandchild": ["Child"],
+        "Desk": ["Expert", "Root", "Sales"],
+        "Expert": [],
+        "Sales": [],
+    }
+
+
+def test_two_agents_with_one_name_are_named_both() -> None:
+    # T11
+    with pytest.raises(SetupError) as caught:
+        Runner(Agent("A", sub_agents=[Agent("B", description="one")], handoffs=[Agent("B", description="other")]))
+    assert str(caught.value) == (
+        "two different agents are called `B`: Agent('B', description='one') and Agent('B', description='other'); "
+        "give each a name of its own"
+    )
+
+
+def test_the_same_agent_twice_is_one_agent() -> None:
+    # T11, T15
+    b = Agent("B")
+    assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.seats) == ["A", "B"]
+
+
+def test_a_child_with_its_parents_name_is_refused() -> None:
+    # T11
+    with pytest.raises(SetupError, match="two different agents are called `A`"):
+        Runner(Agent("A", sub_agents=[Agent("A")]))
+
+
+def test_every_string_edge_is_resolved_and_cycles_are_allowed() -> None:
+    # T11
+    c = Agent("C", handoffs=["A", "B", "C"])
+    b = Agent("B", handoffs=[c])
+    assert edges_of(Runner(Agent("A", handoffs=[b])).team) == {"A": ["B"], "B": ["C"], "C": ["A", "B", "C"]}
+
+
+def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
+    # T11
+    with pytest.raises(SetupError) as caught:
+        Runner(Agent("A", handoffs=[Agent("B"), "Kitchen"]))
+    assert str(caught.value) == (
+        "`A` has an edge to `Kitchen`, but nobody in the team has that name; the team has: `A`, `B`"
+    )
+
+
+def test_where_control_returns_to_must_exist_too() -> None:
+    # T11, T21
+    with pytest.raises(SetupError, match="`A` has an edge to `Kitchen`"):
+        Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="Kitchen")]))
+
+
+def test_agents_that_only_strings_name_are_given_to_the_runner() -> None:
+    # T11
+    runner = Runner(Agent("A", handoffs=["B"]), agents=[Agent("B", handoffs=["A"])])
+    assert edges_of(runner.team) == {"A": ["B"], "B": ["A"]}
+
+
+def test_undescribed_targets_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    # T11
+    with caplog.at_level(logging.WARNING, logger="baton.team"):
+        Runner(Agent("A", description="a", sub_agents=[Agent("B"), Agent("C", description="c")]))
+    assert caplog.messages == ["`B` has no description: a model must choose it by name alone"]
+
+
+def test_a_root_that_nobody_transfers_to_needs_no_description(caplog: pytest.LogCaptureFixture) -> None:
+    # T11
+    with caplog.at_level(logging.WARNING, logger="baton.team"):
+        Runner(Agent("A", handoffs=[Agent("B", description="b")]))
+    assert caplog.messages == []
+
+
+def test_unreachable_agents_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    # T11
+    with caplog.at_level(logging.WARNING, logger="baton.team"):
+        Runner(Agent("A"), agents=[Agent("Island", handoffs=["A"], description="i")])
+    assert "`Island` cannot be reached from `A`" in caplog.messages
+
+
+def test_findings_can_be_read_without_logs() -> None:
+    # T11
+    team = Runner(Agent("A", sub_agents=[Agent("B")]), agents=[Agent("Island")]).team
+    assert {(finding.kind, finding.agent) for finding in team.findings()} == {
+        ("undescribed", "A"),
+        ("undescribed", "B"),
+        ("unreachable", "Island"),
+    }
+
+
+def test_where_then_transfer_goes_is_reachable() -> None:
+    # T11, T21
+    runner = Runner(then_transfer(Agent("A"), to="B"), agents=[Agent("B")])
+    assert [finding for finding in runner.team.findings() if finding.kind == "unreachable"] == []
+
+
+@pytest.mark.parametrize("how", ["returns", "on_loop"])
+def test_an_agent_that_control_goes_to_by_itself_is_reachable(how: str, caplog: pytest.LogCaptureFixture) -> None:
+    # T11, T20, T21
+    returns, on_loop = ("C", None) if how == "returns" else ("stay", "C")
+    with caplog.at_level(logging.WARNING, logger="baton.team"):
+        b = Agent("B", description="b")
+        Runner(Agent("A", handoffs=[handoff(b, returns=returns)]), agents=[Agent("C")], on_loop=on_loop)
+    assert "`C` cannot be reached from `A`" not in caplog.messages
+
+
+async def test_a_team_is_compiled_once_per_runner_and_not_per_run() -> None:
+    # T11
+    asked: list[str] = []
+
+    class Counted(BaseAgent):
+        name = "Counted"
+
+        def tool_specs(self) -> tuple[ToolSpec, ...]:
+            asked.append("specs")
+            return ()
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            await ctx.say("hello")
+            return None
+
+    runner = Runner(Counted())
+    compiled, team = len(asked), runner.team
+    assert compiled > 0
+    for _ in range(5):
+        await runner.run("hi")
+    assert len(asked) == compiled
+    assert runner.team is team
+
+
+# --- T12: sub-agents
+
+
+async def requests_of(root: BaseAgent[Any, Any], *steps: Any, **facts: Any) -> dict[str, Any]:
+    """The first request of each agent."""
+    model = ScriptedModel(list(steps))
+    await Runner(root, model=model, **facts).run("hi")
+    first: dict[str, Any] = {}
+    for request in model.requests:
+        first.setdefault(request.agent, request)
+    return first
+
+
+async def test_the_model_gets_one_tool_with_the_names_it_can_reach() -> None:
+    # T12: children in order, then the parent.
+    leaf = Agent("Leaf", description="l")
+    middle = Agent("Middle", description="m", sub_agents=[Agent("Zed", description="z"), leaf])
+    root = Agent("Root", description="r", sub_agents=[middle])
+    requests = await requests_of(root, transfer_to("Middle"), transfer_to("Leaf"), "done")
+    (spec,) = requests["Middle"].tools
+    assert spec.name == "transfer_to_agent"
+    assert spec.is_strict
+    schema = spec.parameters
+    assert schema["required"] == ["agent_name"]
+    assert schema["additionalProperties"] is False
+    assert schema["properties"]["agent_name"]["type"] == "string"
+    assert schema["properties"]["agent_name"]["enum"] == ["Zed", "Leaf", "Root"]
+    enums = {
+        name: request.tools[0].parameters["properties"]["agent_name"]["enum"] for name, request in requests.items()
+    }
+    assert enums == {"Root": ["Middle"], "Middle": ["Zed", "Leaf", "Root"], "Leaf": ["Middle"]}
+
+
+def test_children_come_before_parents_and_several_parents_in_the_order_of_the_team() -> None:
+    # T12, T15
+    shared = Agent("Shared", sub_agents=[Agent("Child")])
+    left, right = Agent("Left", sub_agents=[shared]), Agent("Right", sub_agents=[shared])
+    team = Team.compile(Agent("Root", sub_agents=[left, right]))
+    assert edges_of(team)["Shared"] == ["Child", "Left", "Right"]
+
+
+async def test_the_instructions_list_the_targets_and_say_when_to_transfer() -> None:
+    # T12
+    child = Agent("Weather", description="Knows the weather.")
+    requests = await requests_of(Agent("Router", sub_agents=[child, Agent("Chat")], instructions="Route."), "done")
+    assert requests["Router"].instructions == (
+        "Route.\n\n"
+        "You work in a team. These agents can take over the conversation from you:\n"
+        "- Weather: Knows the weather.\n"
+        "- Chat\n\n"
+        "Decide first who is best suited to deal with the request:\n"
+        "- If it is you, answer it yourself.\n"
+        "- If it is one of the agents above, call `transfer_to_agent` with that agent's name. When you transfer, "
+        "output nothing but the call: the other agent sees the whole conversation."
+    )
+    (spec,) = requests["Router"].tools
+    assert spec.description == "Give the conversation to another agent of your team, who then deals with it."
+    assert spec.parameters["properties"]["agent_name"]["description"] == "The name of the agent that takes over."
+
+
+async def test_all_of_it_is_in_chinese_if_the_runner_is() -> None:
+    # T12
+    child = Agent("天气", description="了解天气。")
+    requests = await requests_of(Agent("Router", sub_agents=[child], instructions="分派。"), "done", language="zh")
+    instructions = requests["Router"].instructions
+    assert instructions.startswith("分派。\n\n你是团队的一员。")
+    assert "- 天气: 了解天气。" in instructions
+    assert "请直接回答" in instructions
+    assert "`transfer_to_agent`" in instructions
+    assert "只输出该调用" in instructions
+    (spec,) = requests["Router"].tools
+    assert spec.description == "把对话移交给团队中的另一个智能体，由它继续处理。"
+    assert spec.parameters["properties"]["agent_name"]["description"] == "接手对话的智能体的名称。"
+
+
+async def test_the_language_is_the_runners_and_guests_speak_it_too() -> None:
+    # T12, T13
+    def make() -> Agent:
+        return Agent("Guest", sub_agents=[Agent("Helper")])
+
+    requests = await requests_of(Agent("A", tools=[make]), call("make"), "done", language="zh")
+    assert requests["Guest"].instructions.startswith("你是团队的一员。")
+
+
+async def test_an_agent_without_edges_is_told_nothing_of_transfers() -> None:
+    # T12
+    requests = await requests_of(Agent("A", instructions="Alone."), "done")
+    assert (requests["A"].instructions, requests["A"].tools) == ("Alone.", ())
+
+
+def test_a_child_that_disallows_it_has_no_edge_to_its_parent() -> None:
+    # T12, T14
+    child = Agent("B", disallow_transfer_to_parent=True, sub_agents=[Agent("C")])
+    assert edges_of(Team.compile(Agent("A", sub_agents=[child]))) == {"A": ["B"], "B": ["C"], "C": ["B"]}
+
+
+# --- T13: handoffs
+
+
+async def test_handoffs_are_directed_with_one_tool_each() -> None:
+    # T13
+    b = Agent("B", description="knows b")
+    requests = await requests_of(Agent("A", handoffs=[b, handoff(Agent("C D"))]), call("transfer_to_b"), "done")
+    assert [(spec.name, spec.description) for spec in requests["A"].tools] == [
+        ("transfer_to_b", "Handoff to the B agent to handle the request. knows b"),
+        ("transfer_to_c_d", "Handoff to the C D agent to handle the request."),
+    ]
+    assert requests["A"].tools[0].parameters == {"type": "object", "properties": {}, "additionalProperties": False}
+    assert requests["A"].instructions == ""
+    assert requests["B"].tools == ()
+
+
+async def test_both_doors_may_be_open_at_once() -> None:
+    # T12, T13
+    b, c = Agent("B", description="b"), Agent("C", description="c")
+    requests = await requests_of(Agent("A", sub_agents=[b], handoffs=[c, b]), "done")
+    assert [spec.name for spec in requests["A"].tools] == ["transfer_to_agent", "transfer_to_c", "transfer_to_b"]
+    assert requests["A"].tools[0].parameters["properties"]["agent_name"]["enum"] == ["B"]
+
+
+async def test_arguments_of_a_handoff_without_input_are_ignored() -> None:
+    # T13, handoffs.md H4
+    model = ScriptedModel({"A": [call("transfer_to_b", anything=1)], "B": ["ok"]})
+    assert (await Runner(Agent("A", handoffs=[Agent("B")]), model=model).run("hi")).agent == "B"
+
+
+async def test_a_function_that_returns_an_agent_is_an_edge_nobody_is_shown() -> None:
+    # T13
+    sales = Agent("Sales", description="sells")
+
+    @tool
+    def to_sales() -> Agent:
+        """Hand over to sales."""
+        return sales
+
+    runner = Runner(Agent("A", tools=[to_sales]))
+    assert edges_of(runner.team) == {"A": ["Sales"], "Sales": []}
+    requests = await requests_of(Agent("A", tools=[to_sales]), call("to_sales"), "done")
+    assert [spec.name for spec in requests["A"].tools] == ["to_sales"]
+    assert requests["A"].instructions == ""
+
+
+# --- T14: enforced when the call arrives
+
+
+async def test_a_forbidden_transfer_to_the_parent_is_refused_when_it_is_called() -> None:
+    # T14
+    child = Agent("B", disallow_transfer_to_parent=True, sub_agents=[Agent("C")])
+    model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": [transfer_to("A"), "I stay"]})
+    result = await Runner(Agent("A", sub_agents=[child]), model=model).run("hi")
+    assert (result.agent, result.output) == ("B", "I stay")
+    assert model.requests[2].messages[-1].content == "Not transferred: there is no `A`; you can transfer to: `C`."
+
+
+async def test_a_leaf_that_must_not_go_back_has_no_transfer_tool_at_all() -> None:
+    # T14
+    child = Agent("B", disallow_transfer_to_parent=True)
+    model = ScriptedModel({"A": [transfer_to("B"), "never"], "B": [transfer_to("A"), "I stay"]})
+    result = await Runner(Agent("A", sub_agents=[child]), model=model).run("hi")
+    assert result.agent == "B"
+    assert model.requests[1].tools == ()
+    assert "There is no tool `transfer_to_agent`" in str(model.requests[2].messages[-1].content)
+
+
+async def test_code_cannot_go_where_it_is_forbidden_either() -> None:
+    # T14
+    @agent("B", disallow_transfer_to_parent=True)
+    async def child(ctx: AgentContext) -> Action:
+        return Transfer("A")
+
+    model = ScriptedModel([transfer_to("B")])
+    with pytest.raises(TransferError, match=r"`B` cannot transfer to `A`; it can reach: nothing\."):
+        await Runner(Agent("A", model=model, sub_agents=[child])).run("hi")
+
+
+async def test_one_door_does_not_open_the_other() -> None:
+    # T14: an agent in `handoffs` cannot be reached through the tool for sub-agents, and the other way round.
+    b, c = Agent("B", description="b"), Agent("C", description="c")
+    model = ScriptedModel({"A": [transfer_to("C"), call("transfer_to_b"), "I stay"]})
+    result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, corrections=5).run("hi")
+    assert result.agent == "A"
+
+
+async def test_an_edge_that_only_code_follows_cannot_be_called() -> None:
+    # T14
+    sales = Agent("Sales")
+
+    def to_sales() -> Agent:
+        return sales
+
+    model = ScriptedModel([call("transfer_to_sales"), transfer_to("Sales"), "I stay"])
+    result = await Runner(Agent("A", model=model, tools=[to_sales]), corrections=5).run("hi")
+    assert result.agent == "A"
+
+
+# --- names of tools
+
+
+def test_two_handoffs_with_one_tool_name_are_refused() -> None:
+    # handoffs.md H2
+    with pytest.raises(SetupError) as caught:
+        Runner(Agent("A", handoffs=[Agent("x y"), Agent("X  Y")]))
+    assert str(caught.value) == (
+        "`A` offers two things as `transfer_to_x_y`: the handoff to `x y` and the handoff to `X  Y`; "
+        "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+    )
+
+
+def test_a_handoff_and_a_tool_with_one_name_are_refused() -> None:
+    # handoffs.md H2
+    @tool
+    async def transfer_to_b() -> str:
+        return ""
+
+    with pytest.raises(SetupError, match="its tool `transfer_to_b` and the handoff to `B`"):
+        Runner(Agent("A", tools=[transfer_to_b], handoffs=[Agent("B")]))
+
+
+def test_a_tool_cannot_be_called_like_the_transfer_tool() -> None:
+    # handoffs.md H2
+    @tool
+    async def transfer_to_agent() -> str:
+        return ""
+
+    with pytest.raises(SetupError, match="its tool `transfer_to_agent` and the transfer tool `transfer_to_agent`"):
+        Runner(Agent("A", tools=[transfer_to_agent], sub_agents=[Agent("B")]))
+
+
+def test_a_handoff_cannot_be_called_like_the_transfer_tool() -> None:
+    # handoffs.md H2: whoever is called Agent wants a name of its own for its tool.
+    with pytest.raises(SetupError, match="offers two things as `transfer_to_agent`"):
+        Runner(Agent("A", handoffs=[Agent("agent")], sub_agents=[Agent("B")]))
+
+
+async def test_an_agent_called_agent_can_be_handed_to() -> None:
+    # handoffs.md H2: `transfer_to_agent` is then the tool of one handoff.
+    model = ScriptedModel({"A": [call("transfer_to_agent")], "agent": ["hello"]})
+    result = await Runner(Agent("A", handoffs=[Agent("agent")]), model=model).run("hi")
+    assert result.agent == "agent"
+
+
+def test_an_override_keeps_names_apart() -> None:
+    # handoffs.md H2
+    edges = [Agent("x y"), handoff(Agent("X  Y"), tool_name_override="to_the_other")]
+    runner = Runner(Agent("A", handoffs=edges))
+    assert [spec.name for spec in runner.team.seats["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]

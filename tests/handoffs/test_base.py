@@ -1,0 +1,51 @@
+"""An edge as its author writes it down."""
+
+from dataclasses import FrozenInstanceError
+
+import pytest
+
+from baton import Agent, Handoff, Runner, SetupError, handoff
+from baton.testing import ScriptedModel, call
+
+
+def test_a_handoff_knows_its_target_by_object_or_by_name() -> None:
+    # handoffs.md H1
+    assert handoff(Agent("B")).target == "B"
+    assert handoff("B").target == "B"
+
+
+def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
+    # handoffs.md H1
+    edge = handoff("B", returns="caller", tool_name_override="go")
+    with pytest.raises(FrozenInstanceError):
+        edge.returns = "stay"  # pyright: ignore[reportAttributeAccessIssue]
+    other = edge.clone(returns="stay")
+    assert (other.target, other.returns, other.tool_name_override) == ("B", "stay", "go")
+    assert edge.returns == "caller"
+
+
+@pytest.mark.parametrize("wrong", [42, None, ["B"], object()])
+def test_a_handoff_to_what_is_no_agent_is_refused(wrong: object) -> None:
+    # handoffs.md H1
+    with pytest.raises(SetupError, match="a handoff goes to an agent or the name of one, not to ") as caught:
+        handoff(wrong)  # pyright: ignore[reportArgumentType]
+    assert repr(wrong) in str(caught.value)
+    with pytest.raises(SetupError):
+        Handoff(agent=wrong)  # pyright: ignore[reportArgumentType]
+
+
+async def test_the_tools_name_and_description_may_be_ones_own() -> None:
+    # handoffs.md H1, H3
+    edges = [
+        handoff(Agent("B", description="b"), tool_name_override="escalate", tool_description_override="Call the boss."),
+        handoff(Agent("C", description="c"), tool_description_override=""),
+        handoff(Agent("D")),
+    ]
+    model = ScriptedModel({"A": [call("escalate")], "B": ["ok"]})
+    result = await Runner(Agent("A", handoffs=edges), model=model).run("hi")
+    assert result.agent == "B"
+    assert [(spec.name, spec.description) for spec in model.requests[0].tools] == [
+        ("escalate", "Call the boss."),
+        ("transfer_to_c", ""),
+        ("transfer_to_d", "Handoff to the D agent to handle the request."),
+    ]
