@@ -14,6 +14,7 @@ BatonError
     ├── LimitError              a tree-wide limit was reached
     ├── TurnLimitError          one agent used up its turns without an answer
     ├── TransferError           a transfer that cannot be followed
+    │   ├── HandoffInputError       a model that cannot give a handoff the input it wants
     │   └── LoopError               agents pass control round and nothing new happens
     ├── NotEncodableError       a value that cannot be written to the log
     ├── RunNotFoundError        no run of that id waits here
@@ -132,6 +133,15 @@ class TransferError(RunError):
         self.source = source
         self.wish = wish
         self.reachable = tuple(reachable)
+
+
+class HandoffInputError(TransferError):
+    """The model did not manage to give a handoff the input it wants; `problems` names places, never values."""
+
+    def __init__(self, source: str, target: str, problems: str) -> None:
+        because = f"the model of `{source}` gave the handoff to `{target}` input that does not fit: {problems}"
+        super().__init__(source, target, (target,), because=because)
+        self.problems = problems
 
 
 class LoopError(TransferError):

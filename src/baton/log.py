@@ -52,6 +52,10 @@ class Log:
         self._unvisited.pop(key, None)
         return event
 
+    def has(self, key: str) -> bool:
+        """Whether there is an event with this key. Does not count as asking for it."""
+        return key in self._indexed()
+
     def write(self, event: Event) -> None:
         """Record what happened and tell the listener. Its key must be new: ask `find` first."""
         self.events.append(event)
@@ -111,6 +115,10 @@ class Log:
 
 class ReadOnlyLog(Log):
     """A log to which nothing can be added: code that runs over it must do just what it did before."""
+
+    def has(self, key: str) -> bool:
+        """Whether there is an event with this key. Does not count as asking for it."""
+        return key in self._indexed()
 
     def write(self, event: Event) -> None:
         """Refuse."""

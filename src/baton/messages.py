@@ -95,6 +95,8 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", tag_field="role", o
     content: Content = ""
     calls: tuple[ToolCall, ...] = ()
     reasoning: tuple[Reasoning, ...] = ()
+    author: str = ""
+    """The agent whose words these are, where the message is taken out of its history; else the history knows."""
 
 
 class ToolMessage(Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True, gc=False):
@@ -104,6 +106,7 @@ class ToolMessage(Struct, frozen=True, tag="tool", tag_field="role", omit_defaul
     name: str
     content: Content = ""
     is_error: bool = False
+    author: str = ""
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage

@@ -288,7 +288,7 @@ async def test_of_several_transfers_the_first_is_followed() -> None:
     result = await runner.run("hi")
     assert result.agent == "B"
     assert sum(isinstance(event, Transferred) for event in result.events) == 1
-    lost = "Not transferred to [C]: control went to [B], and only one transfer is followed per response."
+    lost = "Not transferred to [C]: only one transfer is followed per response, and that is the one to [B]."
     assert ("transfer_to_agent", lost, True) in results(result)
     assert_every_call_has_one_result(result)
 
@@ -298,7 +298,7 @@ async def test_of_several_transfers_the_last_is_followed_if_that_is_the_policy()
     runner, _ = team([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="last")
     result = await runner.run("hi")
     assert result.agent == "C"
-    lost = "Not transferred to [B]: control went to [C], and only one transfer is followed per response."
+    lost = "Not transferred to [B]: only one transfer is followed per response, and that is the one to [C]."
     assert ("transfer_to_agent", lost, True) in results(result)
     assert_every_call_has_one_result(result)
 
@@ -310,7 +310,7 @@ async def test_several_transfers_are_an_error_if_that_is_the_policy() -> None:
     with pytest.raises(TransferError, match="`A` asked for several transfers at once: `B`, `C`") as caught:
         await live.drive()
     assert (caught.value.source, caught.value.reachable) == ("A", ("B", "C"))
-    told = "several transfers were asked for at once, and only one transfer is followed per response."
+    told = "only one transfer is followed per response, and several were asked for at once."
     assert results(live.result) == [
         ("note", "noted x", False),
         ("transfer_to_agent", f"Not transferred to [B]: {told}", True),
@@ -330,7 +330,7 @@ async def test_a_transfer_beats_an_exit() -> None:
     runner, _ = team([call("exit", final_result="bye"), transfer_to("B")], exit_tool=True)
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("B", "B is here")
-    assert ("exit", "Not ended: control went to [B].", True) in results(result)
+    assert ("exit", "Not ended: a transfer to [B] was asked for in the same response.", True) in results(result)
     assert_every_call_has_one_result(result)
 
 
@@ -412,8 +412,8 @@ async def test_everything_at_once() -> None:
             "A: nope failed -> There is no tool `nope`; the tools are: `note`, `direct`, `pay`, `exit`, `transfer_to_agent`.",  # noqa: E501
             "A: direct -> direct d (final)",
             "A: note -> noted n",
-            "A: transfer_to_agent failed -> Not transferred to [B]: control went to [C], and only one transfer is followed per response.",  # noqa: E501
-            "A: exit failed -> Not ended: control went to [C].",
+            "A: transfer_to_agent failed -> Not transferred to [B]: only one transfer is followed per response, and that is the one to [C].",  # noqa: E501
+            "A: exit failed -> Not ended: a transfer to [C] was asked for in the same response.",
             "A: transfer_to_agent -> successfully transferred to agent [C]",
             "A → C",
             "A finished",

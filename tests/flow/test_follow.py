@@ -283,6 +283,38 @@ async def test_exit_does_not_call_back() -> None:
     assert result.output == "over"
 
 
+async def test_of_several_edges_to_one_agent_the_one_that_was_called_counts() -> None:
+    # T21: where control goes afterwards belongs to the edge.
+    b = Agent("B")
+    edges = [handoff(b, tool_name_override="consult", returns="caller"), handoff(b, tool_name_override="hand_over")]
+    for tool_name, starts in (("consult", ["A", "B", "A"]), ("hand_over", ["A", "B"])):
+        model = ScriptedModel({"A": [call(tool_name), "A sums up"], "B": ["B's finding"]})
+        result = await Runner(Agent("A", handoffs=edges), model=model).run("hi")
+        assert [event.agent for event in result.events if isinstance(event, Started)] == starts
+
+
+async def test_a_function_that_returns_an_agent_goes_by_no_edges_rules() -> None:
+    # T13, T21
+    b = Agent("B")
+
+    def to_b() -> Agent:
+        return b
+
+    model = ScriptedModel({"A": [call("to_b"), "never"], "B": ["B's finding"]})
+    result = await Runner(Agent("A", tools=[to_b], handoffs=[handoff(b, returns="caller")]), model=model).run("hi")
+    assert (result.agent, result.output) == ("B", "B's finding")
+
+
+async def test_how_the_target_reads_belongs_to_the_edge_that_was_called() -> None:
+    # T25
+    b = Agent("B")
+    edges = [handoff(b, tool_name_override="afresh", history="none"), handoff(b, tool_name_override="on", history=None)]
+    for tool_name, count in (("afresh", 1), ("on", 3)):
+        model = ScriptedModel({"A": [call(tool_name)], "B": ["ok"]})
+        await Runner(Agent("A", handoffs=edges), model=model).run("hi")
+        assert len(model.requests[1].messages) == count
+
+
 # --- T22: run paths
 
 

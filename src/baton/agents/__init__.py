@@ -7,17 +7,23 @@ know which other agents there are, nor carry anything out itself.
 from .agent import Agent
 from .base import AgentContext, BaseAgent, MultipleTransfers, Projection, RunOptions
 from .custom import agent
+from .hooks import AgentHooks, RunHooks, told_of
 from .then_transfer import then_transfer
+from .together import settled
 from .toolbox import EXIT_TOOL
 
 __all__ = [
     "EXIT_TOOL",
     "Agent",
     "AgentContext",
+    "AgentHooks",
     "BaseAgent",
     "MultipleTransfers",
     "Projection",
+    "RunHooks",
     "RunOptions",
     "agent",
+    "settled",
     "then_transfer",
+    "told_of",
 ]

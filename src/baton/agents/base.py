@@ -1,7 +1,7 @@
 """The contract of an agent, and what it is given while it has the floor."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import time
 from typing import Any, Generic, Literal, TypeAlias, cast
@@ -16,6 +16,7 @@ from ..handoffs import Addressee, Handoff, Routes
 from ..messages import AssistantMessage, Content, Message, ToolSpec, text_of
 from ..models import Model, ModelSettings
 from ..tools import ToolOutcome
+from .hooks import AgentHooks, RunHooks, Told
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -25,6 +26,7 @@ Projection: TypeAlias = (
 )
 """How an agent reads what others said before it."""
 
+Accepts: TypeAlias = Callable[[RunContext[Any], Any], bool | str | Awaitable[bool | str]]
 MultipleTransfers: TypeAlias = Literal["first", "last", "error"]
 
 
@@ -36,6 +38,7 @@ class RunOptions:
     settings: ModelSettings | None = None
     multiple_transfers: MultipleTransfers = "first"
     corrections: int = 2
+    hooks: RunHooks | None = None
     manners: dict[str, Any] = field(default_factory=dict[str, Any])
     """What agents worked out once for all their activations under these options, by agent."""
 
@@ -43,7 +46,7 @@ class RunOptions:
 class AgentContext(RunContext[C]):
     """What an agent is given when it gets the floor: all a tool has, and the conversation."""
 
-    __slots__ = ("_said", "history", "messages", "options", "output", "routes")
+    __slots__ = ("_said", "history", "messages", "options", "output", "routes", "told", "turn_start")
 
     def __init__(
         self, run: Run[C], origin: Origin, history: History, view: View, routes: Routes, options: RunOptions
@@ -63,6 +66,10 @@ class AgentContext(RunContext[C]):
         """What this activation comes to: by default the text it said last."""
         self.messages: Callable[[], Sequence[Message]] = view.messages
         """Call it for the conversation so far, as this agent reads it."""
+        self.turn_start = len(history.entries)
+        """Where in the history the present turn begins."""
+        self.told: Told | None = None
+        """The hooks that are told of what happens here, if there are any."""
         self._said = 0
 
     async def say(self, content: Content) -> None:
@@ -90,6 +97,9 @@ class BaseAgent(ABC, Generic[C, Out]):
     handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = ()
     disallow_transfer_to_parent: bool = False
     history: Projection | None = None
+    accepts: Accepts | None = None
+    """Has a say in whether the agent takes a conversation: True, or a reason why not."""
+    hooks: AgentHooks | None = None
 
     def __init__(
         self,
@@ -100,6 +110,8 @@ class BaseAgent(ABC, Generic[C, Out]):
         handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = (),
         disallow_transfer_to_parent: bool = False,
         history: Projection | None = None,
+        accepts: Accepts | None = None,
+        hooks: AgentHooks | None = None,
     ) -> None:
         self.name = checked_name(name or getattr(type(self), "name", ""), type(self).__name__)
         self.description = description or type(self).description
@@ -107,6 +119,9 @@ class BaseAgent(ABC, Generic[C, Out]):
         self.handoffs = as_handoffs(self.name, handoffs or type(self).handoffs)
         self.disallow_transfer_to_parent = disallow_transfer_to_parent or type(self).disallow_transfer_to_parent
         self.history = history if history is not None else type(self).history
+        if accepts is not None:
+            self.accepts = accepts
+        self.hooks = hooks if hooks is not None else type(self).hooks
 
     @abstractmethod
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:

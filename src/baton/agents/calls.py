@@ -11,6 +11,7 @@ from ..errors import RunError, SetupError, ToolError, ToolFailed, ToolResultErro
 from ..events import Stepped, ToolReturned
 from ..messages import Content, ToolCall
 from ..tools import Tool, ToolOutcome
+from .base import AgentContext
 
 _logger = logging.getLogger("baton.agents")
 _ENDS_THE_RUN = (SetupError, RunError, ToolFailed, ToolResultError)
@@ -23,18 +24,22 @@ class Handed(msgspec.Struct, frozen=True):
     content: Content
 
 
-async def perform(ctx: RunContext[Any], tool: Tool, call: ToolCall, *, key: str) -> ToolReturned | Handed:
+async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: str) -> ToolReturned | Handed:
     """The recorded result of the call; if there is none, the tool runs now."""
     log = ctx.run.log
     if log.has_past and (recorded := _recorded(ctx, key)) is not None:
         return recorded
     inner = RunContext(ctx.run, ctx.origin, key, call)
+    if ctx.told is not None:
+        await ctx.told.tool_start(inner, call)
     try:
         outcome = await tool.call(inner, call.arguments)
     except _ENDS_THE_RUN:
         raise
     except Exception as error:  # noqa: BLE001 - a tool's failure becomes a result that the model reads
         outcome = _failure(error, inner, call)
+    if outcome.values:
+        inner.values.update(outcome.values)
     changes = inner.take_changes()
     if outcome.transfer is not None:
         return await _hand_over(inner, outcome, changes)
@@ -49,6 +54,8 @@ async def perform(ctx: RunContext[Any], tool: Tool, call: ToolCall, *, key: str)
         outcome.is_final and not outcome.is_error,
         changes,
     )
+    if ctx.told is not None:
+        await ctx.told.tool_end(inner, call, returned)
     log.write(returned)
     if log.sink is not None:
         await log.settle()

@@ -22,6 +22,7 @@ from ..models import (
 )
 from .base import AgentContext
 from .definition import AgentDefinition
+from .enablement import disabled_edges
 from .instructions import instructions_for
 from .manner import manner_of
 from .turn import TurnOutcome, take_turn
@@ -60,6 +61,7 @@ class Conversation:
                 continue
             if is_last:
                 raise TurnLimitError(agent.name, agent.max_turns)
+            ctx.turn_start = len(ctx.history.entries)
             outcome = await take_turn(agent, ctx, said)
             if outcome.fault is not None:
                 self._note_fault(outcome)
@@ -81,14 +83,27 @@ class Conversation:
             instructions = self._manner.instructions
             if instructions is None:
                 instructions = await instructions_for(ctx, self._agent.instructions, template=self._agent.template)
-            stream = self._manner.model.respond(self._request(instructions, turn, is_last))
+            disabled = await disabled_edges(ctx, self._agent) if ctx.routes.conditional else ()
+            request = self._request(instructions, turn, is_last, disabled)
+            if ctx.told is not None:
+                await ctx.told.model_start(ctx, request)
+            stream = self._manner.model.respond(request)
             if type(stream) is Ready and log.sink is None:
                 response = assembled(stream.chunks, self._manner.model.name)
             else:
                 response = await self._heard(stream)
-            message = self._checked(response.message, key)
+            if ctx.told is not None:
+                await ctx.told.model_end(ctx, response)
             said = Said(
-                key, origin, time(), message, response.model, response.usage, response.stop_reason, ctx.take_changes()
+                key,
+                origin,
+                time(),
+                self._checked(response.message, key),
+                response.model,
+                response.usage,
+                response.stop_reason,
+                ctx.take_changes(),
+                disabled,
             )
             log.write(said)
             if log.sink is not None:
@@ -100,7 +115,7 @@ class Conversation:
             run.meter.add_usage(said.usage, origin)
         return said
 
-    def _request(self, instructions: str, turn: int, is_last: bool) -> ModelRequest:
+    def _request(self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...]) -> ModelRequest:
         manner, agent = self._manner, self._agent
         messages = self._ctx.messages()
         if is_last:
@@ -109,7 +124,10 @@ class Conversation:
         settings = manner.settings
         if turn == 1 and agent.tool_use != "auto":
             settings = replace(settings, tool_choice=agent.tool_use)
-        return ModelRequest(messages, instructions, manner.specs, settings, manner.output, agent.name)
+        specs = manner.specs
+        if disabled:
+            specs = tuple([spec for spec in specs if spec.name not in disabled])
+        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name)
 
     def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """The model's message, if it says anything, with call ids that no other call of the run has."""

@@ -12,7 +12,8 @@ from ..handoffs import Handoff
 from ..messages import ToolSpec
 from ..models import Model, ModelSettings, resolve
 from ..tools import FunctionTool, Tool, tool, unwrapped
-from .base import AgentContext, BaseAgent, Projection, as_handoffs, checked_agents, checked_name
+from .base import Accepts, AgentContext, BaseAgent, Projection, as_handoffs, checked_agents, checked_name
+from .hooks import AgentHooks
 from .output import OutputReader
 from .toolbox import Toolbox
 
@@ -52,6 +53,9 @@ class AgentDefinition(BaseAgent[C, Out]):
     exit_tool: bool = False
     """Whether the model may end the whole run with `exit(final_result)`."""
     history: Projection | None = None
+    accepts: Accepts | None = None
+    """Has a say in whether the agent takes a conversation: `(ctx, payload) -> True` or a reason why not."""
+    hooks: AgentHooks | None = None
 
     def __post_init__(self) -> None:
         checked_name(self.name, "Agent")

@@ -27,6 +27,8 @@ class ThenTransfer(BaseAgent[Any, Any]):
             handoffs=[*inner.edges(), Handoff(agent=to, is_shown=False)],
             disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
             history=inner.history,
+            accepts=inner.accepts,
+            hooks=inner.hooks,
         )
         self.inner = inner
         self.to = to

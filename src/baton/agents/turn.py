@@ -13,12 +13,13 @@ from typing import Any, cast
 
 import msgspec
 
-from ..context import WHOLE, Entry, Suspend
+from ..context import WHOLE, Entry, RunContext, Suspend
 from ..errors import BatonError, TransferError, UnknownToolError, listed
 from ..events import Action, Exit, Said, ToolReturned, Transfer
 from ..handoffs import Refusal, Route
 from ..messages import Content, ToolCall, text_of
 from ..tools import Tool
+from .admission import Admitted, Denied, admission_to, refusal_of
 from .base import AgentContext
 from .calls import Handed, perform
 from .definition import AgentDefinition
@@ -34,6 +35,7 @@ class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
 
 
 _NOTHING_YET = TurnOutcome()
+_ADMITTED = Admitted()
 
 
 class _Wish(msgspec.Struct, frozen=True, gc=False):
@@ -42,6 +44,7 @@ class _Wish(msgspec.Struct, frozen=True, gc=False):
     position: int
     target: str
     result: Content
+    route: Route | None = None
 
 
 class _ExitArguments(msgspec.Struct):
@@ -65,7 +68,9 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
             entries.append(Entry(done.message, ctx.origin, done.is_final))
             return TurnOutcome(None, text_of(done.content)) if done.is_final else _NOTHING_YET
         target, content = cast("Handed", done).target, cast("Handed", done).content
-    elif type(wanted) is Route:
+        if _accepts_of(ctx, target) is not None:
+            return await Turn(agent, ctx, said).decide_on(_Wish(0, target, content))
+    elif type(wanted) is Route and wanted.is_plain and not said.disabled:
         target, content = wanted.target, wanted.result
     else:
         return await Turn(agent, ctx, said).run()
@@ -113,12 +118,28 @@ class Turn:
             await self._perform(*ordinary[0])
         elif ordinary:
             await self._perform_all(ordinary)
+        return await self._decide()
+
+    async def decide_on(self, wish: _Wish) -> TurnOutcome:
+        """Go on with a lone call that has asked for this transfer."""
+        self._wishes.append(wish)
+        return await self._decide()
+
+    async def _decide(self) -> TurnOutcome:
         if not self._wishes and not self._exits:
             return self._without_action()
         winner = self._wishes[0] if len(self._wishes) == 1 else self._choose()
         exit_action = self._exit(winner) if self._exits else None
+        payload: Any = None
+        is_denied = False
         if winner is not None:
-            self._record(winner.position, winner.result)
+            verdict = await self._verdict_on(winner)
+            if isinstance(verdict, Denied):
+                self._refuse(winner.position, verdict.text, verdict.fault)
+                winner, is_denied = None, True
+            else:
+                payload = verdict.payload
+                self._record(winner.position, winner.result)
         if self._ctx.run.log.sink is not None:
             await self._ctx.run.log.settle()
         if winner is None and exit_action is None and not self._wishes:
@@ -126,10 +147,21 @@ class Turn:
         self._remember(winner)
         if winner is not None:
             call = self._calls[winner.position]
-            return TurnOutcome(Transfer(winner.target, call.id, via=call.name), fault=self._fault)
-        if self._wishes:
+            return TurnOutcome(Transfer(winner.target, call.id, payload, call.name), fault=self._fault)
+        if self._wishes and not is_denied:
             raise self._too_many_transfers()
         return TurnOutcome(exit_action, fault=self._fault)
+
+    async def _verdict_on(self, wish: _Wish) -> Admitted | Denied:
+        route, ctx = wish.route, self._ctx
+        if route is not None and route.is_plain:
+            return _ADMITTED
+        call = self._calls[wish.position]
+        inner = RunContext(ctx.run, ctx.origin, f"{self._said.key}.{wish.position}", call)
+        if route is not None:
+            return await admission_to(route, inner, call, source=self._agent.name)
+        reason = await refusal_of(_accepts_of(ctx, wish.target), inner, None)
+        return _ADMITTED if reason is None else Denied(f"Not transferred: [{wish.target}] declined: {reason}")
 
     def _without_action(self) -> TurnOutcome:
         final = [position for position, result in enumerate(self._results) if result is not None and result.is_final]
@@ -176,12 +208,19 @@ class Turn:
             self._wishes.append(_Wish(position, done.target, done.content))
 
     def _consider_transfer(self, position: int, wanted: Route | Refusal) -> None:
-        if isinstance(wanted, Route):
-            self._wishes.append(_Wish(position, wanted.target, wanted.result))
-            return
+        reachable = self._ctx.routes.reachable
+        if isinstance(wanted, Refusal):
+            self._refuse(position, wanted.text, TransferError(self._agent.name, wanted.wish, reachable))
+        elif wanted.tool in self._said.disabled:
+            text = f"Not transferred: [{wanted.target}] is not available now."
+            self._refuse(position, text, TransferError(self._agent.name, wanted.target, reachable, because=text))
+        else:
+            self._wishes.append(_Wish(position, wanted.target, wanted.result, wanted))
+
+    def _refuse(self, position: int, text: str, fault: BatonError | None) -> None:
         self._undone.append(position)
-        self._record(position, wanted.text, is_error=True)
-        self._fault = self._fault or TransferError(self._agent.name, wanted.wish, self._ctx.routes.reachable)
+        self._record(position, text, is_error=True)
+        self._fault = self._fault or fault
 
     def _refuse_unknown(self, position: int) -> None:
         name = self._calls[position].name
@@ -201,8 +240,8 @@ class Turn:
             if wish is winner:
                 continue
             self._undone.append(wish.position)
-            why = f"control went to [{winner.target}]" if winner else "several transfers were asked for at once"
-            told = f"Not transferred to [{wish.target}]: {why}, and only one transfer is followed per response."
+            why = f"that is the one to [{winner.target}]" if winner else "several were asked for at once"
+            told = f"Not transferred to [{wish.target}]: only one transfer is followed per response, and {why}."
             self._record(wish.position, told, is_error=True)
         return winner
 
@@ -212,8 +251,8 @@ class Turn:
         for position in self._exits:
             call = self._calls[position]
             if self._wishes:
-                went = f"control went to [{winner.target}]" if winner else "transfers were asked for as well"
-                self._record(position, f"Not ended: {went}.", is_error=True)
+                whom = f"a transfer to [{winner.target}]" if winner else "a transfer"
+                self._record(position, f"Not ended: {whom} was asked for in the same response.", is_error=True)
                 continue
             try:
                 final_result = msgspec.json.decode(call.arguments, type=_ExitArguments).final_result
@@ -249,6 +288,14 @@ class Turn:
         wishes = [wish.target for wish in self._wishes]
         because = f"`{self._agent.name}` asked for several transfers at once: {listed(wishes)}; only one is allowed"
         return TransferError(self._agent.name, wishes[0], self._ctx.routes.reachable, because=because)
+
+
+def _accepts_of(ctx: AgentContext[Any], target: str) -> Any:
+    guest = ctx.run.guests.get(target)
+    if guest is not None:
+        return getattr(guest, "accepts", None)
+    route = ctx.routes.edge(target, "")
+    return route.accepts if route is not None else None
 
 
 async def _ending_of(work: Awaitable[None]) -> BaseException | None:

@@ -33,6 +33,8 @@ class Said(Event, frozen=True):
     usage: Usage | None = None
     stop_reason: str = ""
     changes: Changes | None = None
+    disabled: tuple[str, ...] = ()
+    """The handoff tools that were switched off in this turn."""
 
     @property
     def text(self) -> str:

@@ -1,15 +1,20 @@
 """Who has the floor next. The only reader of Transfer: a flat loop, however many transfers there are."""
 
+from collections.abc import Sequence
 from time import time
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
-from ..agents import AgentContext, Projection, RunOptions
+from ..agents import AgentContext, Projection, RunOptions, told_of
 from ..context import History, Run
 from ..errors import LimitError, LoopError, ReplayMismatch, TransferError
 from ..events import Action, Exit, Finished, Origin, Started, Transfer, Transferred
-from .history import view_for
+from ..handoffs import InputFilter
+from ..messages import Message, UserMessage
+from .filtering import as_target_reads, handoff_data, through_filter
+from .history import view_for, view_of
 from .round_trips import RoundTrips
 from .team import Seat, Team
 
@@ -31,6 +36,8 @@ class Rules(Struct, frozen=True):
     hides_transfers: bool = False
     on_loop: str | None = None
     """Who takes over when agents go round in circles."""
+    input_filter: InputFilter | None = None
+    """What every transfer's target reads through, unless the edge has a filter of its own."""
 
 
 class Course:
@@ -62,68 +69,121 @@ class Course:
 
 async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin | None = None) -> Outcome:
     """Give the floor to `start`, and then to whomever transfers lead to, until somebody ends without one."""
-    run, log, seat, origin = course.run, course.run.log, start, after
+    run, log, history, seat, origin = course.run, course.run.log, course.history, start, after
     frames: list[str] = []
     loops = RoundTrips(run.meter.limits.round_trips)
-    projection: Projection | None = None
+    crossing = _STRAIGHT
     hop = 0
     while True:
         hop += 1
         origin = Origin(f"{prefix}{hop}", seat.agent.name, origin)
-        mark = len(course.history.entries)
-        ctx = _activate(course, seat, origin, projection)
+        mark = len(history.entries)
+        ctx = _activate(course, seat, origin, crossing)
+        key = f"{ctx.scope}/start"
+        if not log.has_past or log.find(key, Started) is None:
+            if ctx.told is not None:
+                await ctx.told.start(ctx)
+            log.write(Started(key, origin, time()))
         action = await seat.agent.run(ctx)
         if type(action) is Transfer:
             transfer, reason = action, ""
-            projection = _cross(course, seat, transfer, frames)
+            crossing = _cross(course, seat, transfer, frames)
         elif action is None and frames:
-            transfer, reason, projection = Transfer(frames.pop()), "returned", None
+            transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
         else:
+            output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
+            if ctx.told is not None and not _is_recorded(ctx, "end"):
+                await ctx.told.end(ctx, output)
             _finish(ctx, None)
             if log.sink is not None:
                 await log.settle()
-            output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
             return Outcome(action, origin, output)
         try:
             run.meter.start_transfer(origin)
-            loops.note(origin, transfer.to, course.history, mark)
+            loops.note(origin, transfer.to, history, mark)
         except (LimitError, LoopError):
             if course.rules.on_loop is None or course.is_rescued:
                 raise
             course.is_rescued = True
-            transfer, reason, projection = Transfer(course.rules.on_loop), "loop", None
+            transfer, reason, crossing = Transfer(course.rules.on_loop), "loop", _STRAIGHT
             loops.start_over()
             frames.clear()
+        source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
+        if ctx.told is not None and not _is_recorded(ctx, "to"):
+            await ctx.told.handoff(ctx, seat.agent)
+            await ctx.told.end(ctx, None)
         _finish(ctx, transfer, reason)
         if log.sink is not None:
             await log.settle()
-        seat = course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
+        if crossing is not _STRAIGHT:
+            crossing = await _carried_over(course, crossing, transfer, ctx, source)
 
 
-def _activate(course: Course, seat: Seat, origin: Origin, projection: Projection | None) -> AgentContext[Any]:
-    log, key = course.run.log, f"{origin.id}/start"
-    if not log.has_past or log.find(key, Started) is None:
-        log.write(Started(key, origin, time()))
+class _Crossing(Struct, frozen=True):
+    """What an edge does to what its target reads: a projection, a filter, and at last the messages it comes to."""
+
+    projection: Projection | None = None
+    input_filter: InputFilter | None = None
+    tells_payload: bool = False
+    chosen: Sequence[Message] | None = None
+
+
+_STRAIGHT = _Crossing()
+
+
+def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
     rules, history = course.rules, course.history
-    policy = projection or seat.agent.history or rules.projection
-    view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
-    return AgentContext(course.run, origin, history, view, seat.routes, rules.options)
+    if crossing.chosen is not None:
+        view = view_of(history, crossing.chosen)
+    else:
+        policy = crossing.projection or seat.agent.history or rules.projection
+        view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
+    ctx: AgentContext[Any] = AgentContext(course.run, origin, history, view, seat.routes, rules.options)
+    if rules.options.hooks is not None or seat.agent.hooks is not None:
+        ctx.told = told_of(seat.agent, rules.options.hooks)
+    return ctx
 
 
-def _cross(course: Course, seat: Seat, transfer: Transfer, frames: list[str]) -> Projection | None:
-    """Go along an edge. `frames` are the agents that wait for control; how the target reads, if the edge says so."""
-    to, routes = transfer.to, seat.routes
+def _cross(course: Course, seat: Seat, transfer: Transfer, frames: list[str]) -> _Crossing:
+    """Go along an edge. `frames` are the agents that wait for control."""
+    to, routes, common_filter = transfer.to, seat.routes, course.rules.input_filter
     if frames and frames[-1] == to:
         frames.pop()
     route = routes.edge(to, transfer.via)
     if route is None:
         if to not in routes.reachable and to not in course.run.guests:
             raise TransferError(seat.agent.name, to, routes.reachable)
-        return None
-    returns = route.handoff.returns
-    if returns != "stay":
-        frames.append(seat.agent.name if returns == "caller" else returns)
-    return route.handoff.history
+        return _STRAIGHT if common_filter is None else _Crossing(input_filter=common_filter)
+    handoff = route.handoff
+    if handoff.returns != "stay":
+        frames.append(seat.agent.name if handoff.returns == "caller" else handoff.returns)
+    input_filter = handoff.input_filter if handoff.input_filter is not None else common_filter
+    tells_payload = transfer.payload is not None and handoff.on_handoff is None
+    if handoff.history is None and input_filter is None and not tells_payload:
+        return _STRAIGHT
+    return _Crossing(handoff.history, input_filter, tells_payload)
+
+
+async def _carried_over(
+    course: Course, crossing: _Crossing, transfer: Transfer, ctx: AgentContext[Any], source: Seat
+) -> _Crossing:
+    """What goes along with a transfer: its payload as a message, and the history through a filter."""
+    history = course.history
+    if crossing.tells_payload:
+        payload = msgspec.json.encode(transfer.payload).decode()
+        history.add(UserMessage(f"For context: [{source.agent.name}] handed over with: {payload}."), ctx.origin)
+    if crossing.input_filter is None:
+        return crossing
+    policy = crossing.projection or course.team.seats[transfer.to].agent.history or course.rules.projection
+    data = handoff_data(history, ctx, hides_transfers=course.rules.hides_transfers)
+    filtered = await through_filter(crossing.input_filter, data, f"from `{source.agent.name}` to `{transfer.to}`")
+    return _Crossing(chosen=as_target_reads(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim"))
+
+
+def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:
+    """Whether the log has come past this point before: then hooks have been told."""
+    log = ctx.run.log
+    return log.has_past and log.has(f"{ctx.scope}/{what}")
 
 
 def _finish(ctx: AgentContext[Any], transfer: Transfer | None, reason: str = "") -> None:

@@ -47,6 +47,11 @@ def view_for(history: History, origin: Origin, policy: Projection, *, hides_tran
     return _FixedView(history, chosen)
 
 
+def view_of(history: History, chosen: Sequence[Message]) -> View:
+    """A choice that somebody else has made, and then what the activation itself says."""
+    return _FixedView(history, chosen)
+
+
 class _FixedView:
     """A choice made once, when the activation begins; then what the activation itself says."""
 
@@ -137,7 +142,7 @@ class _Readers:
                 if hides or entry.undone:
                     message = as_read_by_others(entry, hides_transfers=hides)
                 elif message is UNSET:
-                    message = entry.rewritten = _rewritten(entry.message, author)
+                    message = entry.rewritten = rewritten(entry.message, author.agent if author is not None else None)
             elif entry.undone or (hides and entry.followed):
                 message = entry.as_read_later(hides_transfers=hides)
             else:
@@ -171,27 +176,27 @@ def as_read_by_others(entry: Entry, *, hides_transfers: bool = False) -> Message
     """The entry in the words in which everybody but its author reads it; None if nothing is left of it."""
     if hides_transfers and entry.followed:
         if isinstance(entry.rewritten_bare, UnsetType):
-            entry.rewritten_bare = _rewritten(entry.as_read_later(hides_transfers=True), entry.origin)
+            entry.rewritten_bare = rewritten(entry.as_read_later(hides_transfers=True), entry.author)
         return entry.rewritten_bare
     if isinstance(entry.rewritten, UnsetType):
         message = entry.as_read_later(hides_transfers=False) if entry.undone else entry.message
-        entry.rewritten = _rewritten(message, entry.origin)
+        entry.rewritten = rewritten(message, entry.author)
     return entry.rewritten
 
 
-def _rewritten(message: Message | None, origin: Origin | None) -> Message | None:
+def rewritten(message: Message | None, author: str | None) -> Message | None:
+    """The message in the words in which everybody but its author reads it; input, which has no author, as it is."""
     if message is None:
         return None
     content = message.content
     text = content if isinstance(content, str) else text_of(content)
     # `type(…) is`, here and on other paths that every transfer takes: isinstance on a struct costs several times more.
-    if origin is not None and type(message) is AssistantMessage:
-        author = origin.agent
+    if author is not None and type(message) is AssistantMessage:
         told = f" [{author}] said: {text}." if text else ""
         for call in message.calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
-    elif origin is not None and type(message) is ToolMessage:
-        told = f" [{origin.agent}] `{message.name}` tool returned result: {text}." if text else ""
+    elif author is not None and type(message) is ToolMessage:
+        told = f" [{author}] `{message.name}` tool returned result: {text}." if text else ""
     else:
         return None if is_empty(message) else message
     if text is not content and (media := media_of(content)):

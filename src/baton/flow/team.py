@@ -131,7 +131,7 @@ def _seat(
     edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
     edges += [_handoff_route(agent, edge, agents) for edge in agent.edges()]
     for other in dict.fromkeys(agent.mentioned()):
-        edges.append(handoff_route(Handoff(agent=other, is_shown=False), other.description, tool=""))
+        edges.append(handoff_route(Handoff(agent=other, is_shown=False), other, tool=""))
     _check_tool_names(agent, edges)
     return Seat(agent, Routes(agent.name, edges, language=language), tuple(edges))
 
@@ -144,7 +144,7 @@ def _handoff_route(agent: BaseAgent[Any, Any], edge: Handoff, agents: dict[str, 
                 f"the team has: {listed([*agents])}"
             )
     tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.is_shown else ""
-    return handoff_route(edge, agents[edge.target].description, tool=tool)
+    return handoff_route(edge, agents[edge.target], tool=tool)
 
 
 def _check_tool_names(agent: BaseAgent[Any, Any], edges: Sequence[Route]) -> None:

@@ -3,7 +3,8 @@
 May import models, tools and what is below them. Must not know what an agent does, only its name and description.
 """
 
-from .base import Addressee, Handoff, Returns, handoff
+from .base import Addressee, Handoff, HandoffInputData, InputFilter, Returns, handoff
+from .input import InputReader
 from .naming import default_tool_name
 from .routes import TRANSFER_TOOL, Refusal, Route, Routes, handoff_route, tree_route
 from .wording import Language
@@ -12,6 +13,9 @@ __all__ = [
     "TRANSFER_TOOL",
     "Addressee",
     "Handoff",
+    "HandoffInputData",
+    "InputFilter",
+    "InputReader",
     "Language",
     "Refusal",
     "Returns",

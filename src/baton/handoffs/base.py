@@ -1,9 +1,15 @@
 """A handoff: an edge from one agent to another, as its author writes it down."""
 
+import inspect
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from functools import cached_property
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
+from ..context import RunContext
 from ..errors import SetupError
+from ..messages import Message
+from .input import InputReader
 
 Returns: TypeAlias = Literal["stay", "caller"] | str
 """Where control goes when the target is done: it stays, goes back to the caller, or on to a named agent."""
@@ -20,12 +26,40 @@ class Addressee(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HandoffInputData:
+    """What a filter is given, and gives back changed. Items are messages, or dicts of role and content."""
+
+    input_history: tuple[Message, ...]
+    """What the run started with."""
+    pre_handoff_items: tuple[Message, ...]
+    """What was said before the turn that hands off."""
+    new_items: tuple[Message, ...]
+    """What was said in that turn, with the call that asks for the handoff and its result."""
+    run_context: RunContext[Any]
+
+    def clone(self, **changes: Any) -> "HandoffInputData":
+        """The same with some things changed."""
+        return replace(self, **changes)
+
+
+InputFilter: TypeAlias = Callable[[HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]]
+IsEnabled: TypeAlias = bool | Callable[[RunContext[Any], Any], bool | Awaitable[bool]]
+NeedsApproval: TypeAlias = bool | Callable[[RunContext[Any], Any], bool | Awaitable[bool]]
+OnHandoff: TypeAlias = Callable[[Any], Any] | Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Handoff:
     """An edge to an agent, or to the name of one elsewhere in the team."""
 
     agent: Addressee | str
     tool_name_override: str | None = None
     tool_description_override: str | None = None
+    on_handoff: OnHandoff | None = None
+    input_type: Any = None
+    input_filter: InputFilter | None = None
+    is_enabled: IsEnabled = True
+    needs_approval: NeedsApproval = False
     returns: Returns = "stay"
     history: Any = None
     """How the target reads what happened before; None leaves it to the target and the runner."""
@@ -36,11 +70,18 @@ class Handoff:
         given: Any = self.agent
         if not isinstance(given, str | Addressee):
             raise SetupError(f"a handoff goes to an agent or the name of one, not to {given!r}")
+        if self.on_handoff is not None:
+            _check_callback(self.target, self.on_handoff, has_input=self.input_type is not None)
 
     @property
     def target(self) -> str:
         """The name of the agent at the other end."""
         return self.agent if isinstance(self.agent, str) else self.agent.name
+
+    @cached_property
+    def reader(self) -> InputReader | None:
+        """What checks the input a model gives with the handoff; None if it takes none."""
+        return None if self.input_type is None else InputReader(self.target, self.input_type)
 
     def clone(self, **changes: Any) -> "Handoff":
         """The same edge with some things changed."""
@@ -52,14 +93,42 @@ def handoff(
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
+    on_handoff: OnHandoff | None = None,
+    input_type: Any = None,
+    input_filter: InputFilter | None = None,
+    is_enabled: IsEnabled = True,
+    needs_approval: NeedsApproval = False,
     returns: Returns = "stay",
     history: Any = None,
 ) -> Handoff:
-    """An edge to put into `Agent(handoffs=[…])` when the plain agent does not say enough."""
+    """An edge to put into `Agent(handoffs=[…])` when the plain agent does not say enough.
+
+    `on_handoff` is called once per transfer with the context, and with the input if there is an `input_type`.
+    """
     return Handoff(
         agent=agent,
         tool_name_override=tool_name_override,
         tool_description_override=tool_description_override,
+        on_handoff=on_handoff,
+        input_type=input_type,
+        input_filter=input_filter,
+        is_enabled=is_enabled,
+        needs_approval=needs_approval,
         returns=returns,
         history=history,
     )
+
+
+def _check_callback(target: str, callback: Any, *, has_input: bool) -> None:
+    if not callable(callback):
+        raise SetupError(f"on_handoff of the handoff to `{target}` must be something to call, not {callback!r}")
+    wanted = "(ctx, input), because it has an input_type" if has_input else "(ctx), because it has no input_type"
+    try:
+        inspect.signature(callback).bind(*([None] * (2 if has_input else 1)))
+    except TypeError:
+        signature = inspect.signature(cast(Any, callback))
+        raise SetupError(
+            f"on_handoff of the handoff to `{target}` is called with {wanted}, but it takes {signature}"
+        ) from None
+    except ValueError:
+        return  # Some callables in C have no signature to look at.

@@ -5,6 +5,7 @@ tool of its own. Both end in the same Route.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +18,9 @@ from .wording import Language, parameter_description, tool_description, transfer
 TRANSFER_TOOL = "transfer_to_agent"
 
 
+_NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
 class Route(Struct, frozen=True):
     """One edge. `tool` is "" for an edge that only code follows; `result` is what the model that asked is told."""
 
@@ -27,18 +31,41 @@ class Route(Struct, frozen=True):
     result: str = ""
     is_tree: bool = False
     """Whether it is between parent and child, and asked for with the one tool that takes a name."""
+    accepts: Any = None
+    """The target's say in whether it takes the conversation, if it wants one."""
+    is_plain: bool = True
+    """Whether asking for it is enough: no input to check, nobody to ask, nothing to call back."""
 
 
 def tree_route(target: Addressee) -> Route:
     """An edge between parent and child."""
     result = f"successfully transferred to agent [{target.name}]"
-    return Route(target.name, Handoff(agent=target), target.description, TRANSFER_TOOL, result, True)
+    accepts = getattr(target, "accepts", None)
+    return Route(
+        target.name,
+        Handoff(agent=target),
+        target.description,
+        TRANSFER_TOOL,
+        result,
+        is_tree=True,
+        accepts=accepts,
+        is_plain=accepts is None,
+    )
 
 
-def handoff_route(handoff: Handoff, description: str, *, tool: str) -> Route:
+def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
     """An edge with a tool of its own; with "" for one that only code follows."""
-    result = msgspec.json.encode({"assistant": handoff.target}).decode()
-    return Route(handoff.target, handoff, description, tool, result)
+    accepts = getattr(target, "accepts", None)
+    asks_nothing = handoff.input_type is None and handoff.on_handoff is None and handoff.needs_approval is False
+    return Route(
+        target.name,
+        handoff,
+        target.description,
+        tool,
+        msgspec.json.encode({"assistant": target.name}).decode(),
+        accepts=accepts,
+        is_plain=asks_nothing and accepts is None,
+    )
 
 
 class Refusal(Struct, frozen=True):
@@ -58,7 +85,7 @@ _read_wish = msgspec.json.Decoder(_Wish).decode
 class Routes:
     """All edges out of one agent of one team."""
 
-    __slots__ = ("_by_name", "_by_tool", "_tree", "owner", "reachable", "section", "specs")
+    __slots__ = ("_by_name", "_by_tool", "_tree", "conditional", "owner", "reachable", "section", "specs")
 
     def __init__(self, owner: str, routes: Sequence[Route], *, language: Language = "en") -> None:
         self.owner = owner
@@ -70,6 +97,8 @@ class Routes:
         for route in routes:
             self._by_name.setdefault(route.target, route)
         self.reachable = tuple(self._by_name)
+        self.conditional = tuple(route for route in shown if route.handoff.is_enabled is not True)
+        """Edges that may be switched off."""
         self.specs = self._make_specs(language)
         self.section = ""
         if tree:
@@ -104,10 +133,7 @@ class Routes:
         return self._by_tool.get(via)
 
     def _make_specs(self, language: Language) -> tuple[ToolSpec, ...]:
-        specs = [
-            ToolSpec(tool, _description_of(route), {"type": "object", "properties": {}, "additionalProperties": False})
-            for tool, route in self._by_tool.items()
-        ]
+        specs = [_spec_of(route) for route in self._by_tool.values()]
         if self._tree:
             parameter = {
                 "type": "string",
@@ -124,10 +150,10 @@ class Routes:
         return tuple(specs)
 
 
-def _description_of(route: Route) -> str:
-    own = route.handoff.tool_description_override
-    return (
-        own
-        if own is not None
-        else f"Handoff to the {route.target} agent to handle the request. {route.description}".rstrip()
-    )
+def _spec_of(route: Route) -> ToolSpec:
+    handoff, reader = route.handoff, route.handoff.reader
+    description = handoff.tool_description_override
+    if description is None:
+        description = f"Handoff to the {route.target} agent to handle the request. {route.description}".rstrip()
+    schema = reader.schema if reader is not None else _NO_INPUT
+    return ToolSpec(route.tool, description, schema, is_strict=True)

@@ -8,7 +8,8 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
-from ..context import Suspend
+from ..agents import RunHooks, settled
+from ..context import RunContext, Suspend
 from ..errors import LimitError, ReplayMismatch, RunError
 from ..events import (
     NOBODY,
@@ -90,18 +91,25 @@ class LiveRun(Generic[Out]):
             raise RunError(f"run `{self.run_id}` has been driven already; start another, or resume it")
         self._has_begun = True
         log, course = self.log, self._course
+        hooks, known = course.rules.options.hooks, len(log.events)
         for event in self._opening:
             log.write(event)
         try:
             if self._is_cancelled:
                 raise asyncio.CancelledError
+            if hooks is not None and not log.has_past:
+                await settled(hooks.on_run_start(self._root_context(), course.team.seats[course.team.root].agent))
             if course.run.meter.limits.seconds is None:
                 outcome = await follow(course, course.team.seats[course.team.root])
             else:
                 outcome = await self._follow_in_time(course.run.meter.limits.seconds)
             if log.has_past:
                 self._check_replay()
+            if hooks is not None and not log.has("completed"):
+                last = course.team.seats[outcome.origin.agent].agent
+                await settled(hooks.on_run_end(self._root_context(), last, outcome.output))
         except Suspend:
+            await self._tell_questions(hooks, known)
             self._stop(Suspended(f"suspended{len(log.events)}", NOBODY, time(), tuple(log.open_questions())))
         except asyncio.CancelledError:
             self._stop(Cancelled(f"cancelled{len(log.events)}", NOBODY, time()))
@@ -113,6 +121,15 @@ class LiveRun(Generic[Out]):
             raise
         else:
             self._stop(Completed("completed", NOBODY, time()), outcome=outcome)
+
+    def _root_context(self) -> RunContext[Any]:
+        return RunContext(self._course.run, NOBODY, "run")
+
+    async def _tell_questions(self, hooks: RunHooks | None, known: int) -> None:
+        """Tell the hooks of the questions that are new since this drive began."""
+        if hooks is not None:
+            for asked in [event for event in self.log.events[known:] if isinstance(event, Asked)]:
+                await settled(hooks.on_interrupt(self._root_context(), asked))
 
     async def _follow_in_time(self, seconds: float) -> Outcome:
         course, deadline = self._course, asyncio.timeout(seconds)

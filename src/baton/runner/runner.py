@@ -10,12 +10,12 @@ from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
-from ..agents import BaseAgent, MultipleTransfers, Projection, RunOptions
+from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
 from ..context import Entry, History, Limits, Meter, Run, as_json_value
 from ..errors import RunError, RunNotFoundError, SetupError, listed
 from ..events import NOBODY, Event, Resumed, RunStarted
 from ..flow import Course, Rules, Team, checked_projection
-from ..handoffs import Language
+from ..handoffs import InputFilter, Language
 from ..log import Log, ReadOnlyLog
 from ..messages import Input, UserMessage, as_messages, paired
 from ..models import Model, ModelSettings, resolve
@@ -43,6 +43,8 @@ class Runner(Generic[C, Out]):
         history: Projection = "rewritten",
         transfers: Literal["shown", "hidden"] = "shown",
         multiple_transfers: MultipleTransfers = "first",
+        handoff_input_filter: InputFilter | None = None,
+        hooks: RunHooks | None = None,
         corrections: int = 2,
         on_loop: str | None = None,
         language: Language = "en",
@@ -55,8 +57,11 @@ class Runner(Generic[C, Out]):
             settings=settings,
             multiple_transfers=multiple_transfers,
             corrections=corrections,
+            hooks=hooks,
         )
-        self._rules = Rules(self.team, options, checked_projection(history), transfers == "hidden", on_loop)
+        self._rules = Rules(
+            self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
+        )
         self._waiting: dict[str, LiveRun[Any]] = {}
         if on_loop is not None and self.team.seat(on_loop) is None:
             raise SetupError(f"on_loop names `{on_loop}`, but the team has: {listed([*self.team.seats])}")

@@ -1,5 +1,6 @@
 """The contract of a tool: what a model sees of it, and one way to call it."""
 
+from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -9,12 +10,16 @@ from ..messages import Content, ToolSpec
 
 
 class ToolOutcome(Struct, frozen=True):
-    """What a call came to. `transfer` is the agent (or the name of one) that gets the floor because of it."""
+    """What a call came to. `transfer` is the agent (or the name of one) that gets the floor because of it.
+
+    `values` are written to the run's values together with the result.
+    """
 
     content: Content = ""
     is_error: bool = False
     is_final: bool = False
     transfer: Any = None
+    values: Mapping[str, Any] | None = None
 
 
 @runtime_checkable

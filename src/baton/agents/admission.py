@@ -1,0 +1,81 @@
+"""Whether a transfer that a call asks for may happen: its input, whether the target accepts, whether a person approves.
+
+Each step is recorded, so that a resumed run neither asks nor calls back a second time.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ..context import RunContext
+from ..errors import BatonError, HandoffInputError
+from ..handoffs import Handoff, InputReader, Route
+from ..messages import ToolCall
+from ..tools import Approval, approval_of
+from .together import settled
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """The transfer happens, with this payload."""
+
+    payload: Any = None
+
+
+class Denied(msgspec.Struct, frozen=True):
+    """The transfer does not happen. `fault` is set if the model can and should mend its call."""
+
+    text: str
+    fault: BatonError | None = None
+
+
+async def admission_to(route: Route, ctx: RunContext[Any], call: ToolCall, *, source: str) -> Admitted | Denied:
+    """Let the transfer happen, or say why not. `ctx` is the context of the call."""
+    handoff, reader = route.handoff, route.handoff.reader
+    value: Any = None
+    if reader is not None:
+        try:
+            value = reader.read(call.arguments)
+        except ValueError as error:
+            return _misfit(source, route.target, str(error))
+    reason = await refusal_of(route.accepts, ctx, value)
+    if reason is not None:
+        return Denied(f"Not transferred: [{route.target}] declined: {reason}")
+    if handoff.needs_approval is not False:
+        approval = await _approval(handoff, ctx, reader, value)
+        if not approval.approved:
+            return Denied(f"Not transferred to [{route.target}]: {approval.reason or 'it was not approved'}")
+        if approval.arguments is not None and reader is not None:
+            try:
+                value = reader.read(msgspec.json.encode(approval.arguments).decode())
+            except ValueError as error:
+                return _misfit(source, route.target, str(error))
+    if handoff.on_handoff is not None:
+        await ctx.step("on_handoff", lambda: _call_back(handoff, ctx, value))
+    return Admitted(reader.dump(value) if reader is not None else None)
+
+
+async def refusal_of(accepts: Any, ctx: RunContext[Any], payload: Any) -> str | None:
+    """Why the target does not want the conversation; None if it takes it."""
+    if accepts is None:
+        return None
+    verdict = await ctx.step("accepts", lambda: settled(accepts(ctx, payload)))
+    return verdict if isinstance(verdict, str) else (None if verdict else "it does not take this")
+
+
+async def _approval(handoff: Handoff, ctx: RunContext[Any], reader: InputReader | None, value: Any) -> Approval:
+    wanted = handoff.needs_approval
+    if callable(wanted):
+        is_needed = await ctx.step("needs_approval", lambda: settled(wanted(ctx, value)))
+        if not is_needed:
+            return Approval(approved=True)
+    payload = reader.dump(value) if reader is not None else None
+    return approval_of(await ctx.interrupt({"kind": "approval", "handoff": handoff.target, "input": payload}))
+
+
+async def _call_back(handoff: Handoff, ctx: RunContext[Any], value: Any) -> None:
+    callback: Any = handoff.on_handoff
+    await settled(callback(ctx) if handoff.input_type is None else callback(ctx, value))
+
+
+def _misfit(source: str, target: str, problems: str) -> Denied:
+    return Denied(f"Not transferred to [{target}]: {problems}.", HandoffInputError(source, target, problems))
