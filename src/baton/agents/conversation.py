@@ -132,10 +132,11 @@ class Conversation:
     def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """The model's message, if it says anything, with call ids that no other call of the run has."""
         if message is not None and message.calls:
-            used, ids = self._ctx.run.call_ids, {call.id for call in message.calls}
-            if "" in ids or len(ids) != len(message.calls) or not used.isdisjoint(ids):
-                return _with_unique_ids(message, key, used)
-            used |= ids
+            used = self._ctx.run.call_ids
+            for position, call in enumerate(message.calls):
+                if not call.id or call.id in used:
+                    return _with_unique_ids(message, key, used, position)
+                used.add(call.id)
             return message
         if message is None or is_empty(AssistantMessage(message.content)):
             name = self._manner.model.name
@@ -213,12 +214,14 @@ class Conversation:
             ctx.values.set(agent.output_key, plain)
 
 
-def _with_unique_ids(message: AssistantMessage, key: str, used: set[str]) -> AssistantMessage:
-    """The message with new ids for calls that have none, or one that is taken: some providers count anew each turn."""
-    calls: list[ToolCall] = []
-    for position, call in enumerate(message.calls):
+def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start: int) -> AssistantMessage:
+    """The message with new ids for calls from `start` on that have none, or one that is taken."""
+    calls = list(message.calls)
+    for position in range(start, len(calls)):
+        call = calls[position]
         if not call.id or call.id in used:
-            call = ToolCall(f"call_{key.replace('/', '_').replace('.', '_')}_{position}", call.name, call.arguments)
+            # Some providers leave ids out, or count anew in every turn.
+            id = f"call_{key.replace('/', '_').replace('.', '_')}_{position}"
+            calls[position] = call = ToolCall(id, call.name, call.arguments)
         used.add(call.id)
-        calls.append(call)
     return replace(message, calls=tuple(calls))

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, Usage
+from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, Usage, text_of
 from .base import Changes, Event
 
 
@@ -38,8 +38,7 @@ class Said(Event, frozen=True):
 
     @property
     def text(self) -> str:
-        from ..messages import text_of
-
+        """The text of what was said."""
         return text_of(self.message.content)
 
 

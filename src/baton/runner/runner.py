@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from time import time
 from typing import Any, Generic, Literal
 
+from msgspec import Struct
 from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
 from ..context import Entry, History, Limits, Meter, Run, as_json_value
 from ..errors import RunError, RunNotFoundError, SetupError, listed
-from ..events import NOBODY, Event, Resumed, RunStarted
+from ..events import NOBODY, Completed, Event, Resumed, RunStarted
 from ..flow import Course, Rules, Team, checked_projection
 from ..handoffs import InputFilter, Language
 from ..log import Log, ReadOnlyLog
@@ -25,6 +26,14 @@ from .result import RunResult
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
+
+
+class _Stopped(Struct, frozen=True):
+    """A run that waits to be resumed."""
+
+    events: Sequence[Event]
+    context: Any = None
+    guests: Mapping[str, Any] = {}
 
 
 class Runner(Generic[C, Out]):
@@ -62,7 +71,7 @@ class Runner(Generic[C, Out]):
         self._rules = Rules(
             self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
         )
-        self._waiting: dict[str, LiveRun[Any]] = {}
+        self._waiting: dict[str, _Stopped] = {}
         if on_loop is not None and self.team.seat(on_loop) is None:
             raise SetupError(f"on_loop names `{on_loop}`, but the team has: {listed([*self.team.seats])}")
         self.team.warn(entries=[on_loop] if on_loop is not None else ())
@@ -133,14 +142,27 @@ class Runner(Generic[C, Out]):
         stopped = self._waiting.get(run_id)
         if stopped is None:
             raise RunNotFoundError(run_id, [*self._waiting])
-        log = stopped.log
-        opening: list[Event] = [Resumed(f"resumed{len(log.events)}", NOBODY, time())]
-        opening += answers_as_events(log.open_questions(), answers)
+        events = stopped.events
+        opening: list[Event] = [Resumed(f"resumed{len(events)}", NOBODY, time())]
+        opening += answers_as_events(Log(events).open_questions(), answers)
         del self._waiting[run_id]
         context = context if context is not None else stopped.context
-        live = self._open(_start_of(log.events), log.events, opening, context=context, limits=limits)
+        live = self._open(_start_of(events), events, opening, context=context, limits=limits)
         live.guests.update(stopped.guests)
         return live
+
+    def adopt(self, events: Iterable[Event]) -> str:
+        """Take over a run from its log, from another process for instance; the id to resume it by.
+
+        The team must be the one that made the log. Give the context again when you resume.
+        """
+        recorded = list(events)
+        started = _start_of(recorded)
+        if any(isinstance(event, Completed) for event in recorded):
+            raise RunError(f"run `{started.run_id}` is completed; there is nothing left to resume")
+        Log(recorded)  # A log with the same key twice is refused before it is taken in.
+        self._waiting[started.run_id] = _Stopped(recorded)
+        return started.run_id
 
     async def replay(self, events: Iterable[Event], *, context: C | None = None) -> RunResult[Out]:
         """Run the agents' code over a log with no effects allowed. Raises ReplayMismatch at the first divergence."""
@@ -167,7 +189,7 @@ class Runner(Generic[C, Out]):
     def _keep(self, stopped: LiveRun[Any]) -> None:
         """A run that has stopped before its end waits here."""
         if not isinstance(stopped.log, ReadOnlyLog):
-            self._waiting[stopped.run_id] = stopped
+            self._waiting[stopped.run_id] = _Stopped(stopped.log.events, stopped.context, stopped.guests)
 
 
 _count = itertools.count()
