@@ -16,6 +16,7 @@ MOST_TIMES_BARE = {
     "concurrent": 1 / 0.3,
 }
 MOST_GROWTH_PER_HANDOFF = 1.3
+MOST_FOR_A_TYPED_HANDOFF = 2.0
 MOST_IMPORT_CPU_SECONDS = 0.15
 MOST_IMPORT_MEGABYTES = 30.0
 
@@ -44,6 +45,10 @@ def checks(results: Results) -> list[Check]:
     if few is not None and many is not None:
         growth = many.microseconds / few.microseconds
         found.append(Check("ping_pong: a handoff at 200 beside one at 10", growth, MOST_GROWTH_PER_HANDOFF, "x"))
+    plain, typed = results.cell("handoff_plain", BATON.name), results.cell("handoff_typed", BATON.name)
+    if plain is not None and typed is not None:
+        ratio = typed.microseconds / plain.microseconds
+        found.append(Check("a typed, filtered handoff beside a plain one", ratio, MOST_FOR_A_TYPED_HANDOFF, "x"))
     for cost in results.imports:
         if cost.contender == BATON.name and cost.statement == BATON.import_statement:
             found += _import_checks(cost)

@@ -71,7 +71,7 @@ class Script:
         if self.model_calls != wanted_calls:
             raise WrongResult(f"{workload.name}: {self.model_calls} model calls, wanted {wanted_calls}")
         # Libraries word a transfer differently, but each must leave the next agent at least one message to read.
-        if self.history_read < len(self.replies):
+        if self.history_read < (workload.least_read or len(self.replies)):
             raise WrongResult(f"{workload.name}: the last model call read only {self.history_read} messages")
         if workload.shape == "parallel_tools":
             self._verify_overlap(len(outcomes) * workload.units)

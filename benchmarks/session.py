@@ -21,7 +21,7 @@ def run_session(peer: str, workload_names: list[str], effort: Effort) -> dict[st
     measurements: list[dict[str, Any]] = []
     gaps: list[dict[str, Any]] = []
     for workload in WORKLOADS:
-        if workload.name in workload_names:
+        if workload.name in workload_names and workload.is_for_peers:
             timed, missing = measure(workload, [BARE, contender], effort)
             measurements += [asdict(cell) for cell in timed if cell.contender == peer]
             gaps += [asdict(gap) for gap in missing]

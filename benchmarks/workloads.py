@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Shape = Literal["single_turn", "tool_loop", "chain", "ping_pong", "stream", "parallel_tools"]
+Shape = Literal["single_turn", "tool_loop", "chain", "ping_pong", "own_tool", "typed", "stream", "parallel_tools"]
 
-TRANSFER_TOOL = "transfer_to_agent"
+TRANSFER_PREFIX = "transfer_to_"
+TRANSFER_TOOL = f"{TRANSFER_PREFIX}agent"
 QUESTION = "How far is it?"
 INSTRUCTIONS = "Answer briefly. Use the tool when you need it."
 FINAL_TEXT = "done"
@@ -49,6 +50,10 @@ class Workload:
     expected: Outcome
     copies: int = 1
     """How many runs are in flight at once."""
+    least_read: int = 0
+    """How many messages the last model call must read at least; 0: one for each reply."""
+    is_for_peers: bool = True
+    """Whether other libraries are measured with it; if not, it compares Baton with itself."""
 
 
 def single_turn() -> Workload:
@@ -77,6 +82,34 @@ def ping_pong(handoffs: int) -> Workload:
     title = f"ping-pong, {handoffs} handoffs, 2 agents"
     outcome = Outcome(FINAL_TEXT, agents[handoffs % 2])
     return Workload(f"ping_pong_{handoffs}", title, "ping_pong", "handoff", handoffs, agents, replies, outcome)
+
+
+def own_tool(handoffs: int, *, typed: bool) -> Workload:
+    """The chain again, with a tool for each target; typed: with checked input, a callback and a filter on each edge."""
+    agents = tuple(f"A{number}" for number in range(handoffs + 1))
+    arguments = '{"reason": "too far", "priority": 1}' if typed else "{}"
+    asked = (
+        Call(f"call_{number}", f"transfer_to_{agent.lower()}", arguments) for number, agent in enumerate(agents[1:], 1)
+    )
+    replies = (*(Reply(calls=(call,)) for call in asked), Reply(FINAL_TEXT))
+    name, what = ("handoff_typed", "typed, filtered") if typed else ("handoff_plain", "plain")
+    title = f"{handoffs} {what} handoffs, a tool each"
+    outcome = Outcome(FINAL_TEXT, agents[-1])
+    shape: Shape = "typed" if typed else "own_tool"
+    # The filter leaves the input and the turn that hands off: a call and its result.
+    least_read = 3 if typed else 0
+    return Workload(
+        name,
+        title,
+        shape,
+        "handoff",
+        handoffs,
+        agents,
+        replies,
+        outcome,
+        least_read=least_read,
+        is_for_peers=False,
+    )
 
 
 def stream(deltas: int) -> Workload:
@@ -110,6 +143,8 @@ WORKLOADS: tuple[Workload, ...] = (
     ping_pong(10),
     ping_pong(50),
     ping_pong(200),
+    own_tool(10, typed=False),
+    own_tool(10, typed=True),
     stream(2_000),
     tool_loop("concurrent", "1,000 concurrent tool loops", copies=1_000),
     parallel_tools(8),

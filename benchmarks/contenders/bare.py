@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.contender import RunOnce
 from benchmarks.script import Script
-from benchmarks.workloads import INSTRUCTIONS, QUESTION, TRANSFER_TOOL, Call, Outcome, Workload
+from benchmarks.workloads import INSTRUCTIONS, QUESTION, TRANSFER_PREFIX, TRANSFER_TOOL, Call, Outcome, Workload
 
 Message = dict[str, Any]
 BareAgent = dict[str, Any]
@@ -42,8 +42,11 @@ async def run_agents(model: StubModel, agents: dict[str, BareAgent], agent: Bare
         messages.append({"role": "assistant", "content": text, "tool_calls": calls})
         if not calls:
             return Outcome(text, agent["name"])
-        if calls[0].name == TRANSFER_TOOL:
-            agent = agents[json.loads(calls[0].arguments)["agent_name"]]
+        if calls[0].name.startswith(TRANSFER_PREFIX):
+            arguments = json.loads(calls[0].arguments)
+            agent = (
+                agents[arguments["agent_name"]] if calls[0].name == TRANSFER_TOOL else agent["handoffs"][calls[0].name]
+            )
             content = f"transferred to {agent['name']}"
             messages.append({"role": "tool", "tool_call_id": calls[0].id, "content": content})
         elif len(calls) == 1:
@@ -72,7 +75,11 @@ async def stream_agent(model: StubModel, agent: BareAgent, question: str) -> Asy
 def prepare(workload: Workload, script: Script) -> RunOnce:
     model = StubModel(script)
     tools = {"step": script.step_tool()}
-    agents = {name: {"name": name, "instructions": INSTRUCTIONS, "tools": tools} for name in workload.agents}
+    agents: dict[str, BareAgent] = {}
+    for name in workload.agents:
+        agents[name] = {"name": name, "instructions": INSTRUCTIONS, "tools": tools}
+    for agent in agents.values():
+        agent["handoffs"] = {f"{TRANSFER_PREFIX}{name.lower()}": other for name, other in agents.items()}
     first = agents[workload.agents[0]]
 
     async def run_once() -> Outcome:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
+from dataclasses import dataclass
 
-from baton import Agent, Limits, Runner, tool
+from baton import Agent, Handoff, Limits, RunContext, Runner, handoff, tool
 from baton.events import TextDelta
+from baton.handoffs import HandoffInputData
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
 from baton.models import Chunk, ModelRequest, Ready, Response, TextChunk
 from benchmarks.contender import RunOnce
@@ -43,11 +45,33 @@ class StubModel:
         return self.script.after(text_of(last.content) if isinstance(last, ToolMessage) else "", len(messages))
 
 
+@dataclass
+class Reason:
+    reason: str
+    priority: int
+
+
+def noted(ctx: RunContext, reason: Reason) -> None:
+    """A callback that does nothing: its price is the calling and the recording."""
+
+
+def this_turn_only(data: HandoffInputData) -> HandoffInputData:
+    return data.clone(pre_handoff_items=())
+
+
+def typed(agent: Agent) -> Handoff:
+    return handoff(agent, input_type=Reason, on_handoff=noted, input_filter=this_turn_only)
+
+
 def build_agents(workload: Workload, script: Script) -> Agent:
     """The root of a tree in which each agent is the parent of the next: control can go down and up again."""
     tools = [tool(script.step_tool())] if workload.shape in ("tool_loop", "parallel_tools") else []
     below: list[Agent] = []
     for name in reversed(workload.agents):
+        if workload.shape in ("own_tool", "typed"):
+            edges = [typed(agent) if workload.shape == "typed" else handoff(agent) for agent in below]
+            below = [Agent(name, description=f"Agent {name}.", instructions=INSTRUCTIONS, handoffs=edges)]
+            continue
         agent = Agent(
             name,
             description=f"Agent {name}.",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from baton import Agent, handoff
+from baton import Agent
 from baton.flow import Team
 from baton.handoffs import Handoff, Refusal, Route, Routes
 from baton.messages import ToolCall
@@ -52,17 +52,14 @@ def test_a_call_of_anything_else_asks_for_no_transfer(routes: Routes) -> None:
     assert Routes("A", []).wanted_by(ToolCall("x", "transfer_to_agent", '{"agent_name": "B"}')) is None
 
 
-def test_code_finds_every_edge(routes: Routes) -> None:
+def test_code_finds_every_edge_and_a_call_its_own(routes: Routes) -> None:
     # T21
     hidden = routes.edge("Hidden", "")
     assert hidden is not None
     assert hidden.tool == ""
+    by_tree, by_tool = routes.edge("Child", "transfer_to_agent"), routes.edge("Desk", "transfer_to_desk")
+    assert by_tree is not None
+    assert by_tool is not None
+    assert (by_tree.target, by_tool.target) == ("Child", "Desk")
     assert routes.edge("Kitchen", "") is None
-
-
-def test_of_two_edges_to_one_agent_code_takes_the_first() -> None:
-    b = Agent("B")
-    edges = [handoff(b, tool_name_override="one", returns="caller"), handoff(b, tool_name_override="two")]
-    route = Team.compile(Agent("A", handoffs=edges)).seats["A"].routes.edge("B", "")
-    assert route is not None
-    assert route.handoff.returns == "caller"
+    assert routes.edge("Desk", "a_function") is None

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ..context import RunContext
+from ..context import RunContext, is_to_await
 from ..errors import BatonError, HandoffInputError
 from ..handoffs import Handoff, InputReader, Route
 from ..messages import ToolCall
@@ -37,7 +37,7 @@ async def admission_to(route: Route, ctx: RunContext[Any], call: ToolCall, *, so
             value = reader.read(call.arguments)
         except ValueError as error:
             return _misfit(source, route.target, str(error))
-    reason = await refusal_of(route.accepts, ctx, value)
+    reason = await refusal_of(route.accepts, ctx, value) if route.accepts is not None else None
     if reason is not None:
         return Denied(f"Not transferred: [{route.target}] declined: {reason}")
     if handoff.needs_approval is not False:
@@ -74,7 +74,9 @@ async def _approval(handoff: Handoff, ctx: RunContext[Any], reader: InputReader 
 
 async def _call_back(handoff: Handoff, ctx: RunContext[Any], value: Any) -> None:
     callback: Any = handoff.on_handoff
-    await settled(callback(ctx) if handoff.input_type is None else callback(ctx, value))
+    given = callback(ctx) if handoff.input_type is None else callback(ctx, value)
+    if is_to_await(given):
+        await given
 
 
 def _misfit(source: str, target: str, problems: str) -> Denied:

@@ -2,18 +2,19 @@
 
 import asyncio
 from collections.abc import Sequence
-from inspect import isawaitable
 from typing import Any
+
+from ..context import is_to_await
 
 
 async def settled(value: Any) -> Any:
     """What a callback gave, awaited if it is something to wait for."""
-    return await value if isawaitable(value) else value
+    return await value if is_to_await(value) else value
 
 
 async def together(*values: Any) -> list[Any]:
     """What several callbacks gave. If one fails, the others are cancelled and waited for, and its error is raised."""
-    waiting = [value for value in values if isawaitable(value)]
+    waiting = [value for value in values if is_to_await(value)]
     if len(waiting) < 2:
         return [await settled(value) for value in values]
     return await _gathered(values)

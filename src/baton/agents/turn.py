@@ -61,6 +61,7 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
     tool = agent.toolbox.by_name.get(call.name)
     wanted = ctx.routes.wanted_by(call) if tool is None else None
     entries = ctx.history.entries
+    payload: Any = None
     if tool is not None:
         done = await perform(ctx, tool, call, key=key)
         if type(done) is ToolReturned:
@@ -70,8 +71,14 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
         target, content = cast("Handed", done).target, cast("Handed", done).content
         if _accepts_of(ctx, target) is not None:
             return await Turn(agent, ctx, said).decide_on(_Wish(0, target, content))
-    elif type(wanted) is Route and wanted.is_plain and not said.disabled:
+    elif type(wanted) is Route and wanted.tool not in said.disabled:
         target, content = wanted.target, wanted.result
+        if not wanted.is_plain:
+            inner = RunContext(ctx.run, ctx.origin, key, call)
+            verdict = await admission_to(wanted, inner, call, source=agent.name)
+            if type(verdict) is not Admitted:
+                return Turn(agent, ctx, said).turned_down(cast("Denied", verdict))
+            payload = verdict.payload
     else:
         return await Turn(agent, ctx, said).run()
     result = record_result(ctx, key, call, content)
@@ -79,7 +86,7 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
         await ctx.run.log.settle()
     entries.append(Entry(said.message, ctx.origin, False, (), (0,)))
     entries.append(Entry(result.message, ctx.origin, False, (), (WHOLE,)))
-    return TurnOutcome(Transfer(target, call.id, None, call.name))
+    return TurnOutcome(Transfer(target, call.id, payload, call.name))
 
 
 def record_result(
@@ -124,6 +131,12 @@ class Turn:
         """Go on with a lone call that has asked for this transfer."""
         self._wishes.append(wish)
         return await self._decide()
+
+    def turned_down(self, verdict: Denied) -> TurnOutcome:
+        """Go on with a lone call whose transfer must not happen."""
+        self._refuse(0, verdict.text, verdict.fault)
+        self._remember(None)
+        return TurnOutcome(fault=self._fault)
 
     async def _decide(self) -> TurnOutcome:
         if not self._wishes and not self._exits:

@@ -6,7 +6,7 @@ May import log, events, messages and errors. Must not know models, tools, agents
 from .history import WHOLE, Entry, History, View, Window
 from .limits import Limits, Meter
 from .run import Run
-from .run_context import RunContext, Suspend
+from .run_context import RunContext, Suspend, is_to_await
 from .values import Values, as_json_value
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "View",
     "Window",
     "as_json_value",
+    "is_to_await",
 ]

@@ -104,10 +104,12 @@ class View(Protocol):
 class History:
     """An append-only list of entries. `views` is kept for those who read it."""
 
-    __slots__ = ("entries", "undone_at", "views")
+    __slots__ = ("entries", "inputs", "undone_at", "views")
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         self.entries: list[Entry] = list(entries)
+        self.inputs = len(self.entries)
+        """How many of the entries it began with."""
         self.views: dict[Any, Any] = {}
         self.undone_at: list[int] = []
         """Where turns stand of which later readers do not read everything, because transfers did not happen in them."""

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from time import time
+from types import CoroutineType
 from typing import Any, Generic, TypeVar, cast, overload
 
 from typing_extensions import TypeVar as TypeVarWithDefault
@@ -17,7 +18,13 @@ C = TypeVarWithDefault("C", default=Any)
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 
-_JSON_TYPES = (str, int, float, bool, type(None), list, dict)
+_JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
+
+
+def is_to_await(value: object) -> bool:
+    """Whether a callback gave something to wait for. The usual cases are told apart quickly."""
+    kind = type(value)
+    return kind is CoroutineType or (kind not in _JSON_TYPES and isawaitable(value))
 
 
 class Suspend(BaseException):
@@ -103,13 +110,13 @@ class RunContext(Generic[C]):
         ordinal = steps[name] = steps.get(name, 0) + 1
         key = f"{self.scope}/step:{name}" if ordinal == 1 else f"{self.scope}/step:{name}#{ordinal}"
         log = self.run.log
-        event = log.find(key, Stepped)
+        event = log.find(key, Stepped) if log.has_past else None
         if event is None:
             value = produce()
-            if isawaitable(value):
+            if is_to_await(value):
                 value = await value
             plain = as_json_value(f"the result of step `{name}`", value)
-            if as_type is None and not isinstance(value, (*_JSON_TYPES, tuple)):
+            if as_type is None and not isinstance(value, _JSON_TYPES):
                 hint = "say as_type=… so that a resumed run can bring it back"
                 raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
             event = Stepped(key, self.origin, time(), name, plain, self.take_changes())

@@ -13,7 +13,7 @@ from ..errors import LimitError, LoopError, ReplayMismatch, TransferError
 from ..events import Action, Exit, Finished, Origin, Started, Transfer, Transferred
 from ..handoffs import InputFilter
 from ..messages import Message, UserMessage
-from .filtering import as_target_reads, handoff_data, through_filter
+from .filtering import excerpts_of, through_filter
 from .history import view_for, view_of
 from .round_trips import RoundTrips
 from .team import Seat, Team
@@ -175,9 +175,10 @@ async def _carried_over(
     if crossing.input_filter is None:
         return crossing
     policy = crossing.projection or course.team.seats[transfer.to].agent.history or course.rules.projection
-    data = handoff_data(history, ctx, hides_transfers=course.rules.hides_transfers)
-    filtered = await through_filter(crossing.input_filter, data, f"from `{source.agent.name}` to `{transfer.to}`")
-    return _Crossing(chosen=as_target_reads(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim"))
+    excerpts = excerpts_of(history, hides_transfers=course.rules.hides_transfers)
+    filtered = await through_filter(crossing.input_filter, excerpts.data(ctx), source.agent.name, transfer.to)
+    chosen = excerpts.as_read(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim")
+    return _Crossing(chosen=chosen)
 
 
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:

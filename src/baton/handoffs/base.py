@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
+from msgspec import Struct, structs
+
 from ..context import RunContext
 from ..errors import SetupError
 from ..messages import Message
@@ -25,8 +27,7 @@ class Addressee(Protocol):
     def description(self) -> str: ...
 
 
-@dataclass(frozen=True, kw_only=True)
-class HandoffInputData:
+class HandoffInputData(Struct, frozen=True, kw_only=True):
     """What a filter is given, and gives back changed. Items are messages, or dicts of role and content."""
 
     input_history: tuple[Message, ...]
@@ -39,7 +40,7 @@ class HandoffInputData:
 
     def clone(self, **changes: Any) -> "HandoffInputData":
         """The same with some things changed."""
-        return replace(self, **changes)
+        return structs.replace(self, **changes)
 
 
 InputFilter: TypeAlias = Callable[[HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]]

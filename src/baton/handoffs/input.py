@@ -1,61 +1,103 @@
 """The typed input of a handoff: the schema a model is shown, and the strict reading of what it gives."""
 
-import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ..errors import SetupError
 from .strict import strict_schema
 
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+    from pydantic_core import ErrorDetails
+
 _WRAPPER = "input"
+_MOST_PROBLEMS = 20
+_NOT_A_NUMBER = ("NaN", "Infinity")
+
+
+class _Wrapped(msgspec.Struct):
+    input: msgspec.Raw
+
+
+_read_wrapped = msgspec.json.Decoder(_Wrapped).decode
 
 
 class InputReader:
     """Reads the arguments of a handoff as one type, without coercion. A type that is no object is wrapped in one."""
 
     def __init__(self, target: str, input_type: Any) -> None:
-        from pydantic import PydanticUserError, TypeAdapter
+        from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
+        self._misfit = ValidationError
         what = f"the input_type of the handoff to `{target}`"
         try:
             self._adapter = TypeAdapter[Any](input_type)
             schema = self._adapter.json_schema()
-        except PydanticUserError as error:
+        except (PydanticUserError, PydanticUndefinedAnnotation) as error:
             raise SetupError(f"{what} is {input_type!r}, which has no JSON schema: {error}") from None
         self.type_name = str(getattr(input_type, "__name__", input_type))
-        root = schema
-        if "$ref" in schema:
-            root = schema.get("$defs", {}).get(schema["$ref"].rpartition("/")[2], {})
-        self._is_wrapped = root.get("type") != "object"
+        self._is_wrapped = _root_of(schema).get("type") != "object"
         if self._is_wrapped:
-            definitions = schema.pop("$defs", None)
-            schema = {"type": "object", "properties": {_WRAPPER: schema}}
-            if definitions:
-                schema["$defs"] = definitions
+            definitions = schema.pop("$defs", {})
+            schema = {"type": "object", "properties": {_WRAPPER: schema}, "$defs": definitions}
         self.schema = strict_schema(schema, what)
 
     def read(self, arguments: str) -> Any:
-        """The input as a value of the type. Raises ValueError that lists what is wrong, without showing values."""
-        from pydantic import ValidationError
+        """The input as a value of the type. Raises ValueError that lists what is wrong, without showing values.
 
-        text = arguments
-        if self._is_wrapped:
-            try:
-                text = bytes(msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])[_WRAPPER]).decode()
-            except (msgspec.MsgspecError, KeyError):
-                raise ValueError(f'arguments must be {{"{_WRAPPER}": …}}') from None
+        Only what a validator of your own says is passed on as it is.
+        """
+        text: str | bytes = _unwrapped(arguments) if self._is_wrapped else arguments
         try:
-            return self._adapter.validate_json(text, strict=True)
-        except ValidationError as error:
-            problems = error.errors(include_url=False, include_input=False, include_context=False)
-            lines = (f"{'.'.join(map(str, each['loc'])) or 'the input'}: {each['msg']}" for each in problems)
-            raise ValueError("; ".join(_without_values(line) for line in lines)) from None
+            value = self._adapter.validator.validate_json(text, strict=True)
+        except self._misfit as error:
+            raise ValueError(_problems(error)) from None
+        # Pydantic reads these as numbers; in JSON there are no such words, and a log could not hold them.
+        if any(word in arguments for word in _NOT_A_NUMBER):
+            _refuse_unless_json(arguments)
+        return value
 
     def dump(self, value: Any) -> Any:
-        """The value as plain JSON data."""
-        return self._adapter.dump_python(value, mode="json")
+        """The value as plain JSON data, under the names the schema has."""
+        return self._adapter.serializer.to_python(value, mode="json", by_alias=True)
 
 
-def _without_values(line: str) -> str:
-    return re.sub(r"\s*\[type=.*\]$", "", line)
+def _root_of(schema: dict[str, Any]) -> dict[str, Any]:
+    """What the schema of a type that refers to itself, or has a name of its own, comes down to."""
+    root, followed = schema, set[str]()
+    while "$ref" in root and root["$ref"] not in followed:
+        followed.add(root["$ref"])
+        root = schema.get("$defs", {}).get(root["$ref"].rpartition("/")[2], {})
+    return root
+
+
+def _unwrapped(arguments: str) -> bytes:
+    try:
+        return bytes(_read_wrapped(arguments).input)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise ValueError(f'arguments must be {{"{_WRAPPER}": …}}') from None
+
+
+def _refuse_unless_json(text: str) -> None:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the input: {error}") from None
+
+
+def _problems(error: "ValidationError") -> str:
+    details = error.errors(include_url=False, include_input=False)
+    lines = [_problem(detail) for detail in details[:_MOST_PROBLEMS]]
+    if len(details) > _MOST_PROBLEMS:
+        lines.append(f"and {len(details) - _MOST_PROBLEMS} more")
+    return "; ".join(lines)
+
+
+def _problem(detail: "ErrorDetails") -> str:
+    place = ".".join(map(str, detail["loc"])) or "the input"
+    if detail["type"] == "union_tag_invalid":
+        # The one message of pydantic's own that quotes what was given.
+        facts = detail.get("ctx", {})
+        return f"{place}: {facts.get('discriminator')} should be one of {facts.get('expected_tags')}"
+    return f"{place}: {detail['msg']}"
