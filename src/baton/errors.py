@@ -39,6 +39,12 @@ class SetupError(BatonError):
     """The program is put together in a way that cannot work."""
 
 
+def checked_choice(what: str, given: object, choices: Sequence[str]) -> None:
+    """Raise SetupError if a word is not among those there are."""
+    if given not in choices:
+        raise SetupError(f"{what} is {given!r}; it can be: {listed(choices)}")
+
+
 class ModelError(BatonError):
     """The model or its provider failed; `retryable` says whether the same request may succeed later."""
 

@@ -1,7 +1,7 @@
 """What is said: messages, their parts, tool calls and usage, as frozen values. Imports only errors."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -110,6 +110,7 @@ class ToolMessage(Struct, frozen=True, tag="tool", tag_field="role", omit_defaul
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
+_MESSAGES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -171,11 +172,19 @@ def as_messages(given: Input) -> tuple[Message, ...]:
     """What a caller may pass as input, as messages: text, a message, a dict of role and content, or several."""
     if isinstance(given, str):
         return (UserMessage(given),)
-    if isinstance(given, Mapping):
-        return (_from_dict(given),)
     if isinstance(given, Sequence):
-        return tuple(_from_dict(item) if isinstance(item, Mapping) else item for item in given)
-    return (given,)
+        return tuple(_as_message(item) for item in given)
+    return (_as_message(given),)
+
+
+def _as_message(given: Any) -> Message:
+    if type(given) in _MESSAGES:
+        return given
+    if isinstance(given, Mapping):
+        return _from_dict(cast("Mapping[str, Any]", given))
+    raise SetupError(
+        f"not a message: {given!r}; give text, UserMessage(…), a dict of role and content, or a list of them"
+    )
 
 
 def _from_dict(given: Mapping[str, Any]) -> Message:
@@ -183,16 +192,16 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
     if fields.get("content") is None:
         fields["content"] = ""
     calls = fields.pop("tool_calls", None)
-    if calls:
-        fields["calls"] = [
-            {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in calls
-        ]
     if "tool_call_id" in fields:
         fields["call_id"] = fields.pop("tool_call_id")
         fields.setdefault("name", fields.pop("tool_name", ""))
     try:
+        if calls:
+            fields["calls"] = [
+                {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in calls
+            ]
         return msgspec.convert(fields, Message)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, KeyError, TypeError) as error:
         raise SetupError(f"not a message: {dict(given)!r} ({error}); give role and content") from None
 
 

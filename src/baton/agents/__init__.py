@@ -7,7 +7,7 @@ know which other agents there are, nor carry anything out itself.
 from .agent import Agent
 from .base import AgentContext, BaseAgent, MultipleTransfers, Projection, RunOptions
 from .custom import agent
-from .hooks import AgentHooks, RunHooks, told_of
+from .hooks import AgentHooks, RunHooks, Told, told_of
 from .then_transfer import then_transfer
 from .together import settled
 from .toolbox import EXIT_TOOL
@@ -22,6 +22,7 @@ __all__ = [
     "Projection",
     "RunHooks",
     "RunOptions",
+    "Told",
     "agent",
     "settled",
     "then_transfer",

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeVar
 
-from ..context import Entry, History, Run, RunContext, View
+from ..context import Entry, History, Run, RunContext, View, as_json_value
 from ..errors import SetupError
 from ..events import Action, Origin, Said
 from ..handoffs import Addressee, Handoff, Routes
@@ -79,6 +79,9 @@ class AgentContext(RunContext[C]):
         log = self.run.log
         said = log.find(key, Said)
         if said is None:
+            if not isinstance(content, str):
+                as_json_value(f"what `{self.agent}` says", content)
+            log.announce(key, Said)
             said = Said(key, self.origin, time(), AssistantMessage(content), changes=self.take_changes())
             log.write(said)
             await log.settle()

@@ -30,7 +30,11 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
     if log.has_past and (recorded := _recorded(ctx, key)) is not None:
         return recorded
     inner = RunContext(ctx.run, ctx.origin, key, call)
-    if ctx.told is not None:
+    # A tool that asked a question before the run stopped was started then, and now goes on to the same question.
+    has_begun = log.has_past and log.has_inside(key)
+    if log.has_past and not has_begun:
+        log.announce(key, ToolReturned)
+    if ctx.told is not None and not has_begun:
         await ctx.told.tool_start(inner, call)
     try:
         outcome = await tool.call(inner, call.arguments)
@@ -42,7 +46,11 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
         inner.values.update(outcome.values)
     changes = inner.take_changes()
     if outcome.transfer is not None:
-        return await _hand_over(inner, outcome, changes)
+        handed = await _hand_over(inner, outcome, changes)
+        if ctx.told is not None:
+            result = ToolReturned(key, ctx.origin, time(), call.id, call.name, handed.content)
+            await ctx.told.tool_end(inner, call, result)
+        return handed
     returned = ToolReturned(
         key,
         ctx.origin,
@@ -54,9 +62,9 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
         outcome.is_final and not outcome.is_error,
         changes,
     )
+    log.write(returned)
     if ctx.told is not None:
         await ctx.told.tool_end(inner, call, returned)
-    log.write(returned)
     if log.sink is not None:
         await log.settle()
     return returned

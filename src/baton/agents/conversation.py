@@ -1,5 +1,6 @@
 """One activation of an agent that asks a model: ask, run the calls, ask again, until there is an outcome."""
 
+import asyncio
 from collections.abc import AsyncIterable
 from time import time
 from typing import Any
@@ -50,6 +51,9 @@ class Conversation:
         turn = 0
         while True:
             turn += 1
+            if ctx.run.is_cancelled:
+                # A tool may have swallowed the cancellation; the run is over all the same.
+                raise asyncio.CancelledError
             is_last = turn > agent.max_turns
             if is_last and (turn > agent.max_turns + 1 or agent.on_limit == "error"):
                 raise TurnLimitError(agent.name, agent.max_turns)
@@ -80,6 +84,8 @@ class Conversation:
         said = log.find(key, Said) if log.has_past else None
         run.meter.start_model_call(origin)
         if said is None:
+            if log.has_past:
+                log.announce(key, Said)
             instructions = self._manner.instructions
             if instructions is None:
                 instructions = await instructions_for(ctx, self._agent.instructions, template=self._agent.template)
@@ -87,13 +93,14 @@ class Conversation:
             request = self._request(instructions, turn, is_last, disabled)
             if ctx.told is not None:
                 await ctx.told.model_start(ctx, request)
-            stream = self._manner.model.respond(request)
+            try:
+                stream = self._manner.model.respond(request)
+            except Exception as error:
+                raise self._model_error(error) from error
             if type(stream) is Ready and log.sink is None:
                 response = assembled(stream.chunks, self._manner.model.name)
             else:
                 response = await self._heard(stream)
-            if ctx.told is not None:
-                await ctx.told.model_end(ctx, response)
             said = Said(
                 key,
                 origin,
@@ -106,6 +113,8 @@ class Conversation:
                 disabled,
             )
             log.write(said)
+            if ctx.told is not None:
+                await ctx.told.model_end(ctx, response)
             if log.sink is not None:
                 await log.settle()
         else:
@@ -159,10 +168,9 @@ class Conversation:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
-            if isinstance(error, BatonError) or not isinstance(error, Exception):
+            if not isinstance(error, Exception):
                 raise
-            what = f"the model `{model.name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
-            raise ModelError(what, model=model.name) from error
+            raise self._model_error(error) from error
         return assembled(chunks, model.name)
 
     async def _listen(self, stream: AsyncIterable[Chunk], sink: Sink, chunks: list[Chunk]) -> None:
@@ -178,6 +186,13 @@ class Conversation:
                 put(ReasoningDelta(origin, chunk.text))
             if sink.is_full:
                 await sink.room()
+
+    def _model_error(self, error: Exception) -> Exception:
+        if isinstance(error, BatonError):
+            return error
+        name = self._manner.model.name
+        what = f"the model `{name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
+        return ModelError(what, model=name)
 
     def _note_fault(self, outcome: TurnOutcome) -> None:
         # A correction has failed when the turn after a faulty one is faulty again.

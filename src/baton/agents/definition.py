@@ -7,7 +7,7 @@ from typing import Any, Literal, Self, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
-from ..errors import SetupError
+from ..errors import SetupError, checked_choice
 from ..handoffs import Handoff
 from ..messages import ToolSpec
 from ..models import Model, ModelSettings, resolve
@@ -61,6 +61,7 @@ class AgentDefinition(BaseAgent[C, Out]):
         checked_name(self.name, "Agent")
         if self.max_turns < 1:
             raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
+        checked_choice(f"on_limit of `{self.name}`", self.on_limit, ("answer", "error"))
         object.__setattr__(self, "sub_agents", checked_agents(self.name, self.sub_agents))
         object.__setattr__(self, "handoffs", as_handoffs(self.name, self.handoffs))
         object.__setattr__(self, "tools", tuple(_as_tool(self.name, entry) for entry in self.tools))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ..context import WHOLE, Entry
-from ..errors import SetupError
+from ..errors import SetupError, checked_choice
 from ..events import Action, Said, Stepped, ToolReturned, Transfer
 from ..handoffs import TRANSFER_TOOL, Handoff
 from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
@@ -103,4 +103,5 @@ def then_transfer(
     """
     if agent.name == to:
         raise SetupError(f"then_transfer(`{to}`, to=`{to}`) would never end; name another agent")
+    checked_choice(f"on_error of then_transfer(`{agent.name}`)", on_error, ("raise", "report"))
     return ThenTransfer(agent, to, on_error)

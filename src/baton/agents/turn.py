@@ -208,6 +208,10 @@ class Turn:
             ended = await asyncio.gather(*[self._perform(*one) for one in ordinary], return_exceptions=True)
         else:
             ended = [await _ending_of(self._perform(*one)) for one in ordinary]
+        if self._ctx.run.log.has_past:
+            # Each wrote its values when it ended, not when it was called.
+            for result in sorted(filter(None, self._results), key=lambda result: result.at):
+                self._ctx.apply_changes(result.changes)
         raised = [error for error in ended if error is not None]
         if raised:
             raise next((error for error in raised if not isinstance(error, Suspend)), raised[0])

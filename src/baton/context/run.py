@@ -13,7 +13,7 @@ C = TypeVar("C", default=Any)
 class Run(Generic[C]):
     """The id, the log, the user's context object, the values and the meter of one run."""
 
-    __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "values")
+    __slots__ = ("call_ids", "context", "guests", "id", "is_cancelled", "log", "meter", "values")
 
     def __init__(self, id: str, log: Log, context: C, values: dict[str, Any], meter: Meter) -> None:
         self.id = id
@@ -23,5 +23,7 @@ class Run(Generic[C]):
         self.meter = meter
         self.call_ids: set[str] = set()
         """Every call id used so far: ids are unique in a run."""
+        self.is_cancelled = False
+        """Whether somebody has asked the run to stop."""
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""

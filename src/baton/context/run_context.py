@@ -86,6 +86,7 @@ class RunContext(Generic[C]):
         log = self.run.log
         event = log.find(full_key, kind)
         if event is None:
+            log.announce(full_key, kind)
             produced = await produce(full_key)
             # Somebody else may have been faster, if the same key was asked for twice at once.
             event = log.find(full_key, kind)
@@ -112,6 +113,7 @@ class RunContext(Generic[C]):
         log = self.run.log
         event = log.find(key, Stepped) if log.has_past else None
         if event is None:
+            log.announce(key, Stepped)
             value = produce()
             if is_to_await(value):
                 value = await value

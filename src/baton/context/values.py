@@ -1,14 +1,15 @@
 """The run's shared key-value state. A write is recorded together with the effect that made it."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from math import isfinite
+from typing import Any, cast
 
 import msgspec
 
 from ..errors import NotEncodableError
 from ..events import Changes
 
-_PLAIN = (str, int, float, bool, type(None))
+_PLAIN = (str, int, bool, type(None))
 
 
 def as_json_value(what: str, value: Any) -> Any:
@@ -16,9 +17,19 @@ def as_json_value(what: str, value: Any) -> Any:
     if type(value) in _PLAIN:
         return value
     try:
-        return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump)
+        return _as_read_back(msgspec.to_builtins(value, str_keys=True, enc_hook=_dump))
     except (TypeError, NotImplementedError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise NotEncodableError(what, value, str(error) or type(error).__name__) from None
+
+
+def _as_read_back(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_as_read_back(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _as_read_back(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, float) and not isfinite(value):
+        raise ValueError(f"JSON has no {value}")
+    return value
 
 
 def _dump(value: Any) -> Any:

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..agents import AgentContext, Projection, RunOptions, told_of
-from ..context import History, Run
-from ..errors import LimitError, LoopError, ReplayMismatch, TransferError
-from ..events import Action, Exit, Finished, Origin, Started, Transfer, Transferred
+from ..agents import AgentContext, Projection, RunOptions, Told, told_of
+from ..context import History, Run, as_json_value
+from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
+from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
 from ..handoffs import InputFilter
 from ..messages import Message, UserMessage
 from .filtering import excerpts_of, through_filter
@@ -91,6 +91,9 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
         elif action is None and frames:
             transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
         else:
+            if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
+                wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
+                raise SetupError(f"`{seat.agent.name}` returned {action!r} from run; return {wanted}")
             output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
             if ctx.told is not None and not _is_recorded(ctx, "end"):
                 await ctx.told.end(ctx, output)
@@ -109,9 +112,10 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
             loops.start_over()
             frames.clear()
         source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
-        if ctx.told is not None and not _is_recorded(ctx, "to"):
-            await ctx.told.handoff(ctx, seat.agent)
-            await ctx.told.end(ctx, None)
+        if (ctx.told is not None or seat.agent.hooks is not None) and not _is_recorded(ctx, "to"):
+            await Told(source.agent, course.rules.options.hooks, source.agent.hooks).handoff(ctx, seat.agent)
+            if ctx.told is not None:
+                await ctx.told.end(ctx, None)
         _finish(ctx, transfer, reason)
         if log.sink is not None:
             await log.settle()
@@ -194,9 +198,10 @@ def _finish(ctx: AgentContext[Any], transfer: Transfer | None, reason: str = "")
         key = f"{ctx.scope}/to"
         recorded = log.find(key, Transferred) if log.has_past else None
         if recorded is None:
-            log.write(
-                Transferred(key, origin, now, origin.agent, transfer.to, transfer.call_id, transfer.payload, reason)
-            )
+            payload = transfer.payload
+            if payload is not None:
+                payload = as_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
+            log.write(Transferred(key, origin, now, origin.agent, transfer.to, transfer.call_id, payload, reason))
         elif recorded.target != transfer.to:
             raise ReplayMismatch(key, f"a transfer to {recorded.target}", f"a transfer to {transfer.to}")
     key = f"{ctx.scope}/end"

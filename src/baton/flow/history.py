@@ -13,7 +13,18 @@ from ..agents import Projection
 from ..context import Entry, History, View, Window
 from ..errors import SetupError
 from ..events import Origin
-from ..messages import AssistantMessage, Message, Text, ToolMessage, UserMessage, is_empty, media_of, paired, text_of
+from ..messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    ToolMessage,
+    UserMessage,
+    as_messages,
+    is_empty,
+    media_of,
+    paired,
+    text_of,
+)
 
 _POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
 
@@ -43,8 +54,16 @@ def view_for(history: History, origin: Origin, policy: Projection, *, hides_tran
     elif policy == "answers":
         chosen = _answers(before, origin.agent)
     else:
-        chosen = paired(policy(tuple(before)))
+        chosen = paired(_chosen_by(policy, before, origin.agent))
     return _FixedView(history, chosen)
+
+
+def _chosen_by(policy: Any, entries: Sequence[Entry], agent: str) -> tuple[Message, ...]:
+    given: Any = policy(tuple(entries))
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        name = getattr(policy, "__name__", type(policy).__name__)
+        raise SetupError(f"the history function `{name}` of `{agent}` must return a list of messages, not {given!r}")
+    return as_messages(cast("Sequence[Message]", given))
 
 
 def view_of(history: History, chosen: Sequence[Message]) -> View:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from ..agents import BaseAgent
 from ..errors import SetupError, listed
 from ..handoffs import TRANSFER_TOOL, Handoff, Language, Route, Routes, default_tool_name, handoff_route, tree_route
+from .history import checked_projection
 
 _logger = logging.getLogger("baton.team")
 
@@ -125,6 +126,9 @@ def _described(agent: BaseAgent[Any, Any]) -> str:
 def _seat(
     agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: Language
 ) -> Seat:
+    for policy in (agent.history, *(edge.history for edge in agent.edges())):
+        if policy is not None:
+            checked_projection(policy)
     tree = [child.name for child in agent.sub_agents]
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 _WRAPPER = "input"
 _MOST_PROBLEMS = 20
-_NOT_A_NUMBER = ("NaN", "Infinity")
 
 
 class _Wrapped(msgspec.Struct):
@@ -54,7 +53,7 @@ class InputReader:
         except self._misfit as error:
             raise ValueError(_problems(error)) from None
         # Pydantic reads these as numbers; in JSON there are no such words, and a log could not hold them.
-        if any(word in arguments for word in _NOT_A_NUMBER):
+        if "NaN" in arguments or "Infinity" in arguments:
             _refuse_unless_json(arguments)
         return value
 

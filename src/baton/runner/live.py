@@ -1,6 +1,7 @@
 """A run while it lasts: the one place where agents' code is driven, whether anybody listens or not."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from time import time
 from types import TracebackType
@@ -9,7 +10,7 @@ from typing import Any, Generic, Self
 from typing_extensions import TypeVar
 
 from ..agents import RunHooks, settled
-from ..context import RunContext, Suspend
+from ..context import Limits, RunContext, Suspend
 from ..errors import LimitError, ReplayMismatch, RunError
 from ..events import (
     NOBODY,
@@ -57,6 +58,7 @@ class LiveRun(Generic[Out]):
         self._result: RunResult[Any] | None = None
         self._is_cancelled = False
         self._has_begun = False
+        self._unread: deque[Event | Delta] = deque()
 
     @property
     def log(self) -> Log:
@@ -72,6 +74,11 @@ class LiveRun(Generic[Out]):
     def run_id(self) -> str:
         """The id of the run."""
         return self._course.run.id
+
+    @property
+    def limits(self) -> Limits:
+        """The limits it goes by."""
+        return self._course.run.meter.limits
 
     @property
     def guests(self) -> dict[str, Any]:
@@ -109,8 +116,8 @@ class LiveRun(Generic[Out]):
                 last = course.team.seats[outcome.origin.agent].agent
                 await settled(hooks.on_run_end(self._root_context(), last, outcome.output))
         except Suspend:
-            await self._tell_questions(hooks, known)
             self._stop(Suspended(f"suspended{len(log.events)}", NOBODY, time(), tuple(log.open_questions())))
+            await self._tell_questions(hooks, known)
         except asyncio.CancelledError:
             self._stop(Cancelled(f"cancelled{len(log.events)}", NOBODY, time()))
             raise
@@ -143,7 +150,7 @@ class LiveRun(Generic[Out]):
 
     async def cancel(self) -> None:
         """Stop the run now, and return when everything it started has ended. It can be resumed."""
-        self._is_cancelled = True
+        self._is_cancelled = self._course.run.is_cancelled = True
         if self._task is not None and not self._task.done():
             # A task that is cancelled before its first step would leave no trace; it ends itself when it begins.
             if self._has_begun:
@@ -171,12 +178,14 @@ class LiveRun(Generic[Out]):
         channel, task = self._channel, self._task
         if channel is None or task is None:
             raise RunError("open the run first: async with runner.stream(…) as run")
+        unread = self._unread
         while True:
-            batch = await channel.take()
-            if not batch:
-                break
-            for event in batch:
-                yield event
+            # Kept in the run, so that whoever stops listening may go on later where they stopped.
+            if not unread:
+                unread.extend(await channel.take())
+                if not unread:
+                    break
+            yield unread.popleft()
         if not self._is_cancelled:
             await asyncio.shield(task)
 

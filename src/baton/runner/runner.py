@@ -13,7 +13,7 @@ from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
 from ..context import Entry, History, Limits, Meter, Run, as_json_value
-from ..errors import RunError, RunNotFoundError, SetupError, listed
+from ..errors import RunError, RunNotFoundError, SetupError, checked_choice, listed
 from ..events import NOBODY, Completed, Event, Resumed, RunStarted
 from ..flow import Course, Rules, Team, checked_projection
 from ..handoffs import InputFilter, Language
@@ -34,6 +34,7 @@ class _Stopped(Struct, frozen=True):
     events: Sequence[Event]
     context: Any = None
     guests: Mapping[str, Any] = {}
+    limits: Limits | None = None
 
 
 class Runner(Generic[C, Out]):
@@ -59,6 +60,9 @@ class Runner(Generic[C, Out]):
         language: Language = "en",
         agents: Sequence[BaseAgent[Any, Any]] = (),
     ) -> None:
+        checked_choice("Runner(transfers=…)", transfers, ("shown", "hidden"))
+        checked_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
+        checked_choice("Runner(language=…)", language, ("en", "zh"))
         self.team = Team.compile(agent, extra=agents, language=language)
         self.limits = limits or Limits()
         options = RunOptions(
@@ -147,7 +151,7 @@ class Runner(Generic[C, Out]):
         opening += answers_as_events(Log(events).open_questions(), answers)
         del self._waiting[run_id]
         context = context if context is not None else stopped.context
-        live = self._open(_start_of(events), events, opening, context=context, limits=limits)
+        live = self._open(_start_of(events), events, opening, context=context, limits=limits or stopped.limits)
         live.guests.update(stopped.guests)
         return live
 
@@ -189,7 +193,9 @@ class Runner(Generic[C, Out]):
     def _keep(self, stopped: LiveRun[Any]) -> None:
         """A run that has stopped before its end waits here."""
         if not isinstance(stopped.log, ReadOnlyLog):
-            self._waiting[stopped.run_id] = _Stopped(stopped.log.events, stopped.context, stopped.guests)
+            self._waiting[stopped.run_id] = _Stopped(
+                stopped.log.events, stopped.context, stopped.guests, stopped.limits
+            )
 
 
 _count = itertools.count()

@@ -1,0 +1,192 @@
+"""Taking cards, social security numbers, addresses and phone numbers out of messages. Knows nothing of handoffs.
+
+No pattern is perfect. These prefer shapes that hardly anything else has over finding every number a person may mean:
+- card: 13 to 19 digits, in one piece or with single spaces or dashes between groups, that begin as the cards of a
+  network do and pass the Luhn check. One in ten other numbers of that shape passes it too.
+- ssn: 123-45-6789 or 123 45 6789, not nine digits in one piece. Tax numbers that begin with 9 look the same and go too.
+- email: an address with a domain that has a dot.
+- phone: + and 8 to 15 digits, or three, three and four digits with something between them, as in (415) 555-0132.
+  Numbers in one piece without + look like any other number, and other national forms like dates and ids: they stay.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeAlias, cast
+
+from msgspec.structs import replace
+
+from ..context import as_json_value
+from ..errors import SetupError, listed
+from ..messages import AssistantMessage, Audio, Content, Data, File, Message, Part, Text, ToolCall, is_empty
+
+Pattern: TypeAlias = str | re.Pattern[str]
+Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
+"""Where in a text something stands: from, to."""
+
+_SPACES = r" \u00a0\u2007\u2009\u202f"
+_DASHES = r"\-\u2010-\u2015\u2212"
+_BETWEEN = f"[{_SPACES}{_DASHES}]"
+_LETTERS = "A-Za-z0-9À-ӿ"
+
+# After a digit and a point it is a fraction, and every tenth of those would pass for a card.
+_DIGITS = re.compile(rf"(?<!\d)(?<!\d\.)\d+(?:{_BETWEEN}\d+)*")
+_GROUP = re.compile(r"\d+")
+_NETWORK = re.compile(r"[3-6]|2[2-7]|8[12]|9792")
+_SSN = re.compile(
+    rf"(?<!\d)(?<!\d[{_DASHES}])(?!000|666)\d{{3}}({_BETWEEN})(?!00)\d\d\1(?!0000)\d{{4}}(?!\d|[{_DASHES}]\d)"
+)
+# Possessive and begun only where a word begins, so that a long text without any @ is read once and not once per letter.
+_EMAIL = re.compile(
+    rf"(?<![{_LETTERS}._%+'-])[{_LETTERS}._%+'-]++@(?:[{_LETTERS}-]+\.)+[A-Za-zÀ-ӿ][{_LETTERS}-]*[{_LETTERS}]"
+)
+_PHONE = re.compile(
+    rf"(?<![\w+])\+[1-9](?:[{_SPACES}{_DASHES}.()/]{{0,2}}\d){{7,14}}(?!\d)"
+    rf"|(?<![\w{_DASHES}])(?:1[{_SPACES}{_DASHES}.])?(?:\(\d{{3}}\)[{_SPACES}{_DASHES}]?|\d{{3}}[{_SPACES}{_DASHES}.])"
+    rf"\d{{3}}[{_SPACES}{_DASHES}.]\d{{4}}(?!\w|[{_DASHES}]\d)"
+)
+
+
+def _cards(text: str) -> Iterator[tuple[int, int]]:
+    for run in _DIGITS.finditer(text):
+        groups = [group.span() for group in _GROUP.finditer(text, run.start(), run.end())]
+        for first, (start, _) in enumerate(groups):
+            digits = ""
+            for last in range(first, len(groups)):
+                begin, end = groups[last]
+                digits += text[begin:end]
+                if len(digits) > 19:
+                    break
+                is_all = first == 0 and last == len(groups) - 1
+                if len(digits) >= 13 and (is_all or _is_laid_out(groups[first:last])) and _is_card(digits):
+                    yield start, end
+
+
+def _is_laid_out(groups: Iterable[tuple[int, int]]) -> bool:
+    # Beside an expiry date or a code a card is only a part of the digits; it is known by its long groups.
+    return all(end - start >= 4 for start, end in groups)
+
+
+def _is_card(digits: str) -> bool:
+    plain = "".join(str(int(digit)) for digit in digits)
+    doubled = (divmod(2 * int(digit), 10) for digit in plain[-2::-2])
+    checksum = sum(int(digit) for digit in plain[-1::-2]) + sum(tens + ones for tens, ones in doubled)
+    return checksum % 10 == 0 and _NETWORK.match(plain) is not None
+
+
+def _matches_of(pattern: re.Pattern[str]) -> Finder:
+    return lambda text: (match.span() for match in pattern.finditer(text))
+
+
+_STOCK: Mapping[str, Finder] = {
+    "card": _cards,
+    "ssn": _matches_of(_SSN),
+    "email": _matches_of(_EMAIL),
+    "phone": _matches_of(_PHONE),
+}
+
+
+def finders(patterns: Mapping[str, Pattern] | Iterable[str] | None) -> dict[str, Finder]:
+    """What finds each kind of thing, by name: all stock patterns, some of them by name, or patterns of your own."""
+    if patterns is None:
+        return dict(_STOCK)
+    if isinstance(patterns, Mapping):
+        own = cast("Mapping[str, Pattern]", patterns)
+        return {name: _matches_of(_compiled(name, pattern)) for name, pattern in own.items()}
+    names = [patterns] if isinstance(patterns, str) else list(patterns)
+    unknown = [name for name in names if name not in _STOCK]
+    if unknown:
+        raise SetupError(
+            f"redact knows no pattern {listed(unknown)}; it knows {listed([*_STOCK])}. "
+            "Give one of your own as a mapping of its name to a regular expression"
+        )
+    return {name: _STOCK[name] for name in names}
+
+
+def _compiled(name: str, pattern: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise SetupError(f"the pattern `{name}` given to redact is not a regular expression: {error}") from None
+
+
+class Redaction:
+    """Puts a replacement where something is found, in every place of a message where text stands."""
+
+    def __init__(self, finders: Mapping[str, Finder], replacement: str) -> None:
+        self._finders = finders
+        self._replacement = replacement
+
+    def of_message(self, message: Message) -> Message | None:
+        """The message without what was found; None if nothing is left of it."""
+        if not isinstance(message, AssistantMessage):
+            return replace(message, content=self._content(message.content))
+        # Reasoning goes as a whole: what is opaque cannot be searched, and what is signed must not be changed.
+        calls = tuple(map(self._call, message.calls))
+        changed = replace(message, content=self._content(message.content), calls=calls, reasoning=())
+        return None if message.reasoning and is_empty(changed) else changed
+
+    def of_text(self, text: str) -> str:
+        """The text with every found character gone. Finds that overlap are one, named after the first."""
+        spans = sorted(
+            (start, -end, name) for name, find in self._finders.items() for start, end in find(text) if start < end
+        )
+        pieces: list[str] = []
+        done = 0
+        for start, end, name in spans:
+            if start >= done or not pieces:
+                pieces += text[done:start], self._replacement.replace("{name}", name)
+            done = max(done, -end)
+        return "".join((*pieces, text[done:]))
+
+    def _content(self, content: Content) -> Content:
+        return self.of_text(content) if isinstance(content, str) else tuple(map(self._part, content))
+
+    def _part(self, part: Part) -> Part:
+        match part:
+            case Text():
+                return Text(self.of_text(part.text))
+            case Data():
+                return Data(self._value(as_json_value("a data part", part.value)))
+            case Audio(transcript=str(spoken)):
+                return replace(part, transcript=self.of_text(spoken))
+            case File(name=str(name)):
+                return replace(part, name=self.of_text(name))
+            case _:
+                return part
+
+    def _call(self, call: ToolCall) -> ToolCall:
+        try:
+            value = json.loads(call.arguments)
+            clean = self._value(value)
+            # Looked at as text, too: of two equal keys only the last is in the value.
+            if clean == value and self.of_text(call.arguments) == call.arguments:
+                return call
+            return replace(call, arguments=json.dumps(clean, ensure_ascii=False))
+        except (ValueError, RecursionError):
+            return replace(call, arguments=self.of_text(call.arguments))
+
+    def _value(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.of_text(value)
+            case bool() | float() | None:
+                return value
+            case int():
+                # Models write card numbers as numbers; what is found in one makes it a string.
+                clean = self.of_text(str(value))
+                return value if clean == str(value) else clean
+            case dict():
+                return self._object(cast("dict[str, Any]", value))
+            case _:
+                return [self._value(item) for item in value]
+
+    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+        clean: dict[str, Any] = {}
+        for name, item in value.items():
+            key, number = self.of_text(name), 1
+            while key in clean:
+                number += 1
+                key = f"{self.of_text(name)} {number}"
+            clean[key] = self._value(item)
+        return clean

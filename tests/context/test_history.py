@@ -1,0 +1,53 @@
+"""Windows onto a growing list: cheap, and never seen to change."""
+
+import pytest
+
+from baton.context import Entry, History, Window
+from baton.events import Origin
+from baton.messages import AssistantMessage, Message, UserMessage
+
+A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
+
+
+@pytest.fixture
+def window() -> Window:
+    """The first two of three messages."""
+    messages: list[Message] = [A, B]
+    window = Window(messages, 2)
+    messages.append(C)
+    return window
+
+
+def test_a_window_shows_what_was_there_when_it_was_made(window: Window) -> None:
+    # T23
+    assert len(window) == 2
+    assert list(window) == [A, B]
+    assert window == [A, B]
+    assert window != [A, B, C]
+    assert C not in window
+    assert list(reversed(window)) == [B, A]
+
+
+def test_a_window_is_read_like_a_list(window: Window) -> None:
+    assert (window[0], window[1], window[-1], window[-2]) == (A, B, B, A)
+    assert list(window[1:]) == [B]
+    assert list(window[:10]) == [A, B]
+    for outside in (2, 5, -3):
+        with pytest.raises(IndexError):
+            window[outside]
+
+
+def test_an_entry_tells_who_said_it_and_where() -> None:
+    # T25
+    origin = Origin("2", "B", Origin("1", "A"))
+    said, given = Entry(AssistantMessage("x"), origin), Entry(UserMessage("hi"))
+    assert (said.author, said.path, said.is_user_input) == ("B", ("A", "B"), False)
+    assert (given.author, given.path, given.is_user_input) == (None, (), True)
+
+
+def test_a_history_can_forget_its_end() -> None:
+    history = History()
+    history.add(A, None)
+    history.add(AssistantMessage("x"), Origin("1", "A"))
+    history.truncate(1)
+    assert [entry.message for entry in history.entries] == [A]

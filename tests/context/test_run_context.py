@@ -1,0 +1,330 @@
+"""What code inside a run can do: steps, questions, `once`, progress. Each effect is recorded, and never done twice."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
+from baton.errors import NotEncodableError, ReplayMismatch
+from baton.events import Asked, Custom, Event, Progress, Stepped
+from baton.testing import ScriptedModel, call, transcript
+
+
+class Person(BaseModel):
+    """Something that JSON does not bring back by itself."""
+
+    name: str
+
+
+@dataclass
+class Point:
+    """Something else."""
+
+    x: int
+
+
+# --- step
+
+
+async def test_a_step_is_done_once_across_resume() -> None:
+    # DESIGN §1
+    done: list[str] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def fetch() -> str:
+            done.append("fetch")
+            return "Ada"
+
+        def count() -> int:
+            done.append("count")
+            return len(done)
+
+        name = await ctx.step("fetch", fetch)
+        number = await ctx.step("count", count)
+        answer = await ctx.interrupt("go on?")
+        await ctx.say(f"{name} {number} {answer}")
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, "yes")
+    assert result.output == "Ada 2 yes"
+    assert done == ["fetch", "count"]
+    assert transcript(result.events) == [
+        'run of A started with "hi"',
+        "A started",
+        'A: step fetch -> "Ada"',
+        "A: step count -> 2",
+        'A: asked "go on?"',
+        "run suspended with 1 open question",
+        "run resumed",
+        'A: got the answer "yes"',
+        'A: said "Ada 2 yes"',
+        "A finished",
+        "run completed",
+    ]
+
+
+async def test_steps_of_one_name_are_told_apart_by_their_order() -> None:
+    done: list[int] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        def next_number() -> int:
+            done.append(1)
+            return len(done)
+
+        numbers = [await ctx.step("next", next_number) for _ in range(3)]
+        await ctx.interrupt("?")
+        ctx.output = numbers
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, "yes")
+    assert (result.output, len(done)) == ([1, 2, 3], 3)
+    keys = [event.key for event in result.events if isinstance(event, Stepped)]
+    assert keys == ["1/step:next", "1/step:next#2", "1/step:next#3"]
+
+
+async def test_a_step_that_fails_is_not_recorded_and_is_tried_again() -> None:
+    tries: list[int] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        def fragile() -> str:
+            tries.append(1)
+            if len(tries) == 1:
+                raise OSError("disk full")
+            return "at last"
+
+        await ctx.say(await ctx.step("fragile", fragile))
+
+    runner = Runner(a)
+    live = runner.stream("hi")
+    with pytest.raises(OSError, match="disk full"):
+        await live.drive()
+    assert not any(isinstance(event, Stepped) for event in live.result.events)
+    assert (await runner.resume(live.run_id)).output == "at last"
+
+
+async def test_as_type_brings_a_value_back_as_it_was() -> None:
+    seen: list[Any] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        person = await ctx.step("person", lambda: Person(name="Ada"), as_type=Person)
+        point = await ctx.step("point", lambda: Point(1), as_type=Point)
+        points = await ctx.step("points", lambda: [Point(1), Point(2)], as_type=list[Point])
+        seen.append((person, point, points))
+        await ctx.interrupt("?")
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    await runner.resume(suspended.run_id, "yes")
+    assert seen == [(Person(name="Ada"), Point(1), [Point(1), Point(2)])] * 2
+
+
+async def test_a_value_that_cannot_be_brought_back_needs_as_type() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        await ctx.step("person", lambda: Person(name="Ada"))
+
+    with pytest.raises(NotEncodableError, match=r"the result of step `person` is a Person.*say as_type=…"):
+        await Runner(a).run("hi")
+
+
+async def test_a_first_run_sees_a_value_as_a_resumed_one_does() -> None:
+    seen: list[Any] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        seen.append(await ctx.step("people", lambda: [Person(name="Ada")]))
+        await ctx.interrupt("?")
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    await runner.resume(suspended.run_id, "yes")
+    assert seen == [[{"name": "Ada"}]] * 2
+
+
+async def test_a_step_in_a_tool_is_done_once_too() -> None:
+    done: list[str] = []
+
+    @tool
+    async def book(ctx: RunContext) -> str:
+        """Book."""
+        number = await ctx.step("book", lambda: done.append("booked") or len(done))
+        answer = await ctx.interrupt("confirm?")
+        return f"{number} {answer}"
+
+    runner = Runner(Agent("A", model=ScriptedModel([[call("book"), call("book")], "done"]), tools=[book]))
+    suspended = await runner.run("hi")
+    first, second = suspended.interrupts
+    half = await runner.resume(suspended.run_id, {first.id: "yes"})
+    assert [question.id for question in half.interrupts] == [second.id]
+    result = await runner.resume(half.run_id, {second.id: "no"})
+    assert [message.content for message in result.messages[2:4]] == ["1 yes", "2 no"]
+    assert done == ["booked", "booked"]
+
+
+async def test_values_written_before_a_step_are_recorded_with_it() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        ctx.values.set("before", 1)
+        await ctx.step("x", lambda: None)
+        ctx.values.set("after", 2)
+
+    result = await Runner(a).run("hi")
+    (stepped,) = [event for event in result.events if isinstance(event, Stepped)]
+    assert stepped.changes is not None
+    assert stepped.changes.written == {"before": 1}
+    assert result.values == {"before": 1, "after": 2}
+
+
+# --- interrupt
+
+
+async def test_the_answer_to_a_question_may_be_anything_json_has() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        ctx.output = [await ctx.interrupt({"number": number}) for number in range(4)]
+
+    runner = Runner(a)
+    result = await runner.run("hi")
+    for answer in (None, False, {"a": [1]}, "text"):
+        (question,) = result.interrupts
+        result = await runner.resume(result.run_id, {question.id: answer})
+    assert result.output == [None, False, {"a": [1]}, "text"]
+    assert [event.payload for event in result.events if isinstance(event, Asked)] == [{"number": n} for n in range(4)]
+
+
+async def test_code_before_a_question_runs_again_and_its_effects_do_not() -> None:
+    runs: list[str] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        runs.append("code")
+        await ctx.say("one moment")
+        await ctx.interrupt("?")
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, "yes")
+    assert runs == ["code", "code"]
+    assert [line for line in transcript(result.events) if "said" in line] == ['A: said "one moment"']
+
+
+async def test_a_question_is_not_swallowed_by_code_that_catches_errors() -> None:
+    # A suspended run is not an error.
+    @tool
+    async def careful(ctx: RunContext) -> str:
+        """Ask, carefully."""
+        try:
+            return str(await ctx.interrupt("?"))
+        except Exception:  # noqa: BLE001 - as careless code does
+            return "swallowed"
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("careful"), "done"]), tools=[careful]))
+    suspended = await runner.run("hi")
+    assert suspended.status == "suspended"
+    assert (await runner.resume(suspended.run_id, "yes")).messages[2].content == "yes"
+
+
+# --- once
+
+
+async def test_once_makes_an_event_once() -> None:
+    made: list[str] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def make(key: str) -> Stepped:
+            made.append(key)
+            return Stepped(key, ctx.origin, 1.0, "mine", {"made": len(made)})
+
+        event = await ctx.once("mine", Stepped, make)
+        await ctx.interrupt("?")
+        again = await ctx.once("mine", Stepped, make)
+        assert again is event
+        ctx.output = event.value
+
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, "yes")
+    assert (result.output, made) == ({"made": 1}, ["1/mine"])
+    assert sum(event.key == "1/mine" for event in result.events) == 1
+
+
+async def test_a_key_that_means_something_else_now_is_a_mismatch() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def make(key: str) -> Stepped:
+            return Stepped(key, ctx.origin, 1.0, "mine")
+
+        async def make_asked(key: str) -> Asked:
+            return Asked(key, ctx.origin, 1.0)
+
+        await ctx.once("mine", Stepped, make)
+        await ctx.once("mine", Asked, make_asked)
+
+    with pytest.raises(ReplayMismatch) as caught:
+        await Runner(a).run("hi")
+    assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/mine", "Stepped", "Asked")
+
+
+# --- progress
+
+
+async def test_progress_and_messages_of_ones_own_are_told_and_not_recorded() -> None:
+    # T28
+    @tool
+    async def slow(ctx: RunContext) -> str:
+        """Take long."""
+        await ctx.progress("half", done=1, total=2)
+        await ctx.emit("mood", {"good": True})
+        return "ok"
+
+    @agent("B")
+    async def b(ctx: AgentContext) -> None:
+        await ctx.progress("from an agent")
+
+    model = ScriptedModel([[call("slow"), call("transfer_to_b")]])
+    runner = Runner(Agent("A", model=model, tools=[slow], handoffs=[b]))
+    async with runner.stream("hi") as live:
+        told = [event async for event in live]
+    halfway, from_agent = [event for event in told if isinstance(event, Progress)]
+    assert (halfway.text, halfway.done, halfway.total, halfway.call_id) == ("half", 1, 2, "call_1")
+    assert (from_agent.text, from_agent.call_id, from_agent.path) == ("from an agent", "", ("A", "B"))
+    (mood,) = [event for event in told if isinstance(event, Custom)]
+    assert (mood.name, mood.data, mood.agent) == ("mood", {"good": True}, "A")
+    assert tuple(event for event in told if isinstance(event, Event)) == live.result.events
+
+
+async def test_the_users_own_object_is_passed_through_and_never_recorded() -> None:
+    # handoffs.md H17
+    class Mine:
+        """Not JSON in any way."""
+
+    mine, seen = Mine(), list[Any]()
+
+    @agent("A", handoffs=["B"])
+    async def a(ctx: AgentContext) -> Transfer:
+        seen.append(ctx.context)
+        return Transfer("B")
+
+    @tool
+    async def look(ctx: RunContext) -> str:
+        """Look."""
+        seen.append(ctx.context)
+        return str(await ctx.interrupt("?"))
+
+    b = Agent("B", model=ScriptedModel([call("look"), "done"]), tools=[look])
+    runner = Runner(a, agents=[b])
+    suspended = await runner.run("hi", context=mine)
+    await runner.resume(suspended.run_id, "yes")
+    assert seen == [mine] * 4
+    other = Mine()
+    suspended = await Runner(a, agents=[b.clone(model=ScriptedModel([call("look"), "done"]))]).run("hi", context=other)
+    assert seen[-1] is other

@@ -1,0 +1,186 @@
+"""The run's shared key-value state, and that a first run and a resumed one see the same."""
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from baton import Agent, AgentContext, RunContext, Runner, Values, agent, tool
+from baton.context import as_json_value
+from baton.errors import NotEncodableError, RunError
+from baton.events import NOBODY as NOBODY_ORIGIN
+from baton.events import Changes, Stepped, decode_event, encode_event
+from baton.testing import ScriptedModel, call
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Person(BaseModel):
+    name: str
+    born: date
+
+
+@dataclass
+class Point:
+    x: int
+    y: int
+
+
+def test_values_are_a_mapping_that_can_be_written() -> None:
+    # handoffs.md H17
+    data: dict[str, Any] = {"a": 1}
+    values = Values(data)
+    values.set("b", [1, 2])
+    values.update({"c": None, "d": "x"})
+    values.delete("a")
+    values.delete("never there")
+    assert dict(values) == {"b": [1, 2], "c": None, "d": "x"}
+    assert (values.get("a"), values.get("b"), values["d"], "c" in values, len(values)) == (None, [1, 2], "x", True, 3)
+    with pytest.raises(KeyError):
+        values["a"]
+
+
+def test_changes_are_taken_once() -> None:
+    values = Values({"gone": 1})
+    assert values.take_changes() is None
+    values.set("a", 1)
+    values.set("a", 2)
+    values.delete("gone")
+    values.set("b", 1)
+    values.delete("b")
+    assert values.take_changes() == Changes({"a": 2}, ("b", "gone"))
+    assert values.take_changes() is None
+
+
+def test_what_is_written_after_it_was_deleted_is_there() -> None:
+    values = Values({})
+    values.delete("a")
+    values.set("a", 1)
+    assert values.take_changes() == Changes({"a": 1})
+
+
+def test_changes_can_be_done_again() -> None:
+    first, second = Values({"x": 0, "y": 0}), Values({"x": 0, "y": 0})
+    first.set("x", 1)
+    first.delete("y")
+    changes = first.take_changes()
+    assert changes is not None
+    second.apply(changes)
+    assert dict(first) == dict(second) == {"x": 1}
+    assert second.take_changes() is None
+
+
+def test_several_are_written_all_or_none() -> None:
+    values = Values({})
+    with pytest.raises(NotEncodableError, match="value `b` is a object"):
+        values.update({"a": 1, "b": object()})
+    assert dict(values) == {}
+    assert values.take_changes() is None
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [
+        (1, 1),
+        ("x", "x"),
+        (None, None),
+        (2.5, 2.5),
+        (True, True),
+        ([1, {"a": None}], [1, {"a": None}]),
+        ({1: "a"}, {"1": "a"}),
+        (Point(1, 2), {"x": 1, "y": 2}),
+        (Person(name="Ada", born=date(1815, 12, 10)), {"name": "Ada", "born": "1815-12-10"}),
+        ([Person(name="Ada", born=date(1815, 12, 10))], [{"name": "Ada", "born": "1815-12-10"}]),
+        (Colour.RED, "red"),
+        (date(2026, 2, 3), "2026-02-03"),
+        (10**30, 10**30),
+    ],
+)
+def test_values_are_kept_as_they_will_be_read_back(value: Any, wanted: Any) -> None:
+    # A first run and a resumed one must see the same.
+    kept = as_json_value("it", value)
+    assert kept == wanted
+    assert type(kept) is type(wanted)
+    back = decode_event(encode_event(Stepped("k", NOBODY_ORIGIN, 1.0, "x", kept)))
+    assert isinstance(back, Stepped)
+    assert back.value == kept
+
+
+@pytest.mark.parametrize("value", [(1, 2), {"a": (1,)}, [(1,)]])
+def test_a_tuple_is_the_same_list_before_and_after(value: Any) -> None:
+    kept = as_json_value("it", value)
+    back = decode_event(encode_event(Stepped("k", NOBODY_ORIGIN, 1.0, "x", kept)))
+    assert isinstance(back, Stepped)
+    assert back.value == kept
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, [-math.inf]])
+def test_a_number_that_json_does_not_have_is_refused(value: Any) -> None:
+    with pytest.raises(NotEncodableError):
+        as_json_value("it", value)
+
+
+def a_function() -> None: ...
+
+
+def a_circle() -> list[Any]:
+    circle: list[Any] = []
+    circle.append(circle)
+    return circle
+
+
+@pytest.mark.parametrize("value", [object(), a_function, [object()], {"a": {1, a_function}}, a_circle(), Point])
+def test_what_json_cannot_hold_is_refused_with_what_would_work(value: Any) -> None:
+    values = Values({})
+    with pytest.raises(NotEncodableError, match="value `x` is a ") as caught:
+        values.set("x", value)
+    assert caught.value.what == "value `x`"
+    assert caught.value.value is value
+    assert "or keep live objects in the run's context" in str(caught.value)
+    assert isinstance(caught.value, RunError)
+    assert "x" not in values
+
+
+async def test_the_caller_starts_a_run_with_values_and_keeps_his_own() -> None:
+    given = {"who": "Ada"}
+
+    @agent()
+    async def writer(ctx: AgentContext) -> None:
+        ctx.values.set("who", "Bob")
+        ctx.values.set("new", 1)
+
+    result = await Runner(writer).run("hi", values=given)
+    assert result.values == {"who": "Bob", "new": 1}
+    assert given == {"who": "Ada"}
+
+
+async def test_values_of_one_run_are_not_those_of_another() -> None:
+    @agent()
+    async def counter(ctx: AgentContext) -> None:
+        ctx.values.set("count", ctx.values.get("count", 0) + 1)
+
+    runner = Runner(counter)
+    assert [(await runner.run("hi")).values for _ in range(2)] == [{"count": 1}, {"count": 1}]
+
+
+async def test_what_one_tool_writes_another_reads() -> None:
+    @tool
+    async def write(ctx: RunContext, value: str) -> str:
+        """Write."""
+        ctx.values.set("x", value)
+        return "ok"
+
+    @tool
+    async def read(ctx: RunContext) -> str:
+        """Read."""
+        return str(ctx.values["x"])
+
+    model = ScriptedModel([call("write", value="hello"), call("read"), "done"])
+    result = await Runner(Agent("A", model=model, tools=[write, read])).run("hi")
+    assert result.messages[4].content == "hello"

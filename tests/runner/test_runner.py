@@ -1,0 +1,634 @@
+"""Start, resume and replay runs: what is in the log is never done again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
+from baton.errors import AnswerError, ModelError, NotEncodableError, ReplayMismatch, RunError, RunNotFoundError
+from baton.events import Answered, Asked, Event, RunStarted, Said, Unknown, decode_log, encode_log
+from baton.models import ModelRequest
+from baton.testing import ScriptedModel, call, transcript, transfer_to
+
+
+@tool
+async def ask(ctx: RunContext, question: str) -> str:
+    """Ask a person."""
+    return str(await ctx.interrupt(question))
+
+
+# --- starting
+
+
+def test_run_sync_is_run_for_code_without_an_event_loop() -> None:
+    # DESIGN §1
+    result = Runner(Agent("A", model=ScriptedModel(["hello"]))).run_sync("hi", values={"x": 1}, run_id="r1")
+    assert (result.output, result.values, result.run_id) == ("hello", {"x": 1}, "r1")
+
+
+async def test_run_sync_inside_an_event_loop_is_refused() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
+    with pytest.raises(SetupError, match=r"run_sync was called inside a running event loop; use `await runner\.run"):
+        runner.run_sync("hi")
+
+
+async def test_every_run_has_an_id_of_its_own_unless_it_is_given_one() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel(["hello"], cycle=True)))
+    ids = [(await runner.run("hi")).run_id for _ in range(100)]
+    assert len(set(ids)) == 100
+    assert sorted(ids) == ids
+    assert (await runner.run("hi", run_id="mine")).run_id == "mine"
+
+
+async def test_input_may_be_a_whole_conversation() -> None:
+    model = ScriptedModel(["hello"])
+    conversation = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "user", "content": "c"},
+    ]
+    result = await Runner(Agent("A", model=model)).run(conversation)
+    assert [message.content for message in model.requests[0].messages] == ["a", "b", "c"]
+    assert len(result.messages) == 4
+
+
+async def test_input_is_made_whole_before_it_is_recorded() -> None:
+    # T26
+    model = ScriptedModel(["hello"])
+    call_without_result = {
+        "role": "assistant",
+        "tool_calls": [{"id": "x", "function": {"name": "t", "arguments": "{}"}}],
+    }
+    await Runner(Agent("A", model=model)).run([call_without_result, {"role": "user", "content": "hi"}])
+    assert [type(message).__name__ for message in model.requests[0].messages] == [
+        "AssistantMessage",
+        "ToolMessage",
+        "UserMessage",
+    ]
+
+
+# --- interrupts
+
+
+async def test_a_question_of_a_tool_suspends_the_run_and_its_answer_resumes_it() -> None:
+    # DESIGN §6
+    runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="sure?"), "done"]), tools=[ask]))
+    suspended = await runner.run("hi")
+    assert (suspended.status, suspended.output, suspended.agent) == ("suspended", None, "A")
+    (question,) = suspended.interrupts
+    assert (question.agent, question.path, question.payload) == ("A", ("A",), "sure?")
+    assert question.call is not None
+    assert question.call.name == "ask"
+    result = await runner.resume(suspended.run_id, {question.id: "yes"})
+    assert (result.status, result.output, result.interrupts) == ("completed", "done", ())
+    assert result.run_id == suspended.run_id
+
+
+async def test_two_tools_ask_at_once_and_are_answered_one_at_a_time() -> None:
+    # DESIGN §6: unanswered ones stay open.
+    done: list[str] = []
+
+    @tool
+    async def other() -> str:
+        """Do something."""
+        done.append("other")
+        return "ok"
+
+    calls = [call("ask", question="a?"), call("other"), call("ask", question="b?")]
+    model = ScriptedModel([calls, "done"])
+    runner = Runner(Agent("A", model=model, tools=[ask, other]))
+    suspended = await runner.run("hi")
+    first, second = suspended.interrupts
+    assert [first.payload, second.payload] == ["a?", "b?"]
+    # In whatever order they are answered.
+    half = await runner.resume(suspended.run_id, {second.id: "B"})
+    assert (half.status, [question.id for question in half.interrupts]) == ("suspended", [first.id])
+    result = await runner.resume(half.run_id, {first.id: "A"})
+    assert [message.content for message in result.messages[2:5]] == ["A", "ok", "B"]
+    assert done == ["other"]
+    assert sum(isinstance(event, Asked) for event in result.events) == 2
+    assert len(model.requests) == 2
+
+
+async def test_both_may_be_answered_at_once() -> None:
+    calls = [call("ask", question="a?"), call("ask", question="b?")]
+    runner = Runner(Agent("A", model=ScriptedModel([calls, "done"]), tools=[ask]))
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, {question.id: question.payload for question in suspended.interrupts})
+    assert [message.content for message in result.messages[2:4]] == ["a?", "b?"]
+
+
+async def test_a_tool_may_ask_several_times() -> None:
+    @tool
+    async def interview(ctx: RunContext) -> str:
+        """Ask and ask."""
+        answers = [str(await ctx.interrupt(f"question {number}")) for number in range(3)]
+        return " ".join(answers)
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("interview"), "done"]), tools=[interview]))
+    result = await runner.run("hi")
+    for answer in ("x", "y", "z"):
+        result = await runner.resume(result.run_id, answer)
+    assert result.messages[2].content == "x y z"
+
+
+async def test_resuming_without_an_answer_asks_nothing_again() -> None:
+    model = ScriptedModel([call("ask", question="?"), "done"])
+    runner = Runner(Agent("A", model=model, tools=[ask]))
+    suspended = await runner.run("hi")
+    again = await runner.resume(suspended.run_id)
+    assert again.status == "suspended"
+    assert again.interrupts == suspended.interrupts
+    assert sum(isinstance(event, Asked) for event in again.events) == 1
+    assert len(model.requests) == 1
+
+
+async def test_an_interrupt_in_an_agent_of_ones_own() -> None:
+    @agent("A", handoffs=["B"])
+    async def a(ctx: AgentContext) -> Transfer:
+        return Transfer(str(await ctx.interrupt("to whom?")))
+
+    runner = Runner(a, agents=[Agent("B", model=ScriptedModel(["hello"]))])
+    suspended = await runner.run("hi")
+    (question,) = suspended.interrupts
+    assert question.call is None
+    assert (await runner.resume(suspended.run_id, "B")).agent == "B"
+
+
+async def test_the_context_of_a_suspended_run_is_kept_or_given_anew() -> None:
+    seen: list[Any] = []
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        seen.append(ctx.context)
+        await ctx.interrupt("?")
+
+    runner = Runner(a)
+    suspended = await runner.run("hi", context="mine")
+    await runner.resume(suspended.run_id)
+    await runner.resume(suspended.run_id, "yes", context="another")
+    assert seen == ["mine", "mine", "another"]
+
+
+async def test_values_survive_resume() -> None:
+    # DESIGN §6
+    @tool
+    async def write(ctx: RunContext, key: str, value: int) -> str:
+        """Write."""
+        ctx.values.set(key, value)
+        return "ok"
+
+    @tool
+    async def forget(ctx: RunContext, key: str) -> str:
+        """Forget."""
+        ctx.values.delete(key)
+        return "ok"
+
+    model = ScriptedModel(
+        [
+            [call("write", key="a", value=1), call("write", key="b", value=2)],
+            [call("forget", key="a"), call("write", key="c", value=3)],
+            call("ask", question="?"),
+            "done",
+        ]
+    )
+    runner = Runner(Agent("A", model=model, tools=[write, forget, ask], output_key="answer"))
+    suspended = await runner.run("hi", values={"start": 0})
+    assert suspended.values == {"start": 0, "b": 2, "c": 3}
+    result = await runner.resume(suspended.run_id, "yes")
+    assert result.values == {"start": 0, "b": 2, "c": 3, "answer": "done"}
+    assert suspended.values == {"start": 0, "b": 2, "c": 3}
+
+
+async def test_values_that_tools_wrote_at_once_are_the_same_after_resume() -> None:
+    # DESIGN §1: the last to write won, not the last to be called.
+    written = asyncio.Event()
+
+    @tool
+    async def slow(ctx: RunContext) -> str:
+        """Write last."""
+        await written.wait()
+        ctx.values.set("x", "slow")
+        return "ok"
+
+    @tool
+    async def fast(ctx: RunContext) -> str:
+        """Write first."""
+        ctx.values.set("x", "fast")
+        written.set()
+        return "ok"
+
+    model = ScriptedModel([[call("slow"), call("fast")], call("ask", question="?"), "done"])
+    runner = Runner(Agent("A", model=model, tools=[slow, fast, ask]))
+    suspended = await runner.run("hi")
+    assert suspended.values == {"x": "slow"}
+    assert (await runner.resume(suspended.run_id, "yes")).values == {"x": "slow"}
+
+
+async def test_an_approval_for_good_is_remembered_across_resume() -> None:
+    paid: list[int] = []
+
+    @tool(needs_approval=True)
+    async def pay(euro: int) -> str:
+        """Pay."""
+        paid.append(euro)
+        return f"paid {euro}"
+
+    model = ScriptedModel(
+        [call("pay", euro=1), call("pay", euro=2), call("ask", question="?"), call("pay", euro=3), "done"]
+    )
+    runner = Runner(Agent("A", model=model, tools=[pay, ask]))
+    suspended = await runner.run("hi")
+    suspended = await runner.resume(suspended.run_id, Approval(True, always=True))
+    assert [question.payload for question in suspended.interrupts] == ["?"]
+    result = await runner.resume(suspended.run_id, "yes")
+    assert (result.status, paid) == ("completed", [1, 2, 3])
+
+
+# --- resuming what failed
+
+
+async def test_a_failed_run_resumed_repeats_nothing_that_was_recorded() -> None:
+    # DESIGN §1
+    runs: list[str] = []
+
+    @tool
+    async def work(ctx: RunContext) -> str:
+        """Work."""
+        runs.append("work")
+        ctx.values.set("worked", len(runs))
+        return "ok"
+
+    model = ScriptedModel(
+        {"A": [call("work"), transfer_to("B")], "B": [call("work"), ModelError("overloaded"), "done"]}
+    )
+    runner = Runner(Agent("A", tools=[work], sub_agents=[Agent("B", tools=[work])]), model=model)
+    live = runner.stream("hi")
+    with pytest.raises(ModelError, match="overloaded"):
+        await live.drive()
+    result = await runner.resume(live.run_id)
+    assert (result.output, result.values, runs) == ("done", {"worked": 2}, ["work", "work"])
+    assert [request.agent for request in model.requests] == ["A", "A", "B", "B", "B"]
+    assert transcript(result.events)[-6:] == [
+        "B: work -> ok [worked=2]",
+        "run failed with ModelError: overloaded",
+        "run resumed",
+        'B: said "done"',
+        "B finished",
+        "run completed",
+    ]
+
+
+async def test_a_run_may_fail_and_be_resumed_many_times() -> None:
+    model = ScriptedModel([*[ModelError(f"failure {number}") for number in range(5)], "done"])
+    runner = Runner(Agent("A", model=model))
+    live = runner.stream("hi")
+    with pytest.raises(ModelError, match="failure 0"):
+        await live.drive()
+    for number in range(1, 5):
+        with pytest.raises(ModelError, match=f"failure {number}"):
+            await runner.resume(live.run_id)
+    result = await runner.resume(live.run_id)
+    assert result.output == "done"
+    assert len({event.key for event in result.events}) == len(result.events)
+
+
+async def test_a_finished_or_unknown_run_cannot_be_resumed() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel(["hello", call("ask", question="?")]), tools=[ask]))
+    finished = await runner.run("hi")
+    waiting = await runner.run("hi", run_id="waits")
+    assert waiting.status == "suspended"
+    for run_id in (finished.run_id, "never heard of"):
+        with pytest.raises(
+            RunNotFoundError, match=f"no run `{run_id}` waits to be resumed.*waiting here: `waits`"
+        ) as caught:
+            await runner.resume(run_id)
+        assert (caught.value.run_id, caught.value.waiting) == (run_id, ("waits",))
+
+
+async def test_a_run_is_resumed_by_one_at_a_time() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "done"]), tools=[ask]))
+    suspended = await runner.run("hi")
+    outcomes = await asyncio.gather(
+        runner.resume(suspended.run_id, "yes"), runner.resume(suspended.run_id, "no"), return_exceptions=True
+    )
+    assert [type(outcome).__name__ for outcome in outcomes] == ["RunResult", "RunNotFoundError"]
+
+
+# --- replay
+
+
+def busy(*, stream: bool = False) -> tuple[Runner[Any, Any], ScriptedModel]:
+    """A run with tools, steps, questions, values, transfers and an agent of one's own."""
+
+    @tool
+    async def work(ctx: RunContext) -> str:
+        """Work."""
+        ctx.values.set("worked", await ctx.step("count", lambda: 7))
+        return "ok"
+
+    @tool(needs_approval=True)
+    async def pay(euro: int) -> str:
+        """Pay."""
+        return f"paid {euro}"
+
+    @agent("Own", handoffs=["B"])
+    async def own(ctx: AgentContext) -> Transfer:
+        await ctx.say(f"step gave {await ctx.step('x', lambda: [1, 2])}")
+        ctx.values.set("own", await ctx.interrupt("value?"))
+        return Transfer("B")
+
+    model = ScriptedModel(
+        {
+            "A": [[call("work"), call("pay", euro=5), call("nope")], [call("transfer_to_own"), transfer_to("B")]],
+            "B": ["done"],
+        },
+        stream=stream,
+    )
+    a = Agent("A", tools=[work, pay], sub_agents=[Agent("B", output_key="answer")], handoffs=[own])
+    return Runner(a, model=model), model
+
+
+async def run_busy(runner: Runner[Any, Any]) -> Any:
+    """The busy run to its end."""
+    suspended = await runner.run("hi", values={"start": 1})
+    suspended = await runner.resume(suspended.run_id, True)
+    return await runner.resume(suspended.run_id, "v")
+
+
+async def test_a_replay_gives_the_same_log_result_values_and_conversation() -> None:
+    # DESIGN §1: replay(log) == log.
+    runner, model = busy()
+    result = await run_busy(runner)
+    assert result.status == "completed"
+    asked = len(model.requests)
+    again = await runner.replay(result.events)
+    assert again.events == result.events
+    assert (again.output, again.agent, again.status) == (result.output, result.agent, "completed")
+    assert again.values == result.values == {"start": 1, "worked": 7, "own": "v", "answer": "done"}
+    assert again.messages == result.messages
+    assert len(model.requests) == asked
+
+
+async def test_a_log_read_from_disk_replays_like_the_one_in_memory() -> None:
+    runner, _ = busy()
+    result = await run_busy(runner)
+    other, model = busy()
+    again = await other.replay(decode_log(encode_log(result.events)))
+    assert (again.output, again.values, again.messages) == (result.output, result.values, result.messages)
+    assert model.requests == []
+
+
+async def test_a_suspended_log_replays_to_where_it_waits() -> None:
+    runner, model = busy()
+    suspended = await runner.run("hi")
+    asked = len(model.requests)
+    again = await runner.replay(suspended.events)
+    assert (again.status, again.interrupts) == ("suspended", suspended.interrupts)
+    assert len(model.requests) == asked
+    # And it still waits: a replay is nobody's resume.
+    assert (await runner.resume(suspended.run_id, True)).status == "suspended"
+
+
+async def test_events_from_the_future_do_not_disturb_a_replay() -> None:
+    runner, _ = busy()
+    result = await run_busy(runner)
+    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"at":9.0}\n'
+    events = decode_log(encode_log(result.events) + future)
+    assert isinstance(events[-1], Unknown)
+    assert (await runner.replay(events)).output == "done"
+
+
+async def test_a_replay_with_an_event_missing_names_the_first_difference() -> None:
+    runner, _ = busy()
+    result = await run_busy(runner)
+    of_own = [event for event in result.events if event.agent == "Own"]
+    assert len(of_own) > 4
+    for missing in of_own:
+        if isinstance(missing, Asked | Answered):
+            continue
+        events = [event for event in result.events if event is not missing]
+        with pytest.raises(ReplayMismatch) as caught:
+            await runner.replay(events)
+        assert (caught.value.key, caught.value.recorded) == (missing.key, "nothing")
+
+
+def changing(behaviour: dict[str, Any]) -> Runner[Any, Any]:
+    """An agent whose code does something else when `behaviour` changes."""
+
+    @agent("A", handoffs=["B", "C"])
+    async def a(ctx: AgentContext) -> Transfer:
+        for name in behaviour["steps"]:
+            await ctx.step(name, lambda: "x")
+        if behaviour["asks"]:
+            await ctx.interrupt("?")
+        return Transfer(behaviour["to"])
+
+    b, c = (Agent(name, model=ScriptedModel(["ok"] * 3)) for name in "BC")
+    return Runner(a, agents=[b, c])
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "recorded"),
+    [
+        ({"steps": ["one", "three"]}, "1/step:three", "nothing"),
+        ({"steps": ["one"]}, "1/step:two", "Stepped"),
+        ({"to": "C"}, "1/to", "a transfer to B"),
+    ],
+)
+async def test_code_that_changed_is_a_mismatch_that_names_the_first_difference(
+    changes: dict[str, Any], key: str, recorded: str
+) -> None:
+    # DESIGN §1
+    behaviour: dict[str, Any] = {"steps": ["one", "two"], "asks": False, "to": "B"}
+    runner = changing(behaviour)
+    result = await runner.run("hi")
+    behaviour.update(changes)
+    with pytest.raises(ReplayMismatch) as caught:
+        await runner.replay(result.events)
+    assert (caught.value.key, caught.value.recorded) == (key, recorded)
+    assert f"at `{key}` the log has {recorded}, but the code produces " in str(caught.value)
+
+
+async def test_code_that_changed_while_a_run_waited_is_noticed_on_resume() -> None:
+    behaviour: dict[str, Any] = {"steps": ["one", "two"], "asks": True, "to": "B"}
+    runner = changing(behaviour)
+    suspended = await runner.run("hi")
+    behaviour["steps"] = ["one"]
+    with pytest.raises(ReplayMismatch) as caught:
+        await runner.resume(suspended.run_id, "yes")
+    assert (caught.value.key, caught.value.recorded, caught.value.produced) == (
+        "1/step:two",
+        "Stepped",
+        "nothing there",
+    )
+
+
+async def test_a_log_that_is_not_that_of_a_run_cannot_be_replayed() -> None:
+    runner, _ = busy()
+    result = await run_busy(runner)
+    for events in ([], list[Event](result.events[1:])):
+        with pytest.raises(RunError, match="does not begin with RunStarted"):
+            await runner.replay(events)
+
+
+# --- runs of other processes
+
+
+async def test_a_run_can_be_taken_over_from_its_log() -> None:
+    # DESIGN §1: recovery is the same code run again over the same log.
+    runner, _ = busy()
+    suspended = await runner.run("hi", values={"start": 1})
+    other, model = busy()
+    # The other process's model has not been asked yet; what was answered before is in the log.
+    _ = [chunk async for chunk in model.respond(ModelRequest((), agent="A"))]
+    run_id = other.adopt(decode_log(encode_log(suspended.events)))
+    assert run_id == suspended.run_id
+    half = await other.resume(run_id, True)
+    result = await other.resume(run_id, "v")
+    assert (half.status, result.output) == ("suspended", "done")
+    assert result.values == {"start": 1, "worked": 7, "own": "v", "answer": "done"}
+
+
+@pytest.mark.parametrize("kept", range(1, 12))
+async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
+    # DESIGN §1: recovery after `kill -9` is the same; any prefix of a log will do.
+    @tool
+    async def work() -> str:
+        """Work."""
+        return "ok"
+
+    def team() -> tuple[Runner[Any, str], ScriptedModel]:
+        steps: dict[str, list[Any]] = {"A": [call("work"), transfer_to("B")], "B": [call("work"), "done"]}
+        model = ScriptedModel(steps)
+        return Runner(Agent("A", tools=[work], sub_agents=[Agent("B", tools=[work])]), model=model), model
+
+    whole = (await team()[0].run("hi")).events
+    runner, model = team()
+    for event in whole[:kept]:
+        if isinstance(event, Said):
+            # A provider that is asked again does not start over: play what was answered before the crash.
+            _ = [chunk async for chunk in model.respond(ModelRequest((), agent=event.agent))]
+    runner.adopt(decode_log(encode_log(whole[:kept])))
+    result = await runner.resume(whole[0].run_id if isinstance(whole[0], RunStarted) else "")
+    assert result.output == "done"
+    assert [line for line in transcript(result.events) if line != "run resumed"] == transcript(whole)
+
+
+async def test_a_completed_run_cannot_be_taken_over() -> None:
+    runner, _ = busy()
+    result = await run_busy(runner)
+    with pytest.raises(RunError, match=f"run `{result.run_id}` is completed; there is nothing left to resume"):
+        runner.adopt(result.events)
+
+
+async def test_what_is_no_log_of_a_run_cannot_be_taken_over() -> None:
+    runner, _ = busy()
+    suspended = await runner.run("hi")
+    with pytest.raises(RunError, match="does not begin with RunStarted"):
+        runner.adopt(suspended.events[1:])
+    with pytest.raises(ReplayMismatch, match="a second Started"):
+        runner.adopt(decode_log(encode_log([*suspended.events, suspended.events[1]])))
+
+
+# --- answers
+
+
+async def suspended_with(*questions: str) -> tuple[Runner[Any, str], str, list[str]]:
+    """A run that waits for the answers to these questions."""
+    calls = [call("ask", question=question) for question in questions]
+    runner = Runner(Agent("A", model=ScriptedModel([calls, "done"]), tools=[ask]))
+    suspended = await runner.run("hi")
+    return runner, suspended.run_id, [question.id for question in suspended.interrupts]
+
+
+async def test_a_single_question_may_be_answered_without_naming_it() -> None:
+    runner, run_id, _ = await suspended_with("?")
+    assert (await runner.resume(run_id, "yes")).messages[2].content == "yes"
+
+
+async def test_a_dict_may_be_the_answer_itself() -> None:
+    runner, run_id, _ = await suspended_with("?")
+    assert (await runner.resume(run_id, {"city": "Rome"})).messages[2].content == "{'city': 'Rome'}"
+
+
+async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_written() -> None:
+    runner, run_id, (first, second) = await suspended_with("a?", "b?")
+    wrong: list[Any] = [{"1/m9.9/ask1": "yes"}, {first: "yes", "other": "no"}, {"nothing": "known"}]
+    for answers in wrong:
+        with pytest.raises(AnswerError, match=f"no open question is called .*; open are: `{first}`, `{second}`"):
+            await runner.resume(run_id, answers)
+    still = await runner.resume(run_id)
+    assert not any(isinstance(event, Answered) for event in still.events)
+
+
+async def test_an_unknown_id_is_not_taken_for_an_answer() -> None:
+    runner, run_id, (only,) = await suspended_with("?")
+    with pytest.raises(AnswerError, match=f"no open question is called `1/m7.0/ask1`; open are: `{only}`"):
+        await runner.resume(run_id, {"1/m7.0/ask1": "yes"})
+
+
+async def test_one_answer_for_two_questions_is_refused() -> None:
+    runner, run_id, _ = await suspended_with("a?", "b?")
+    with pytest.raises(
+        AnswerError, match=r"a single answer needs exactly one open question, but open are: .*, .*; give a"
+    ):
+        await runner.resume(run_id, "yes")
+
+
+async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded"), "done"])))
+    live = runner.stream("hi")
+    with pytest.raises(ModelError):
+        await live.drive()
+    with pytest.raises(AnswerError, match="open are: nothing"):
+        await runner.resume(live.run_id, "yes")
+    assert (await runner.resume(live.run_id)).output == "done"
+
+
+async def test_a_question_is_answered_once() -> None:
+    runner, run_id, (first, second) = await suspended_with("a?", "b?")
+    await runner.resume(run_id, {first: "yes"})
+    with pytest.raises(AnswerError, match=f"no open question is called `{first}`; open are: `{second}`"):
+        await runner.resume(run_id, {first: "no"})
+
+
+async def test_an_answer_that_cannot_be_stored_is_refused_and_the_run_still_waits() -> None:
+    runner, run_id, (only,) = await suspended_with("?")
+    with pytest.raises(NotEncodableError, match=f"the answer to `{only}` is a object"):
+        await runner.resume(run_id, object())
+    assert (await runner.resume(run_id, "yes")).output == "done"
+
+
+@pytest.mark.parametrize(
+    "wrong", ["yes", 1, ["True"], {"approved": "maybe"}, {"aproved": True}, {"approved": False, "always": True}]
+)
+async def test_what_neither_approves_nor_rejects_is_refused_and_the_run_still_waits(wrong: Any) -> None:
+    @tool(needs_approval=True)
+    async def pay(euro: int) -> str:
+        """Pay."""
+        return f"paid {euro}"
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("pay", euro=1), "done"]), tools=[pay]))
+    suspended = await runner.run("hi")
+    (question,) = suspended.interrupts
+    with pytest.raises(AnswerError):
+        await runner.resume(suspended.run_id, {question.id: wrong})
+    assert (await runner.resume(suspended.run_id, {"approved": True})).messages[2].content == "paid 1"
+
+
+# --- many at once
+
+
+async def test_many_runs_of_one_runner_do_not_mix() -> None:
+    async def answer(request: ModelRequest) -> Any:
+        await asyncio.sleep(0)
+        if len(request.messages) == 1:
+            return call("ask", question=str(request.messages[0].content))
+        return f"{request.messages[0].content} {request.messages[-1].content}"
+
+    runner = Runner(Agent("A", model=ScriptedModel([answer], cycle=True), tools=[ask]))
+    suspended = await asyncio.gather(*[runner.run(str(number)) for number in range(50)])
+    results = await asyncio.gather(*[runner.resume(each.run_id, f"answer {n}") for n, each in enumerate(suspended)])
+    assert [result.output for result in results] == [f"{number} answer {number}" for number in range(50)]

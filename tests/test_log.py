@@ -1,0 +1,120 @@
+"""The log of a run: each thing once, found again by its key, and told to whoever listens."""
+
+import asyncio
+
+import pytest
+
+from baton.errors import ReplayMismatch
+from baton.events import NOBODY, Answered, Asked, Delta, Event, Finished, Origin, Started, TextDelta
+from baton.log import Log, ReadOnlyLog
+
+A = Origin("1", "A")
+START, END = Started("1/start", A, 1.0), Finished("1/end", A, 2.0)
+
+
+class Ear:
+    """Somebody who listens, and may be full."""
+
+    def __init__(self) -> None:
+        self.heard: list[Event | Delta] = []
+        self.is_full = False
+        self.emptied = asyncio.Event()
+
+    def put(self, event: Event | Delta) -> None:
+        self.heard.append(event)
+
+    async def room(self) -> None:
+        await self.emptied.wait()
+
+
+def test_what_is_written_is_found_by_its_key() -> None:
+    log = Log()
+    assert log.find("1/start", Started) is None
+    log.write(START)
+    assert log.find("1/start", Started) is START
+    assert log.events == [START]
+
+
+def test_a_key_taken_twice_is_noticed_at_the_next_look() -> None:
+    # DESIGN §1: whatever happened is written once, and never done twice.
+    log = Log([START])
+    log.write(Finished("1/start", A, 3.0))
+    with pytest.raises(ReplayMismatch, match="at `1/start` the log has Started, but the code produces a second Fin"):
+        log.find("1/end", Finished)
+
+
+def test_a_log_with_one_key_twice_cannot_be_loaded() -> None:
+    with pytest.raises(ReplayMismatch, match="a second Started"):
+        Log([START, Started("1/start", A, 5.0)])
+
+
+def test_a_key_that_means_something_else_is_a_mismatch() -> None:
+    log = Log([START])
+    with pytest.raises(ReplayMismatch) as caught:
+        log.find("1/start", Finished)
+    assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/start", "Started", "Finished")
+
+
+def test_nothing_can_be_added_to_a_log_that_is_only_read() -> None:
+    log = ReadOnlyLog([START])
+    with pytest.raises(ReplayMismatch) as caught:
+        log.write(END)
+    assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/end", "nothing", "Finished")
+    assert log.find("1/start", Started) is START
+
+
+def test_what_the_code_has_not_asked_for_again_is_known() -> None:
+    log = Log([START, END])
+    assert log.unvisited(Started, Finished) is START
+    log.find("1/start", Started)
+    assert log.unvisited(Started, Finished) is END
+    assert log.unvisited(Started) is None
+    log.find("1/end", Finished)
+    assert log.unvisited(Started, Finished) is None
+
+
+def test_what_is_written_now_need_not_be_asked_for() -> None:
+    log = Log([START])
+    log.write(END)
+    log.find("1/start", Started)
+    assert log.unvisited(Started, Finished) is None
+
+
+def test_open_questions_are_those_without_an_answer() -> None:
+    one, two = Asked("1/ask1", A, 1.0, "?"), Asked("1/ask2", A, 1.0, "??")
+    log = Log([START, one])
+    log.write(two)
+    assert list(log.open_questions()) == ["1/ask1", "1/ask2"]
+    log.write(Answered("1/ask1!", A, 2.0, "1/ask1", "yes"))
+    assert log.open_questions() == {"1/ask2": two}
+
+
+async def test_the_listener_hears_what_is_new_and_not_what_was_loaded() -> None:
+    ear = Ear()
+    log = Log([START])
+    log.sink = ear
+    log.write(END)
+    delta = TextDelta(A, "x")
+    log.tell(delta)
+    assert ear.heard == [END, delta]
+    assert log.events == [START, END]
+
+
+async def test_a_full_listener_is_waited_for() -> None:
+    ear = Ear()
+    log = Log()
+    log.sink = ear
+    await log.settle()
+    ear.is_full = True
+    waiting = asyncio.ensure_future(log.settle())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    ear.emptied.set()
+    await waiting
+
+
+async def test_without_a_listener_nothing_waits_and_deltas_are_gone() -> None:
+    log = Log()
+    log.tell(TextDelta(NOBODY, "x"))
+    await log.settle()
+    assert log.events == []
