@@ -16,6 +16,8 @@ BatonError
     ├── TransferError           a transfer that cannot be followed
     │   ├── HandoffInputError       a model that cannot give a handoff the input it wants
     │   └── LoopError               agents pass control round and nothing new happens
+    ├── GuardrailTripped        a guardrail said no
+    ├── GuardrailFailed         a guardrail raised instead of saying anything
     ├── NotEncodableError       a value that cannot be written to the log
     ├── RunNotFoundError        no run of that id waits here
     ├── AnswerError             an answer to a question that is not open, or of the wrong form
@@ -24,6 +26,7 @@ BatonError
 """
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
 
 def listed(names: Sequence[str]) -> str:
@@ -161,6 +164,39 @@ class LoopError(TransferError):
         super().__init__(source, wish, (), because=because)
         self.times = times
         self.path = tuple(path)
+
+
+class GuardrailTripped(RunError):
+    """A guardrail said no. `verdict` is all that it said; `tool` is "" unless it is about a call."""
+
+    def __init__(
+        self,
+        guardrail: str,
+        agent: str,
+        *,
+        stage: Literal["input", "output", "tool"],
+        reason: str = "",
+        verdict: Any = None,
+        tool: str = "",
+    ) -> None:
+        what = f"a call of `{tool}` by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
+        super().__init__(f"guardrail `{guardrail}` stopped {what}{f': {reason}' if reason else ''}")
+        self.guardrail = guardrail
+        self.agent = agent
+        self.stage = stage
+        self.reason = reason
+        self.verdict = verdict
+        self.tool = tool
+
+
+class GuardrailFailed(RunError):
+    """A guardrail raised; the cause is chained. What it guards is not let through."""
+
+    def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], because: str) -> None:
+        super().__init__(f"guardrail `{guardrail}` could not judge the {stage} stage of `{agent}`: it raised {because}")
+        self.guardrail = guardrail
+        self.agent = agent
+        self.stage = stage
 
 
 class NotEncodableError(RunError):

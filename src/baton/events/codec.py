@@ -11,7 +11,6 @@ import msgspec
 
 from ..errors import LogError, NotEncodableError
 from .base import NOBODY, Delta, Event, Origin
-from .deltas import Custom, Progress, ReasoningDelta, TextDelta, ToolCallDelta
 from .facts import (
     Answered,
     Asked,
@@ -146,6 +145,3 @@ def decode_log(data: bytes) -> list[Event]:
         raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")
     reader = EventReader()
     return [reader.read(line) for line in lines[1:-1]]
-
-
-AnyDelta: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Progress | Custom

@@ -33,13 +33,12 @@ class Finding(Struct, frozen=True):
 class Team:
     """Seats by name. `Team.compile` is the only maker."""
 
-    __slots__ = ("_extra", "language", "root", "seats")
+    __slots__ = ("language", "root", "seats")
 
-    def __init__(self, root: str, seats: dict[str, Seat], language: Language, extra: tuple[str, ...] = ()) -> None:
+    def __init__(self, root: str, seats: dict[str, Seat], language: Language) -> None:
         self.root = root
         self.seats = seats
         self.language: Language = language
-        self._extra = extra
 
     @staticmethod
     def compile(
@@ -52,7 +51,7 @@ class Team:
             for child in agent.sub_agents:
                 parents[child.name].append(agent.name)
         seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
-        return Team(root.name, seats, language, tuple(agent.name for agent in extra))
+        return Team(root.name, seats, language)
 
     def seat(self, name: str) -> Seat | None:
         """The seat of the agent with this name."""
@@ -61,7 +60,7 @@ class Team:
     def joined_by(self, guest: BaseAgent[Any, Any]) -> "Team":
         """The team with an agent that a function returned, and everybody reachable from it."""
         arrived = Team.compile(guest, language=self.language)
-        return Team(self.root, {**self.seats, **arrived.seats}, self.language, self._extra)
+        return Team(self.root, {**self.seats, **arrived.seats}, self.language)
 
     def warn(self, *, entries: Sequence[str] = ()) -> None:
         """Log what is probably not meant."""

@@ -27,6 +27,7 @@ Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 _SPACES = r" \u00a0\u2007\u2009\u202f"
 _DASHES = r"\-\u2010-\u2015\u2212"
 _BETWEEN = f"[{_SPACES}{_DASHES}]"
+_POINTS = f"[{_SPACES}{_DASHES}.]"
 _LETTERS = "A-Za-z0-9À-ӿ"
 
 # After a digit and a point it is a fraction, and every tenth of those would pass for a card.
@@ -38,12 +39,13 @@ _SSN = re.compile(
 )
 # Possessive and begun only where a word begins, so that a long text without any @ is read once and not once per letter.
 _EMAIL = re.compile(
-    rf"(?<![{_LETTERS}._%+'-])[{_LETTERS}._%+'-]++@(?:[{_LETTERS}-]+\.)+[A-Za-zÀ-ӿ][{_LETTERS}-]*[{_LETTERS}]"
+    rf"(?<![{_LETTERS}._%+-])(?<![{_LETTERS}]')[{_LETTERS}._%+-][{_LETTERS}._%+'-]*+"
+    rf"@(?:[{_LETTERS}-]+\.)+[A-Za-zÀ-ӿ][{_LETTERS}-]*[{_LETTERS}]"
 )
 _PHONE = re.compile(
     rf"(?<![\w+])\+[1-9](?:[{_SPACES}{_DASHES}.()/]{{0,2}}\d){{7,14}}(?!\d)"
-    rf"|(?<![\w{_DASHES}])(?:1[{_SPACES}{_DASHES}.])?(?:\(\d{{3}}\)[{_SPACES}{_DASHES}]?|\d{{3}}[{_SPACES}{_DASHES}.])"
-    rf"\d{{3}}[{_SPACES}{_DASHES}.]\d{{4}}(?!\w|[{_DASHES}]\d)"
+    rf"|(?<![\w{_DASHES}])(?:\d{{1,3}}{_POINTS})?(?:\(\d{{3}}\){_POINTS}?|\d{{3}}{_POINTS})\d{{3}}{_POINTS}\d{{4}}"
+    rf"(?!\w|[{_DASHES}]\d)"
 )
 
 
@@ -120,11 +122,14 @@ class Redaction:
     def of_message(self, message: Message) -> Message | None:
         """The message without what was found; None if nothing is left of it."""
         if not isinstance(message, AssistantMessage):
-            return replace(message, content=self._content(message.content))
+            clean = self._content(message.content)
+            return message if clean == message.content else replace(message, content=clean)
         # Reasoning goes as a whole: what is opaque cannot be searched, and what is signed must not be changed.
         calls = tuple(map(self._call, message.calls))
         changed = replace(message, content=self._content(message.content), calls=calls, reasoning=())
-        return None if message.reasoning and is_empty(changed) else changed
+        if message.reasoning and is_empty(changed):
+            return None
+        return message if changed == message else changed
 
     def of_text(self, text: str) -> str:
         """The text with every found character gone. Finds that overlap are one, named after the first."""
@@ -134,7 +139,7 @@ class Redaction:
         pieces: list[str] = []
         done = 0
         for start, end, name in spans:
-            if start >= done or not pieces:
+            if start >= done:
                 pieces += text[done:start], self._replacement.replace("{name}", name)
             done = max(done, -end)
         return "".join((*pieces, text[done:]))
