@@ -42,11 +42,10 @@ async def run_agents(model: StubModel, agents: dict[str, BareAgent], agent: Bare
         messages.append({"role": "assistant", "content": text, "tool_calls": calls})
         if not calls:
             return Outcome(text, agent["name"])
-        if calls[0].name.startswith(TRANSFER_PREFIX):
+        name = calls[0].name
+        if name == TRANSFER_TOOL or name in agent["handoffs"]:
             arguments = json.loads(calls[0].arguments)
-            agent = (
-                agents[arguments["agent_name"]] if calls[0].name == TRANSFER_TOOL else agent["handoffs"][calls[0].name]
-            )
+            agent = agents[arguments["agent_name"]] if name == TRANSFER_TOOL else agent["handoffs"][name]
             content = f"transferred to {agent['name']}"
             messages.append({"role": "tool", "tool_call_id": calls[0].id, "content": content})
         elif len(calls) == 1:

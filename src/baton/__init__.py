@@ -4,24 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agents import Agent, AgentContext, BaseAgent, agent, then_transfer
+    from .agents import Agent, AgentContext, BaseAgent, agent, guarded, then_transfer
     from .context import Limits, RunContext, Values
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
     from .events import BreakLoop, Exit, Transfer
     from .handoffs import Handoff, handoff
     from .models import Failover, Model, ModelSettings, Retry
     from .runner import LiveRun, Runner, RunResult
-    from .tools import Approval, Tool, tool
+    from .tools import Approval, Tool, Verdict, guarded_tool, guardrail, tool
 
 _HOMES = {
-    "agents": ("Agent", "AgentContext", "BaseAgent", "agent", "then_transfer"),
+    "agents": ("Agent", "AgentContext", "BaseAgent", "agent", "guarded", "then_transfer"),
     "context": ("Limits", "RunContext", "Values"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
     "events": ("BreakLoop", "Exit", "Transfer"),
     "handoffs": ("Handoff", "handoff"),
     "models": ("Failover", "Model", "ModelSettings", "Retry"),
     "runner": ("LiveRun", "RunResult", "Runner"),
-    "tools": ("Approval", "Tool", "tool"),
+    "tools": ("Approval", "Tool", "Verdict", "guarded_tool", "guardrail", "tool"),
 }
 _HOME_OF = {name: room for room, names in _HOMES.items() for name in names}
 
@@ -51,7 +51,11 @@ __all__ = [
     "ToolError",
     "Transfer",
     "Values",
+    "Verdict",
     "agent",
+    "guarded",
+    "guarded_tool",
+    "guardrail",
     "handoff",
     "then_transfer",
     "tool",

@@ -193,7 +193,8 @@ class GuardrailFailed(RunError):
     """A guardrail raised; the cause is chained. What it guards is not let through."""
 
     def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], because: str) -> None:
-        super().__init__(f"guardrail `{guardrail}` could not judge the {stage} stage of `{agent}`: it raised {because}")
+        what = f"a tool call by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
+        super().__init__(f"guardrail `{guardrail}` could not judge {what}: it raised {because}")
         self.guardrail = guardrail
         self.agent = agent
         self.stage = stage

@@ -7,6 +7,7 @@ know which other agents there are, nor carry anything out itself.
 from .agent import Agent
 from .base import AgentContext, BaseAgent, MultipleTransfers, Projection, RunOptions
 from .custom import agent
+from .guardrails import guarded
 from .hooks import AgentHooks, RunHooks, Told, told_of
 from .then_transfer import then_transfer
 from .together import settled
@@ -24,6 +25,7 @@ __all__ = [
     "RunOptions",
     "Told",
     "agent",
+    "guarded",
     "settled",
     "then_transfer",
     "told_of",

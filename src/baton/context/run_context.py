@@ -123,7 +123,8 @@ class RunContext(Generic[C]):
                 raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
             event = Stepped(key, self.origin, time(), name, plain, self.take_changes())
             log.write(event)
-            await log.settle()
+            if log.sink is not None:
+                await log.settle()
         else:
             self.apply_changes(event.changes)
         return event.value if as_type is None else _revive(event.value, as_type)

@@ -199,7 +199,8 @@ def _finish(ctx: AgentContext[Any], transfer: Transfer | None, reason: str = "")
         recorded = log.find(key, Transferred) if log.has_past else None
         if recorded is None:
             payload = transfer.payload
-            if payload is not None:
+            # What came through a tool has been read from JSON and is plain.
+            if payload is not None and not transfer.via:
                 payload = as_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
             log.write(Transferred(key, origin, now, origin.agent, transfer.to, transfer.call_id, payload, reason))
         elif recorded.target != transfer.to:

@@ -4,7 +4,17 @@ May import flow and what is below it. There is one way through, `LiveRun.drive`;
 """
 
 from .live import LiveRun
-from .result import Interrupt, RunResult, RunUsage, Status, usage_of
+from .result import GuardrailResult, Interrupt, RunResult, RunUsage, Status, guardrails_of, usage_of
 from .runner import Runner
 
-__all__ = ["Interrupt", "LiveRun", "RunResult", "RunUsage", "Runner", "Status", "usage_of"]
+__all__ = [
+    "GuardrailResult",
+    "Interrupt",
+    "LiveRun",
+    "RunResult",
+    "RunUsage",
+    "Runner",
+    "Status",
+    "guardrails_of",
+    "usage_of",
+]

@@ -8,8 +8,10 @@ import msgspec
 from typing_extensions import TypeVar
 
 from ..context import History, Run
-from ..events import Event, Said
+from ..events import Event, Said, Stepped
 from ..messages import Message, ToolCall, Usage
+from ..tools import Verdict
+from ..tools.verdicts import verdict_in
 
 Out = TypeVar("Out", default=str, covariant=True)
 
@@ -32,6 +34,15 @@ class RunUsage(msgspec.Struct, frozen=True):
     total: Usage
     by_agent: Mapping[str, Usage]
     by_model: Mapping[str, Usage]
+
+
+class GuardrailResult(msgspec.Struct, frozen=True):
+    """What one guardrail said: about the input, the output or a tool call of which agent."""
+
+    name: str
+    stage: Literal["input", "output", "tool"]
+    agent: str
+    verdict: Verdict
 
 
 class RunResult(Generic[Out]):
@@ -89,6 +100,11 @@ class RunResult(Generic[Out]):
         """What the run consumed."""
         return usage_of(self.events)
 
+    @cached_property
+    def guardrails(self) -> tuple[GuardrailResult, ...]:
+        """What guardrails said, in the order in which they said it."""
+        return guardrails_of(self.events)
+
     def __repr__(self) -> str:
         return f"RunResult({self.status}, agent={self.agent!r}, output={self.output!r}, run_id={self.run_id!r})"
 
@@ -105,3 +121,14 @@ def usage_of(events: Iterable[Event]) -> RunUsage:
             by_agent[event.agent] = by_agent.get(event.agent, Usage()) + spent
             by_model[event.model] = by_model.get(event.model, Usage()) + spent
     return RunUsage(total, by_agent, by_model)
+
+
+def guardrails_of(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
+    """The verdicts that a log has."""
+    results: list[GuardrailResult] = []
+    for event in events:
+        said = verdict_in(event) if isinstance(event, Stepped) else None
+        if said is not None:
+            stage, name, verdict = said
+            results.append(GuardrailResult(name, stage, event.agent, verdict))
+    return tuple(results)

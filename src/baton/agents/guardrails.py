@@ -1,0 +1,137 @@
+"""An agent around an agent: guardrails judge what it is given to read, and what it answers."""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from typing_extensions import TypeVar
+
+from ..context import RunContext
+from ..errors import SetupError
+from ..events import Action, Exit, Transfer
+from ..messages import Message, ToolSpec
+from ..tools.verdicts import Check, Checks, Guardrail, Ruling, as_guardrails, refuse_same_names
+from .base import AgentContext, BaseAgent
+from .beside import Beside
+from .definition import AgentDefinition
+from .manner import manner_of
+from .then_transfer import ThenTransfer
+
+C = TypeVar("C", default=Any)
+Out = TypeVar("Out", default=str, covariant=True)
+
+GuardMode: TypeAlias = Literal["blocking", "beside"]
+InputCheck: TypeAlias = Callable[[RunContext[Any], Sequence[Message]], Ruling | Awaitable[Ruling]]
+
+
+class Guarded(BaseAgent[C, Out]):
+    """Runs another agent under its own name if its input passes, and lets its output out if that passes."""
+
+    def __init__(
+        self,
+        inner: BaseAgent[C, Out],
+        input: tuple[Guardrail, ...],
+        output: tuple[Guardrail, ...],
+        *,
+        asker: AgentDefinition[Any, Any] | None,
+    ) -> None:
+        """`asker` is the agent, in or behind `inner`, whose first model call the input is judged beside; or None."""
+        super().__init__(
+            inner.name,
+            description=inner.description,
+            sub_agents=inner.sub_agents,
+            handoffs=inner.edges(),
+            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
+            history=inner.history,
+            accepts=inner.accepts,
+            hooks=inner.hooks,
+        )
+        self.inner = inner
+        self.input = input
+        self.output = output
+        self._asker = asker
+
+    def tool_specs(self) -> tuple[ToolSpec, ...]:
+        """The inner agent's tools."""
+        return self.inner.tool_specs()
+
+    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
+        """The agents the inner agent's functions may return."""
+        return self.inner.mentioned()
+
+    async def run(self, ctx: AgentContext[C]) -> Action | None:
+        """Let the inner agent work between the guardrails. A transfer has no output to judge."""
+        checks = Checks(self.input, ctx, "input")
+        # What is recorded is asked for in any case, so that a replay accounts for it and a recorded no counts.
+        if self._asker is None or checks.are_recorded:
+            await checks.enforce(ctx.messages())
+            action = await self.inner.run(ctx)
+        else:
+            action = await self._run_beside(ctx, self._asker, checks)
+        if self.output and type(action) is not Transfer:
+            output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
+            if output is not None:
+                await Checks(self.output, ctx, "output").enforce(output)
+        return action
+
+    async def _run_beside(
+        self, ctx: AgentContext[C], asker: AgentDefinition[Any, Any], checks: Checks
+    ) -> Action | None:
+        manner = manner_of(asker, ctx)
+        model = Beside(manner.model, checks, ctx.messages())
+        # Only in this activation does the agent ask the model that holds its answer back.
+        manners = {asker.name: msgspec.structs.replace(manner, model=model)}
+        ctx.options = replace(ctx.options, manners=manners)
+        action = await self.inner.run(ctx)
+        # Code around the agent may have done without the model; unjudged it does not end.
+        await model.finish()
+        return action
+
+
+def guarded(
+    agent: BaseAgent[C, Out],
+    *,
+    input: Sequence[InputCheck] = (),
+    output: Sequence[Check] = (),
+    mode: GuardMode = "blocking",
+) -> Guarded[C, Out]:
+    """The agent, with guardrails on what it reads (ctx, messages) and on what it answers (ctx, output).
+
+    A no raises GuardrailTripped. `mode` is when the input is judged: "blocking", before the agent does anything, or
+    "beside", while its model is first asked; the answer is then held back until all guardrails have passed it.
+    """
+    if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SetupError(f"guarded({agent!r}) has nothing to guard; give an agent")
+    owner = f"guarded(`{agent.name}`)"
+    if mode not in ("blocking", "beside"):
+        raise SetupError(f'{owner} has mode={mode!r}; use "blocking" or "beside"')
+    of_input, of_output = as_guardrails(owner, input=input, output=output)
+    layers = list(_layers(agent))
+    inside = [layer for layer in layers if isinstance(layer, Guarded)]
+    refuse_same_names(f"the input of {owner}", [*of_input, *(each for layer in inside for each in layer.input)])
+    refuse_same_names(f"the output of {owner}", [*of_output, *(each for layer in inside for each in layer.output)])
+    if of_output and any(isinstance(layer, ThenTransfer) for layer in layers):
+        raise SetupError(
+            f"{owner} would never judge an output, because then_transfer makes every end a transfer; "
+            "put the guardrails inside it: then_transfer(guarded(…), to=…)"
+        )
+    return Guarded(agent, of_input, of_output, asker=_asker_in(layers, owner) if mode == "beside" else None)
+
+
+def _layers(agent: BaseAgent[Any, Any]) -> Iterator[BaseAgent[Any, Any]]:
+    """The agent and the agents it is wrapped around, the innermost last."""
+    layer: Any = agent
+    while isinstance(layer, BaseAgent):
+        yield cast("BaseAgent[Any, Any]", layer)
+        layer = getattr(cast(Any, layer), "inner", None)
+
+
+def _asker_in(layers: Sequence[BaseAgent[Any, Any]], owner: str) -> AgentDefinition[Any, Any]:
+    innermost = layers[-1]
+    if isinstance(innermost, AgentDefinition):
+        return innermost
+    raise SetupError(
+        f'{owner} has mode="beside", but {innermost!r} asks no model of its own that guardrails could run beside; '
+        'use mode="blocking"'
+    )

@@ -1,0 +1,117 @@
+"""A tool with guardrails around it: some judge the arguments before it is called, some what came out of it."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from ..context import RunContext, as_json_value
+from ..errors import GuardrailTripped, SetupError
+from .approval import Checking
+from .base import Tool, ToolOutcome
+from .failures import NOT_FOR_THE_MODEL, outcome_of_error
+from .function import tool as as_tool
+from .verdicts import Check, Checks, Guardrail, as_guardrails, refuse_same_names
+from .wrapping import Wrapper, unwrapped
+
+TripPolicy: TypeAlias = Literal["tell", "raise"]
+"""Tell the model what was not allowed and why, or end the run."""
+
+
+class GuardedTool(Wrapper):
+    """Has calls of a tool, and their results, judged. It is asked before any person who must approve the call."""
+
+    def __init__(
+        self, inner: Tool, before: tuple[Guardrail, ...], after: tuple[Guardrail, ...], *, on_trip: TripPolicy
+    ) -> None:
+        super().__init__(inner)
+        self.before = before
+        self.after = after
+        self.on_trip: TripPolicy = on_trip
+        bottom = unwrapped(inner)
+        self._checked = bottom.checked if isinstance(bottom, Checking) else self._parsed
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+        """Do it and give what came of it, or say which guardrail was against it."""
+        if self.before:
+            given = self._checked(arguments)
+            # Arguments that do not fit go back to the model: there is nothing to judge yet.
+            if isinstance(given, ToolOutcome):
+                return given
+            trip = await Checks(self.before, ctx, "tool").trip(given)
+            if trip is not None:
+                return self._refusal(trip, f"This call of `{self.spec.name}` was not made")
+        if not self.after:
+            return await self.inner.call(ctx, arguments)
+        # Recorded before it is judged: else a resumed run might call the tool again, get something else, and take the
+        # verdict on the first result for one on the second.
+        plain = await ctx.step("guarded result", lambda: self._plain_outcome(ctx, arguments))
+        outcome = msgspec.convert(plain, ToolOutcome)
+        trip = await Checks(self.after, ctx, "tool").trip(outcome)
+        return outcome if trip is None else self._refusal(trip, f"The result of `{self.spec.name}` is withheld")
+
+    async def _plain_outcome(self, ctx: RunContext[Any], arguments: str) -> Any:
+        try:
+            outcome = await self.inner.call(ctx, arguments)
+        except NOT_FOR_THE_MODEL:
+            raise
+        except Exception as error:  # noqa: BLE001 - the model would read it, so it is judged like any other result
+            outcome = outcome_of_error(error, self.spec.name, policy="tell")
+        target = outcome.transfer
+        if target is not None and not isinstance(target, str):
+            # A log holds names only; the run knows who is meant.
+            ctx.run.guests[target.name] = target
+            outcome = msgspec.structs.replace(outcome, transfer=target.name)
+        return as_json_value(f"the result of `{self.spec.name}`", outcome)
+
+    def _refusal(self, trip: GuardrailTripped, what: str) -> ToolOutcome:
+        if self.on_trip == "raise":
+            raise trip
+        because = f": {trip.reason}" if trip.reason else ""
+        return ToolOutcome(f"{what}, because guardrail `{trip.guardrail}` is against it{because}", is_error=True)
+
+    def _parsed(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+        try:
+            given = json.loads(arguments.strip() or "{}")
+        except ValueError as error:
+            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
+        if not isinstance(given, dict):
+            return ToolOutcome(f"The arguments of `{self.spec.name}` must be one JSON object.", is_error=True)
+        return cast(dict[str, Any], given)
+
+
+def guarded_tool(
+    tool: Tool | Callable[..., Any],
+    *,
+    before: Sequence[Check] = (),
+    after: Sequence[Check] = (),
+    on_trip: TripPolicy = "tell",
+) -> GuardedTool:
+    """The tool, with guardrails `before` (ctx, arguments) and `after` (ctx, outcome) each call.
+
+    A no is told to the model, which may try something else; with `on_trip="raise"` it ends the run.
+    """
+    given: Any = tool
+    inner: Tool = given if callable(getattr(given, "call", None)) else _made_of(given)
+    owner = f"guarded_tool({inner!r})"
+    if on_trip not in ("tell", "raise"):
+        raise SetupError(f'{owner} has on_trip={on_trip!r}; use "tell" or "raise"')
+    first, then = as_guardrails(owner, before=before, after=after)
+    refuse_same_names(owner, [*first, *then, *_guardrails_inside(inner)])
+    return GuardedTool(inner, first, then, on_trip=on_trip)
+
+
+def _made_of(given: Any) -> Tool:
+    if not callable(given):
+        raise SetupError(f"guarded_tool({given!r}) has nothing to guard; give a tool or a function")
+    return as_tool(given)
+
+
+def _guardrails_inside(tool: Any) -> list[Guardrail]:
+    found: list[Guardrail] = []
+    while tool is not None:
+        if isinstance(tool, GuardedTool):
+            found += [*tool.before, *tool.after]
+        tool = getattr(tool, "inner", None)
+    return found
