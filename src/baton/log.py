@@ -60,6 +60,11 @@ class Log:
         inside = f"{key}/"
         return any(known.startswith(inside) for known in self._indexed())
 
+    def waits_inside(self, key: str) -> bool:
+        """Whether a question was asked inside the effect with this key that nobody has answered yet."""
+        inside = f"{key}/"
+        return any(asked.startswith(inside) for asked in self.open_questions())
+
     def has(self, key: str) -> bool:
         """Whether there is an event with this key. Does not count as asking for it."""
         return key in self._indexed()
@@ -123,18 +128,6 @@ class Log:
 
 class ReadOnlyLog(Log):
     """A log to which nothing can be added: code that runs over it must do just what it did before."""
-
-    def announce(self, key: str, kind: type[Event]) -> None:
-        """Say that code is about to have an effect that will be recorded so; a log that is only read forbids it."""
-
-    def has_inside(self, key: str) -> bool:
-        """Whether anything is recorded inside the effect with this key, such as a question that a tool asked."""
-        inside = f"{key}/"
-        return any(known.startswith(inside) for known in self._indexed())
-
-    def has(self, key: str) -> bool:
-        """Whether there is an event with this key. Does not count as asking for it."""
-        return key in self._indexed()
 
     def announce(self, key: str, kind: type[Event]) -> None:
         """Refuse, before anything has happened."""

@@ -30,11 +30,10 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
     if log.has_past and (recorded := _recorded(ctx, key)) is not None:
         return recorded
     inner = RunContext(ctx.run, ctx.origin, key, call)
-    # A tool that asked a question before the run stopped was started then, and now goes on to the same question.
-    has_begun = log.has_past and log.has_inside(key)
-    if log.has_past and not has_begun:
+    # A tool that waits for an answer comes to its question again, which is no effect.
+    if log.has_past and not log.waits_inside(key):
         log.announce(key, ToolReturned)
-    if ctx.told is not None and not has_begun:
+    if ctx.told is not None and not (log.has_past and log.has_inside(key)):
         await ctx.told.tool_start(inner, call)
     try:
         outcome = await tool.call(inner, call.arguments)

@@ -120,17 +120,17 @@ class _Readers:
         self._own: dict[str, _Reader] = {}
         self._authors: set[str] = set()
 
-    def reader_for(self, origin: Origin) -> _Reader:
-        """A list for an activation that begins to read."""
+    def reader_for(self, origin: Origin, start: int) -> _Reader:
+        """A list for an activation that began at `start`, read up to there."""
         reader = self._own.get(origin.agent)
         if reader is not None:
-            self.read_on(reader, origin)
+            self.read_on(reader, origin, start)
             return reader
-        self.read_on(self._common, origin)
+        self.read_on(self._common, origin, start)
         if not self.rewrites or origin.agent not in self._authors:
             return self._common
         reader = self._own[origin.agent] = _Reader([], 0)
-        self.read_on(reader, origin)
+        self.read_on(reader, origin, start)
         return reader
 
     def reader_for_own_words(self, reader: _Reader, origin: Origin) -> _Reader:
@@ -144,12 +144,12 @@ class _Readers:
             reader = self._own[origin.agent] = _Reader(list(reader.messages), reader.position)
         return reader
 
-    def read_on(self, reader: _Reader, origin: Origin) -> None:
-        """Read what has been said since, in the words in which this activation reads it."""
-        entries, messages, hides, rewrites = self.entries, reader.messages, self.hides, self.rewrites
-        start, reader.position = reader.position, len(entries)
+    def read_on(self, reader: _Reader, origin: Origin, stop: int) -> None:
+        """Read what has been said up to `stop`, in the words in which this activation reads it."""
+        messages, hides, rewrites = reader.messages, self.hides, self.rewrites
+        start, reader.position = reader.position, max(reader.position, stop)
         me = None if reader.is_common else origin.agent
-        for entry in entries[start:]:
+        for entry in self.entries[start:stop]:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
@@ -173,21 +173,24 @@ class _Readers:
 class _RunningView:
     """Everything, incrementally: the agent's own messages as they are, the others' rewritten or as they are."""
 
-    __slots__ = ("_origin", "_reader", "_readers")
+    __slots__ = ("_origin", "_reader", "_readers", "_start")
 
     def __init__(self, readers: _Readers, origin: Origin) -> None:
         self._readers = readers
         self._origin = origin
+        self._start = len(readers.entries)
         self._reader: _Reader | None = None
 
     def messages(self) -> Sequence[Message]:
         """All there is to read by now."""
         reader, readers = self._reader, self._readers
         if reader is None:
-            reader = self._reader = readers.reader_for(self._origin)
-        elif reader.position < len(readers.entries):
+            # A resumed activation may have spoken before it reads for the first time; that is no common reading.
+            reader = self._reader = readers.reader_for(self._origin, self._start)
+        stop = len(readers.entries)
+        if reader.position < stop:
             reader = self._reader = readers.reader_for_own_words(reader, self._origin)
-            readers.read_on(reader, self._origin)
+            readers.read_on(reader, self._origin, stop)
         return Window(reader.messages, len(reader.messages))
 
 

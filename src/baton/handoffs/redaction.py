@@ -107,9 +107,11 @@ def finders(patterns: Mapping[str, Pattern] | Iterable[str] | None) -> dict[str,
 
 def _compiled(name: str, pattern: Any) -> re.Pattern[str]:
     try:
-        return re.compile(pattern)
+        compiled = re.compile(pattern)
+        compiled.search("")  # One for bytes says only now that it cannot read text.
     except (re.error, TypeError) as error:
         raise SetupError(f"the pattern `{name}` given to redact is not a regular expression: {error}") from None
+    return compiled
 
 
 class Redaction:

@@ -8,15 +8,23 @@ import msgspec
 
 from ..context import RunContext, as_json_value
 from ..errors import GuardrailTripped, SetupError
+from ..events import Changes
 from .approval import Checking
 from .base import Tool, ToolOutcome
 from .failures import NOT_FOR_THE_MODEL, outcome_of_error
 from .function import tool as as_tool
-from .verdicts import Check, Checks, Guardrail, as_guardrails, refuse_same_names
+from .verdicts import Check, Checks, Guardrail, as_guardrails, refuse_same_names, write_again
 from .wrapping import Wrapper, unwrapped
 
 TripPolicy: TypeAlias = Literal["tell", "raise"]
 """Tell the model what was not allowed and why, or end the run."""
+
+
+class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a call came to before it was judged, and what it did to the values."""
+
+    outcome: ToolOutcome
+    changes: Changes | None = None
 
 
 class GuardedTool(Wrapper):
@@ -46,12 +54,13 @@ class GuardedTool(Wrapper):
             return await self.inner.call(ctx, arguments)
         # Recorded before it is judged: else a resumed run might call the tool again, get something else, and take the
         # verdict on the first result for one on the second.
-        plain = await ctx.step("guarded result", lambda: self._plain_outcome(ctx, arguments))
-        outcome = msgspec.convert(plain, ToolOutcome)
+        result = msgspec.convert(await ctx.step("unjudged", lambda: self._unjudged(ctx, arguments)), _Result)
+        write_again(ctx, result.changes)
+        outcome = result.outcome
         trip = await Checks(self.after, ctx, "tool").trip(outcome)
         return outcome if trip is None else self._refusal(trip, f"The result of `{self.spec.name}` is withheld")
 
-    async def _plain_outcome(self, ctx: RunContext[Any], arguments: str) -> Any:
+    async def _unjudged(self, ctx: RunContext[Any], arguments: str) -> Any:
         try:
             outcome = await self.inner.call(ctx, arguments)
         except NOT_FOR_THE_MODEL:
@@ -63,7 +72,7 @@ class GuardedTool(Wrapper):
             # A log holds names only; the run knows who is meant.
             ctx.run.guests[target.name] = target
             outcome = msgspec.structs.replace(outcome, transfer=target.name)
-        return as_json_value(f"the result of `{self.spec.name}`", outcome)
+        return as_json_value(f"the result of `{self.spec.name}`", _Result(outcome, ctx.take_changes()))
 
     def _refusal(self, trip: GuardrailTripped, what: str) -> ToolOutcome:
         if self.on_trip == "raise":

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from ..context import RunContext, Suspend, as_json_value
 from ..errors import GuardrailFailed, GuardrailTripped, RunError, SetupError
-from ..events import Stepped
+from ..events import Changes, Stepped
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
 PREFIX = "guardrail:"
@@ -134,10 +134,17 @@ class Checks:
         if event is None:
             return None
         self._place_of(guardrail).apply_changes(event.changes)
+        self._keep(event.changes)
         return msgspec.convert(event.value, Verdict)
 
+    def _keep(self, changes: Changes | None) -> None:
+        # What happens inside a tool call is not looked for any more once the call is recorded as a whole.
+        if self._ctx.call is not None:
+            write_again(self._ctx, changes)
+
     async def _asked(self, guardrail: Guardrail, given: Any, on_trip: Callable[[], object] | None) -> Verdict:
-        ctx, own = self._ctx, self._place_of(guardrail)
+        ctx, own, log = self._ctx, self._place_of(guardrail), self._ctx.run.log
+        log.announce(own.scope, Stepped)
         try:
             ruling = guardrail.check(own, given)
             verdict = _verdict(await ruling if isawaitable(ruling) else ruling, guardrail.name)
@@ -146,11 +153,12 @@ class Checks:
         except Exception as error:
             because = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise GuardrailFailed(guardrail.name, ctx.agent, stage=self._stage, because=because) from error
-        name, plain = f"{PREFIX}{self._stage}:{guardrail.name}", msgspec.to_builtins(verdict)
-        ctx.run.log.write(Stepped(own.scope, ctx.origin, time(), name, plain, own.take_changes()))
+        name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own.take_changes()
+        log.write(Stepped(own.scope, ctx.origin, time(), name, msgspec.to_builtins(verdict), changes))
+        self._keep(changes)
         if on_trip is not None and not verdict.passed:
             on_trip()
-        await ctx.run.log.settle()
+        await log.settle()
         return verdict
 
     def _tripped(self, guardrail: Guardrail, verdict: Verdict) -> GuardrailTripped:
@@ -162,6 +170,14 @@ class Checks:
             verdict=verdict,
             tool=self._ctx.call.name if self._ctx.call is not None else "",
         )
+
+
+def write_again(ctx: RunContext[Any], changes: Changes | None) -> None:
+    """Let what a part of an effect did to the values be recorded with the whole of it, too."""
+    if changes is not None:
+        ctx.values.update(changes.written)
+        for name in changes.removed:
+            ctx.values.delete(name)
 
 
 def verdict_in(event: Stepped) -> tuple[Stage, str, Verdict] | None:

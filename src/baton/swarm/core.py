@@ -1,0 +1,175 @@
+"""Swarm itself: what its callers say, as a run of the core."""
+
+import sys
+from collections.abc import Coroutine, Iterator
+from math import inf
+from typing import Any, Literal, overload
+
+from ..context import Limits
+from ..errors import SetupError
+from ..runner import Runner
+from .client import ClientFailed
+from .exchange import Exchange, TurnsUsedUp
+from .translation import Cast
+from .types import Agent, Response
+
+_UNLIMITED = Limits(model_calls=None, transfers=None, round_trips=None)
+_INSIDE = ("get_chat_completion", "handle_function_result", "handle_tool_calls")
+_NOTHING_MORE = object()
+
+
+class Swarm:
+    """Runs agents with any client that has `chat.completions.create`; without one, with OpenAI's."""
+
+    def __init__(self, client: Any = None) -> None:
+        self._client = client
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in _INSIDE:
+            if name in vars(cls):
+                raise SetupError(
+                    f"`{cls.__name__}` overrides `{name}`, which is never called here: the core asks models and calls "
+                    "functions. Give Swarm(client=…) an object whose chat.completions.create does what you want"
+                )
+
+    @property
+    def client(self) -> Any:
+        """Who is asked for completions."""
+        if self._client is None:
+            self._client = _openai_client()
+        return self._client
+
+    @client.setter
+    def client(self, client: Any) -> None:
+        self._client = client
+
+    @overload
+    def run(
+        self,
+        agent: Agent | None,
+        messages: list[Any],
+        context_variables: dict[Any, Any] | None = None,
+        model_override: str | None = None,
+        stream: Literal[False] = False,
+        debug: bool = False,
+        max_turns: float = inf,
+        execute_tools: bool = True,
+    ) -> Response: ...
+    @overload
+    def run(
+        self,
+        agent: Agent | None,
+        messages: list[Any],
+        context_variables: dict[Any, Any] | None = None,
+        model_override: str | None = None,
+        *,
+        stream: Literal[True],
+        debug: bool = False,
+        max_turns: float = inf,
+        execute_tools: bool = True,
+    ) -> Iterator[dict[str, Any]]: ...
+    def run(
+        self,
+        agent: Agent | None,
+        messages: list[Any],
+        context_variables: dict[Any, Any] | None = None,
+        model_override: str | None = None,
+        stream: bool = False,
+        debug: bool = False,
+        max_turns: float = inf,
+        execute_tools: bool = True,
+    ) -> Any:
+        """What the agents have to say, until one answers without a call. With `stream`, piece by piece."""
+        given = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
+        if stream:
+            return self.run_and_stream(*given)
+        *_, response = self._items(*given, stream=False)
+        return response["response"]
+
+    def run_and_stream(
+        self,
+        agent: Agent | None,
+        messages: list[Any],
+        context_variables: dict[Any, Any] | None = None,
+        model_override: str | None = None,
+        debug: bool = False,
+        max_turns: float = inf,
+        execute_tools: bool = True,
+    ) -> Iterator[dict[str, Any]]:
+        """The deltas of each answer between `{"delim": "start"}` and `{"delim": "end"}`, then `{"response": …}`."""
+        given = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
+        return self._items(*given, stream=True)
+
+    def _items(
+        self,
+        agent: Agent | None,
+        messages: list[Any],
+        context_variables: dict[Any, Any] | None,
+        model_override: str | None,
+        debug: bool,
+        max_turns: float,
+        execute_tools: bool,
+        *,
+        stream: bool,
+    ) -> Iterator[dict[str, Any]]:
+        exchange = Exchange(
+            messages,
+            context_variables,
+            model_override=model_override,
+            stream=stream,
+            debug=debug,
+            max_turns=max_turns,
+            execute_tools=execute_tools,
+        )
+        if agent is not None:
+            runner = Runner(
+                Cast(exchange, client=self.client).member(agent),
+                limits=_UNLIMITED,
+                history="verbatim",
+                multiple_transfers="last",
+                corrections=sys.maxsize,
+            )
+            live = runner.stream([], context=exchange)
+            yield from _stepped(live.drive())
+            if live.result.status == "suspended":
+                raise SetupError("a function asked a question, and Swarm has nobody to answer it; use baton.Runner")
+        yield {"response": exchange.response()}
+
+
+def _stepped(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, Any]]:
+    """What the run shows on its way, each item when it is asked for.
+
+    The run is stepped by hand and not by an event loop: clients and functions are sync here, so there is nothing to
+    wait for. They run where the caller is, in the same thread, in a notebook too, and may use asyncio.run themselves.
+    """
+    failure: Exception | None = None
+    try:
+        while (item := _next_of(drive)) is not _NOTHING_MORE:
+            yield item
+    except TurnsUsedUp:
+        pass
+    except ClientFailed as failed:
+        failure = failed.error
+    finally:
+        drive.close()
+    if failure is not None:
+        raise failure
+
+
+def _next_of(drive: Coroutine[dict[str, Any], None, None]) -> Any:
+    try:
+        return drive.send(None)
+    except StopIteration:
+        return _NOTHING_MORE
+
+
+def _openai_client() -> Any:
+    try:
+        from openai import OpenAI  # pyright: ignore
+    except ImportError as error:
+        raise SetupError(
+            "Swarm() without a client asks OpenAI, and its package is not installed; run `pip install openai`, "
+            "or give Swarm(client=…) anything that has chat.completions.create"
+        ) from error
+    return OpenAI()  # pyright: ignore

@@ -1,0 +1,97 @@
+"""A conversation in a terminal, and the printing of what agents say. Named as it is because Swarm's programs say so."""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ..core import Swarm
+from ..types import Agent, Response
+from ..wire import function_in
+
+_BLUE, _PURPLE, _GREY, _PLAIN = "\033[94m", "\033[95m", "\033[90m", "\033[0m"
+
+
+def run_demo_loop(
+    starting_agent: Agent,
+    context_variables: dict[Any, Any] | None = None,
+    stream: bool = False,
+    debug: bool = False,
+    *,
+    client: Any = None,
+) -> None:
+    """Talk to the agents until the user says `exit` or the input ends. Messages, variables and the floor carry over."""
+    swarm = Swarm(client) if client is not None else Swarm()
+    print("Starting Swarm CLI on Baton. Say `exit` to leave.")
+    messages: list[Any] = []
+    agent: Agent | None = starting_agent
+    variables = context_variables or {}
+    while (said := _read_line()) is not None:
+        messages.append({"role": "user", "content": said})
+        if stream:
+            response = process_and_print_streaming_response(
+                swarm.run(agent=agent, messages=messages, context_variables=variables, stream=True, debug=debug)
+            )
+            if response is None:
+                continue
+        else:
+            response = swarm.run(agent=agent, messages=messages, context_variables=variables, debug=debug)
+            pretty_print_messages(response.messages)
+        messages.extend(response.messages)
+        agent, variables = response.agent, response.context_variables
+
+
+def process_and_print_streaming_response(response: Iterable[dict[str, Any]]) -> Response | None:
+    """Print what a streamed run says while it says it. The Response at its end, if there is one."""
+    sender, is_in_text = "", False
+    for chunk in response:
+        sender = chunk.get("sender") or sender
+        text = chunk.get("content")
+        if text:
+            if not is_in_text and sender:
+                print(f"{_BLUE}{sender}:{_PLAIN}", end=" ", flush=True)
+            print(text, end="", flush=True)
+            is_in_text = True
+        for call in chunk.get("tool_calls") or ():
+            name = function_in(call).get("name")
+            if name:
+                print(f"{_BLUE}{sender}: {_PURPLE}{name}{_PLAIN}()")
+        if chunk.get("delim") == "end" and is_in_text:
+            print()
+            is_in_text = False
+        if "response" in chunk:
+            return chunk["response"]
+    return None
+
+
+def pretty_print_messages(messages: Sequence[dict[str, Any]]) -> None:
+    """Print what agents said and called; what users and functions said is left out."""
+    for message in messages:
+        if message["role"] != "assistant":
+            continue
+        print(f"{_BLUE}{message.get('sender', '')}{_PLAIN}:", end=" ")
+        if message.get("content"):
+            print(message["content"])
+        calls = message.get("tool_calls") or ()
+        if len(calls) > 1:
+            print()
+        for call in calls:
+            function = call["function"]
+            print(f"{_PURPLE}{function['name']}{_PLAIN}({_shown(function['arguments'])})")
+
+
+def _shown(arguments: str) -> str:
+    try:
+        given: Any = json.loads(arguments)
+        return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+    except (ValueError, AttributeError):
+        return arguments
+
+
+def _read_line() -> str | None:
+    """What the user says; None if they want to leave."""
+    try:
+        said = input(f"{_GREY}User{_PLAIN}: ")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return None
+    return None if said.strip().lower() == "exit" else said

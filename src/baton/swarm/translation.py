@@ -1,0 +1,108 @@
+"""Swarm's agents as agents of the core, made anew whenever their functions have changed."""
+
+import sys
+from collections import defaultdict
+from inspect import signature
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from .. import agents as core
+from ..context import RunContext
+from ..messages import ToolSpec
+from ..tools import Tool, ToolOutcome
+from .client import ClientModel
+from .exchange import Exchange
+from .functions import as_tool, awaited, name_of
+from .types import Agent, AgentFunction
+from .util import debug_print
+
+
+class _Member(Struct, frozen=True):
+    """A Swarm agent, the functions it had when it was looked at, and what was made of it then."""
+
+    agent: Agent
+    functions: tuple[AgentFunction, ...]
+    made: core.Agent[Exchange]
+
+
+class Cast:
+    """All agents that have a part in one run."""
+
+    def __init__(self, exchange: Exchange, *, client: Any) -> None:
+        self.exchange = exchange
+        self._client = client
+        # By identity: many Swarm agents have the same name, and those that can be changed have no hash.
+        self._members: dict[int, _Member] = {}
+
+    def member(self, agent: Agent) -> core.Agent[Exchange]:
+        """The agent as the core knows it."""
+        if self.has_changed(agent):
+            self._members[id(agent)] = _Member(agent, tuple(agent.functions), self._made(agent))
+        return self._members[id(agent)].made
+
+    def has_changed(self, agent: Agent) -> bool:
+        """Whether the core does not know the agent as it is now."""
+        known = self._members.get(id(agent))
+        return known is None or [*map(id, known.functions)] != [*map(id, agent.functions)]
+
+    def _made(self, agent: Agent) -> core.Agent[Exchange]:
+        # As in Swarm, of several functions with one name the last one counts.
+        functions = {name_of(function): function for function in agent.functions}
+        return core.Agent(
+            agent.name.strip() or "Agent",
+            instructions=lambda ctx: self._instructions(agent),
+            model=ClientModel(agent, self.exchange, client=self._client),
+            tools=[_Function(as_tool(function), agent, cast=self) for function in functions.values()],
+            parallel_tools=False,
+            # Swarm counts messages, for all agents together: the exchange does that.
+            max_turns=sys.maxsize,
+        )
+
+    def _instructions(self, agent: Agent) -> str:
+        # The first thing the core wants of an agent in each of its turns, so this is where a turn begins.
+        self.exchange.begin_turn(agent)
+        wanted = agent.instructions
+        if not callable(wanted):
+            return wanted
+        variables = defaultdict(str, self.exchange.variables)
+        return awaited(wanted(variables) if _takes_variables(wanted) else wanted())
+
+
+class _Function:
+    """A tool that tells the exchange what it came to, and names agents as the core knows them."""
+
+    def __init__(self, tool: Tool, agent: Agent, *, cast: Cast) -> None:
+        self._tool = tool
+        self._agent = agent
+        self._cast = cast
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told."""
+        return self._tool.spec
+
+    async def call(self, ctx: RunContext[Exchange], arguments: str) -> ToolOutcome:
+        """Call the function."""
+        exchange = ctx.context
+        debug_print(exchange.debug, f"Calling {self.spec.name} with {arguments}")
+        outcome = await self._tool.call(ctx, arguments)
+        exchange.note(ctx.call.id if ctx.call is not None else "", outcome)
+        target = outcome.transfer
+        if target is not None:
+            exchange.has_transfer = True
+        elif self._cast.has_changed(self._agent) and not exchange.has_transfer:
+            # The function gave its own agent other functions: it takes over from itself, and has them.
+            target = self._agent
+        return replace(outcome, transfer=None if target is None else self._cast.member(target), values=None)
+
+
+def _takes_variables(instructions: Any) -> bool:
+    try:
+        signature(instructions).bind({})
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # Some callables in C have no signature to look at.
+    return True

@@ -1,0 +1,58 @@
+"""Small things that Swarm offers under this name: schemas of functions, joining of chunks, debug output."""
+
+from copy import deepcopy
+from datetime import datetime
+from typing import Any
+
+from .functions import as_tool
+from .types import AgentFunction
+from .wire import function_in, tool_dict
+
+
+def debug_print(debug: bool, *args: Any) -> None:
+    """Print with the time in front, in grey, if `debug` is on."""
+    if debug:
+        now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")
+        print(f"\033[97m[\033[90m{now}\033[97m]\033[90m {' '.join(map(str, args))}\033[0m")
+
+
+def function_to_json(func: AgentFunction) -> dict[str, Any]:
+    """The function as models are told of it. Context variables are hidden; types other than Swarm's are told too."""
+    return tool_dict(as_tool(func).spec)
+
+
+def merge_fields(target: dict[str, Any], source: dict[str, Any]) -> None:
+    """Join the texts in `source` to those in `target`, at any depth. What is no text stays as it is."""
+    for key, value in source.items():
+        known = target.get(key)
+        if isinstance(value, str):
+            target[key] = (known or "") + value
+        elif isinstance(value, dict):
+            if known is None:
+                target[key] = deepcopy(value)  # pyright: ignore[reportUnknownArgumentType]
+            else:
+                merge_fields(known, value)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def merge_chunk(final_response: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Join one delta of a streamed answer to what has come so far; its `tool_calls` are a dict by index."""
+    merge_fields(final_response, {key: value for key, value in delta.items() if key != "role"})
+    calls: dict[int, dict[str, Any]] = final_response["tool_calls"]
+    for piece in delta.get("tool_calls") or ():
+        index = piece.get("index")
+        if index is None:
+            # Some servers leave it out: then an id begins a new call, and anything else belongs to the last one.
+            index = len(calls) if piece.get("id") or not calls else max(calls)
+        if index not in calls:
+            calls[index] = {"function": {"arguments": "", "name": ""}, "id": "", "type": ""}
+        call, function = calls[index], function_in(piece)
+        _fill_in(call, "id", piece.get("id"))
+        _fill_in(call, "type", piece.get("type"))
+        _fill_in(call["function"], "name", function.get("name"))
+        merge_fields(call["function"], {"arguments": function.get("arguments")})
+
+
+def _fill_in(target: dict[str, Any], key: str, text: str | None) -> None:
+    # Some providers repeat with every piece what others send once.
+    if text and text != target[key]:
+        target[key] += text
