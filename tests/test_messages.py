@@ -137,7 +137,7 @@ MISSING = "The result of this call is not available."
             [AssistantMessage("", (X,)), ToolMessage("x", "t", MISSING, True)],
         ),
         ([AssistantMessage("", (X,))], [AssistantMessage("", (X,)), ToolMessage("x", "t", MISSING, True)]),
-        # Providers that count their ids anew: each call has the result that follows it.
+        # Providers that count their ids anew: each call has the result that follows it, and an id of its own.
         (
             [
                 AssistantMessage("", (X,)),
@@ -148,8 +148,8 @@ MISSING = "The result of this call is not available."
             [
                 AssistantMessage("", (X,)),
                 ToolMessage("x", "t", "1"),
-                AssistantMessage("", (X,)),
-                ToolMessage("x", "t", "2"),
+                AssistantMessage("", (ToolCall("xx", "t"),)),
+                ToolMessage("xx", "t", "2"),
             ],
         ),
         # A second result of one call is dropped.

@@ -120,9 +120,10 @@ class Log:
         index, events = self._index, self.events
         if len(index) < len(events):
             for event in events[len(index) :]:
-                known = index.setdefault(event.key, event)
-                if known is not event:
-                    raise ReplayMismatch(event.key, type(known).__name__, f"a second {type(event).__name__}")
+                if event.key in index:
+                    known = type(index[event.key]).__name__
+                    raise ReplayMismatch(event.key, known, f"a second {type(event).__name__}")
+                index[event.key] = event
         return index
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from .errors import SetupError
 
@@ -208,25 +208,42 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
 def paired(messages: Sequence[Message]) -> list[Message]:
     """The same conversation with every call directly followed by its one result, as all providers demand.
 
-    Results without a call are dropped; a call without a result gets one that says so.
+    Results without a call are dropped, a call without a result gets one that says so, and an id that was used
+    before is changed in the call and in its result.
     """
     results: dict[str, list[tuple[int, ToolMessage]]] = {}
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage):
             results.setdefault(message.call_id, []).append((position, message))
+    used: set[str] = set()
     whole: list[Message] = []
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage) or is_empty(message):
             continue
-        whole.append(message)
-        if isinstance(message, AssistantMessage):
-            whole.extend(_result_of(call, position, results.get(call.id, ())) for call in message.calls)
+        if isinstance(message, AssistantMessage) and message.calls:
+            pairs = [_pair(call, position, results.get(call.id, []), used) for call in message.calls]
+            calls = tuple([call for call, _ in pairs])
+            whole.append(message if calls == message.calls else structs.replace(message, calls=calls))
+            whole.extend([result for _, result in pairs])
+        else:
+            whole.append(message)
     return whole
 
 
-def _result_of(call: ToolCall, position: int, results: Sequence[tuple[int, ToolMessage]]) -> ToolMessage:
-    # Some providers count their call ids anew in every turn: the result is the first one after the call.
-    for index, result in results:
+def _pair(
+    call: ToolCall, position: int, results: list[tuple[int, ToolMessage]], used: set[str]
+) -> tuple[ToolCall, ToolMessage]:
+    # Some providers count their call ids anew in every turn: the result is the first one after the call that is left.
+    result = ToolMessage(call.id, call.name, "The result of this call is not available.", is_error=True)
+    for place, (index, found) in enumerate(results):
         if index > position:
-            return result
-    return ToolMessage(call.id, call.name, "The result of this call is not available.", is_error=True)
+            result = found
+            del results[place]
+            break
+    id = call.id
+    while id in used:
+        id += "x"
+    used.add(id)
+    if id == call.id:
+        return call, result
+    return structs.replace(call, id=id), structs.replace(result, call_id=id)

@@ -5,7 +5,7 @@ import pytest
 from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
 from baton.events import Action, Said
 from baton.messages import Image, Text, UserMessage
-from baton.testing import ScriptedModel, transcript
+from baton.testing import ScriptedModel, transcript, transfer_to
 
 
 class Greeter(BaseAgent):
@@ -123,3 +123,67 @@ async def test_an_agent_that_says_nothing_comes_to_nothing() -> None:
 
     result = await Runner(Silent()).run("hi")
     assert (result.status, result.output) == ("completed", None)
+
+
+async def test_each_thing_it_says_has_a_key_of_its_own() -> None:
+    # DESIGN §6: old logs are found again by these keys, so they must not change.
+    class Talker(BaseAgent):
+        name = "Talker"
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            await ctx.say("one")
+            await ctx.say("two")
+            await ctx.interrupt("a?")
+            await ctx.interrupt("b?")
+            return None
+
+    runner = Runner(Talker())
+    result = await runner.run("hi")
+    for _ in range(2):
+        result = await runner.resume(result.run_id, "yes")
+    keys = [event.key for event in result.events if event.agent]
+    assert keys == [
+        "1/start",
+        "1/say1",
+        "1/say2",
+        "1/ask1",
+        "1/ask1!",
+        "1/ask2",
+        "1/ask2!",
+        "1/end",
+    ]
+
+
+async def test_what_it_says_is_an_answer_to_those_who_read_only_answers() -> None:
+    # T25
+    class Talker(BaseAgent):
+        name = "Talker"
+        handoffs = ("Chat",)
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            await ctx.say("my answer")
+            return Transfer("Chat")
+
+    model = ScriptedModel(["ok"])
+    await Runner(Talker(), agents=[Agent("Chat", model=model, history="answers")]).run("hi")
+    assert list(model.requests[0].messages) == [
+        UserMessage("hi"),
+        UserMessage("For context: [Talker] said: my answer."),
+    ]
+
+
+async def test_it_may_decline_a_conversation() -> None:
+    # handoffs.md H15
+    class Shy(BaseAgent):
+        name = "Shy"
+        description = "shy"
+
+        async def run(self, ctx: AgentContext) -> Action | None:
+            await ctx.say("hello")
+            return None
+
+    model = ScriptedModel([transfer_to("Shy"), "I stay"])
+    shy = Shy(accepts=lambda ctx, payload: "not today")
+    assert (await Runner(Agent("A", model=model, sub_agents=[shy])).run("hi")).output == "I stay"
+    willing = ScriptedModel([transfer_to("Shy")])
+    assert (await Runner(Agent("A", model=willing, sub_agents=[Shy()])).run("hi")).output == "hello"

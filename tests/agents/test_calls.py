@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton import Agent, RunContext, Runner, tool
-from baton.errors import NotEncodableError, ToolError, ToolFailed, ToolResultError
+from baton.errors import NotEncodableError, ToolError, ToolFailed, ToolResultError, TransferError
 from baton.events import Stepped, ToolReturned
 from baton.messages import ToolMessage, ToolSpec, text_of
 from baton.testing import ScriptedModel, call
@@ -176,6 +176,34 @@ async def test_on_error_raise_ends_the_run_after_the_others_have_finished() -> N
     assert live.result.status == "failed"
 
 
+async def test_one_at_a_time_the_others_still_run_after_one_that_fails_or_asks() -> None:
+    # T9, DESIGN §6: siblings finish.
+    done: list[str] = []
+
+    @tool(on_error="raise")
+    async def strict() -> str:
+        """Fail."""
+        raise OSError("disk full")
+
+    @tool
+    async def asks(ctx: RunContext) -> str:
+        """Ask."""
+        return str(await ctx.interrupt("?"))
+
+    @tool
+    async def other() -> str:
+        """Do something."""
+        done.append("other")
+        return "ok"
+
+    runner, _ = run_of(asks, other, calls=["asks", "other"], parallel_tools=False)
+    assert ((await runner.run("hi")).status, done) == ("suspended", ["other"])
+    runner, _ = run_of(asks, strict, other, calls=["asks", "strict", "other"], parallel_tools=False)
+    with pytest.raises(ToolFailed):
+        await runner.run("hi")
+    assert done == ["other", "other"]
+
+
 async def test_a_failed_turn_resumed_runs_only_what_failed() -> None:
     # T9, DESIGN §1: what is recorded is not done again.
     runs: list[str] = []
@@ -291,6 +319,31 @@ async def test_values_a_tool_writes_are_recorded_with_its_result() -> None:
     assert returned.changes is not None
     assert returned.changes.written == {"x": 1}
     assert result.values == {"x": 1}
+
+
+async def test_a_result_may_bring_values_with_it() -> None:
+    # swarm.md S1
+    @tool
+    async def find(ctx: RunContext) -> ToolOutcome:
+        """Find."""
+        return ToolOutcome("found", values={"where": "here"})
+
+    runner, _ = run_of(find, calls=["find"])
+    result = await runner.run("hi")
+    assert result.values == {"where": "here"}
+    assert (await runner.replay(result.events)).values == {"where": "here"}
+
+
+async def test_a_tool_that_names_an_agent_nobody_knows_ends_the_run() -> None:
+    # T13, T19: no model can mend it.
+    @tool
+    async def lost() -> ToolOutcome:
+        """Hand over to nobody."""
+        return ToolOutcome("going", transfer="Nobody")
+
+    runner, _ = run_of(lost, calls=["lost"])
+    with pytest.raises(TransferError, match=r"`A` cannot transfer to `Nobody`; it can reach: nothing\."):
+        await runner.run("hi")
 
 
 async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_must_wait() -> None:

@@ -326,6 +326,18 @@ async def test_an_output_type_may_be_whatever_pydantic_can_read(kind: Any, answe
     assert schema.schema.get("type") == "object" or "$ref" in schema.schema
 
 
+async def test_an_output_type_that_is_no_object_is_wrapped_in_one() -> None:
+    # T6: providers demand an object.
+    model = ScriptedModel(['{"response": [{"city": "Rome", "degrees": 25}]}'])
+    result = await Runner(Agent("A", model=model, output_type=list[Report])).run("hi")
+    assert result.output == [Report(city="Rome", degrees=25)]
+    schema = model.requests[0].output
+    assert schema is not None
+    assert (schema.schema["required"], schema.schema["additionalProperties"]) == (["response"], False)
+    assert list(schema.schema["$defs"]) == ["Report"]
+    assert "$defs" not in schema.schema["properties"]["response"]
+
+
 async def test_the_transcript_of_a_corrected_answer() -> None:
     # T6: what was wrong stays in the log; the complaint is told to the model and is no event.
     result = await Runner(Agent("A", model=ScriptedModel(["no", REPORT]), output_type=Report)).run("hi")

@@ -30,7 +30,9 @@ async def test_a_disabled_handoff_is_not_shown_and_is_refused_when_called() -> N
     )
     assert tools_shown(model) == [["transfer_to_c"], ["transfer_to_c"]]
     assert (result.agent, result.output) == ("A", "I stay")
-    assert model.requests[1].messages[-1].content == "Not transferred: [B] is not available now."
+    assert (
+        model.requests[1].messages[-1].content == "Not transferred: [B] is not available now; you can transfer to: `C`."
+    )
 
 
 async def test_a_disabled_handoff_called_for_ever_is_a_typed_error() -> None:
@@ -100,6 +102,24 @@ async def test_a_condition_that_raises_ends_the_run_with_the_name_of_the_edge() 
     assert isinstance(caught.value.__cause__, KeyError)
     # Siblings are cancelled and waited for.
     assert cleaned == ["hangs"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_of_two_conditions_that_raise_the_first_is_named() -> None:
+    # handoffs.md H7: also if the other one fails while it is being cancelled.
+    async def fails_late(ctx: RunContext, source: Any) -> bool:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise ValueError("while being cancelled")
+
+    async def fails(ctx: RunContext, source: Any) -> bool:
+        await asyncio.sleep(0)
+        raise KeyError("tier")
+
+    edges = [handoff(Agent("B"), is_enabled=fails), handoff(Agent("C"), is_enabled=fails_late)]
+    with pytest.raises(RunError, match="from `A` to `B` raised KeyError"):
+        await Runner(Agent("A", model=ScriptedModel(["never"]), handoffs=edges)).run("hi")
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 

@@ -158,6 +158,17 @@ async def test_an_error_of_a_direct_tool_goes_back_to_the_model() -> None:
     assert len(model.requests) == 2
 
 
+async def test_a_direct_answer_is_of_the_output_type_too() -> None:
+    # T1, T6, T7
+    @tool(returns_directly=True)
+    async def count() -> int:
+        """Count."""
+        return 7
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("count")]), tools=[count], output_type=int))
+    assert (await runner.run("hi")).output + 1 == 8
+
+
 async def test_a_direct_answer_is_kept_under_the_output_key() -> None:
     # T5, T7
     runner, _ = team(call("direct", text="x"), output_key="answer")
@@ -192,6 +203,7 @@ async def test_the_exit_tool_is_offered_only_where_it_was_asked_for() -> None:
     await runner.run("hi")
     spec = next(spec for spec in model.requests[0].tools if spec.name == "exit")
     assert spec.parameters["required"] == ["final_result"]
+    assert spec.parameters["additionalProperties"] is False
     plain, plain_model = team(call("exit", final_result="x"), "hello")
     result = await plain.run("hi")
     assert "exit" not in [spec.name for spec in plain_model.requests[0].tools]

@@ -43,7 +43,7 @@ async def test_the_output_of_an_agent_is_text_unless_it_says_otherwise() -> None
     # T1
     result = await Runner(Agent("A", model=ScriptedModel(["hello"]))).run("hi")
     # BUG: pyright infers Agent[Any, Any], because the default of `output_type` is cast(Any, str).
-    assert_type(result, RunResult[str])  # pyright: ignore[reportAssertTypeFailure]
+    assert_type(result, RunResult[str])
     assert result.output.upper() == "HELLO"
 
 

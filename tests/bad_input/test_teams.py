@@ -54,6 +54,13 @@ def test_what_is_no_tool_among_tools(wrong: Any) -> None:
     assert str(caught.value) == f"`A` has {wrong!r} in tools; give a function or something made with @tool"
 
 
+def test_an_agent_among_tools() -> None:
+    with pytest.raises(
+        SetupError, match=r"`A` has the agent Agent\('B'\) in tools; put it into sub_agents or handoffs"
+    ):
+        Agent("A", tools=[Agent("B")])  # pyright: ignore[reportArgumentType]
+
+
 def test_two_tools_with_one_name() -> None:
     agent = Agent("A", tools=[look_up, tool(other_look_up, name="look_up")])
     with pytest.raises(SetupError) as caught:

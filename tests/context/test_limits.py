@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from baton import Agent, Limits, RunContext, Runner, tool
+from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
 from baton.errors import LimitError
 from baton.events import Said
 from baton.messages import Usage
@@ -54,6 +54,13 @@ async def test_tokens_and_cost_stop_the_run_after_the_call_that_was_too_much(lim
     assert live.result.usage.total.total_tokens == 26
 
 
+@pytest.mark.parametrize("limits", [Limits(tokens=26), Limits(cost=0.6)])
+async def test_just_enough_tokens_and_cost_is_enough(limits: Limits) -> None:
+    used = Usage(input_tokens=10, output_tokens=3, cost=0.3)
+    model = ScriptedModel([say("", call("nothing"), usage=used), say("done", usage=used)])
+    assert (await Runner(Agent("A", model=model, tools=[nothing]), limits=limits).run("hi")).output == "done"
+
+
 async def test_seconds_stop_a_run_that_hangs() -> None:
     cancelled = asyncio.Event()
 
@@ -85,6 +92,15 @@ async def test_a_timeout_of_somebody_else_is_not_the_limit() -> None:
     with pytest.raises(Exception, match="mine") as caught:
         await runner.run("hi")
     assert not isinstance(caught.value, LimitError)
+
+
+async def test_a_timeout_that_an_agent_raises_is_its_own() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        raise TimeoutError("mine")
+
+    with pytest.raises(TimeoutError, match="mine"):
+        await Runner(a, limits=Limits(seconds=60)).run("hi")
 
 
 async def test_limits_of_one_run_go_before_the_runners() -> None:

@@ -1,5 +1,6 @@
 """What code inside a run can do: steps, questions, `once`, progress. Each effect is recorded, and never done twice."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -257,6 +258,20 @@ async def test_once_makes_an_event_once() -> None:
     assert sum(event.key == "1/mine" for event in result.events) == 1
 
 
+async def test_once_asked_for_twice_at_once_is_recorded_once() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        async def make(key: str) -> Stepped:
+            await asyncio.sleep(0)
+            return Stepped(key, ctx.origin, 1.0, "mine")
+
+        one, other = await asyncio.gather(ctx.once("mine", Stepped, make), ctx.once("mine", Stepped, make))
+        assert one is other
+
+    result = await Runner(a).run("hi")
+    assert sum(isinstance(event, Stepped) for event in result.events) == 1
+
+
 async def test_a_key_that_means_something_else_now_is_a_mismatch() -> None:
     @agent("A")
     async def a(ctx: AgentContext) -> None:
@@ -300,6 +315,18 @@ async def test_progress_and_messages_of_ones_own_are_told_and_not_recorded() -> 
     (mood,) = [event for event in told if isinstance(event, Custom)]
     assert (mood.name, mood.data, mood.agent) == ("mood", {"good": True}, "A")
     assert tuple(event for event in told if isinstance(event, Event)) == live.result.events
+
+
+async def test_without_a_listener_progress_goes_nowhere_and_costs_nothing() -> None:
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        await ctx.progress("half")
+        await ctx.emit("mood")
+        ctx.output = ctx.run_id
+
+    result = await Runner(a).run("hi", run_id="r1")
+    assert result.output == "r1"
+    assert [type(event).__name__ for event in result.events] == ["RunStarted", "Started", "Finished", "Completed"]
 
 
 async def test_the_users_own_object_is_passed_through_and_never_recorded() -> None:

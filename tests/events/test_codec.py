@@ -272,6 +272,11 @@ def test_a_delta_is_no_event_of_a_log() -> None:
         (encode_log(EVENTS[:2]) + b'{"type":"Started","key":"k","origin":["1"],"at":1.0}\n', 2, ""),
         (encode_log(EVENTS[:2]) + b'{"type":"Started","key":"k","origin":null,"at":1.0}\n', 2, ""),
         (encode_log(EVENTS[:2]) + b'{"type":"Future","key":"k"}\n', 2, "type"),
+        (
+            encode_log(EVENTS[:2]) + b'{"type":"Said","key":"k","origin":["1","A",null],"at":1.0}\n',
+            2,
+            "missing required field `message`",
+        ),
         (encode_log(EVENTS[:2]) + b"[1,2]\n", 2, "Expected `object`, got `array`"),
     ],
 )

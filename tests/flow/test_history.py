@@ -327,6 +327,18 @@ async def test_my_own_direct_answer_is_still_there_when_i_read_answers() -> None
     assert "the direct answer" in "\n".join(text_of(message.content) for message in second_of_b.messages)
 
 
+async def test_nothing_empty_is_sent_verbatim_either() -> None:
+    # T26
+    @agent("A", handoffs=["B"])
+    async def quiet(ctx: AgentContext) -> Transfer:
+        await ctx.say("")
+        return Transfer("B")
+
+    model = ScriptedModel(["ok"])
+    await Runner(quiet, agents=[Agent("B", model=model)], history="verbatim").run("hi")
+    assert_valid(model.requests[0].messages)
+
+
 async def test_lineage_in_a_single_line_of_transfers_is_everything() -> None:
     # T25
     assert await read_under(history="lineage") == await read_under(history="rewritten")

@@ -261,6 +261,18 @@ def test_a_child_that_disallows_it_has_no_edge_to_its_parent() -> None:
     assert edges_of(Team.compile(Agent("A", sub_agents=[child]))) == {"A": ["B"], "B": ["C"], "C": ["B"]}
 
 
+def test_an_agent_of_ones_own_goes_back_to_its_parent_like_any_other() -> None:
+    # T12, T14
+    @agent("B")
+    async def child(ctx: AgentContext) -> None: ...
+
+    @agent("C", disallow_transfer_to_parent=True)
+    async def other(ctx: AgentContext) -> None: ...
+
+    team = Team.compile(Agent("A", sub_agents=[child, other]))
+    assert edges_of(team) == {"A": ["B", "C"], "B": ["A"], "C": []}
+
+
 # --- T13: handoffs
 
 

@@ -212,10 +212,7 @@ async def test_a_writer_and_a_reviewer_who_gives_the_text_back() -> None:
         [
             "Write about rain",
             "Draft: it rains.",
-            '{"assistant":"Reviewer"}',
-            "For context: [Reviewer] said: It is bad!.",
-            "This answer does not fit the required schema: it is not JSON (JSON is malformed: invalid character (byte 0)). Answer again, with JSON only.",  # noqa: E501
-            'For context: [Reviewer] said: {"verdict": "bad"}.',
+            '{"assistant":"Reviewer"}', 'For context: [Reviewer] said: {"verdict": "bad"}.',
         ]
     )
     assert result.values == {"verdict": {"verdict": "bad"}, "text": "It rains, and it pours."}

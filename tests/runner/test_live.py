@@ -9,12 +9,13 @@ import pytest
 from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
-from baton.errors import LimitError, ModelError, RunError
+from baton.errors import LimitError, ModelError, RunError, RunNotFoundError
 from baton.events import (
     Cancelled,
     Completed,
     Delta,
     Event,
+    ReasoningDelta,
     RunStarted,
     Said,
     Started,
@@ -26,7 +27,8 @@ from baton.events import (
     encode_event,
     encode_log,
 )
-from baton.models import Chunk, ModelRequest, Response, TextChunk
+from baton.messages import AssistantMessage, Reasoning
+from baton.models import Chunk, ModelRequest, Ready, Response, TextChunk
 from baton.testing import ScriptedModel, Stream, call, say, transcript, transfer_to
 
 
@@ -151,6 +153,34 @@ async def test_an_event_is_heard_when_it_happens() -> None:
                 assert event.text == ("two" if go_on.is_set() else "one ")
                 go_on.set()
     assert live.result.output == "one two"
+
+
+async def test_thinking_is_heard_as_it_happens_and_kept_with_the_answer() -> None:
+    # T28
+    thought = Reasoning("Let me think.", "acme", {"signature": "s"})
+    model = ScriptedModel([AssistantMessage("Yes.", reasoning=(thought,))], stream=True)
+    async with Runner(Agent("A", model=model)).stream("hi") as live:
+        events = await heard(live)
+    assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["Let me think."]
+    (said,) = [event for event in events if isinstance(event, Said)]
+    assert said.message == AssistantMessage("Yes.", reasoning=(thought,))
+
+
+async def test_a_model_that_has_its_answer_ready_is_heard_and_logged_like_any_other() -> None:
+    # T28
+    class Prompt:
+        name = "prompt"
+
+        def respond(self, request: ModelRequest) -> Ready:
+            return Ready(TextChunk("hel"), TextChunk("lo"), Response(stop_reason="end"))
+
+    runner = Runner(Agent("A", model=Prompt()))
+    plain = await runner.run("hi")
+    async with runner.stream("hi") as live:
+        events = await heard(live)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["hel", "lo"]
+    assert as_logged(live.result.events) == as_logged(plain.events)
+    assert plain.output == "hello"
 
 
 async def test_a_resumed_run_tells_only_what_is_new() -> None:
@@ -316,6 +346,14 @@ async def test_leaving_a_resumed_run_at_once_does_not_lose_it() -> None:
     async with runner.stream_resume(suspended.run_id, True):
         pass
     assert (await runner.resume(suspended.run_id)).output == "B ends"
+
+
+async def test_a_resumed_run_that_nobody_opens_still_waits() -> None:
+    # T29
+    runner = busy(stream=False)
+    suspended = await runner.run("hi")
+    runner.stream_resume(suspended.run_id, True)
+    assert (await runner.resume(suspended.run_id, True)).output == "B ends"
 
 
 @pytest.mark.parametrize("stop_at", range(1, 14))

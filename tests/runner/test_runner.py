@@ -41,6 +41,14 @@ async def test_every_run_has_an_id_of_its_own_unless_it_is_given_one() -> None:
     assert (await runner.run("hi", run_id="mine")).run_id == "mine"
 
 
+async def test_an_id_under_which_a_run_waits_is_taken() -> None:
+    # DESIGN §1: whatever happened is never lost.
+    runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "another"]), tools=[ask]))
+    await runner.run("hi", run_id="r1")
+    with pytest.raises(RunError, match="r1"):
+        await runner.run("hello", run_id="r1")
+
+
 async def test_input_may_be_a_whole_conversation() -> None:
     model = ScriptedModel(["hello"])
     conversation = [

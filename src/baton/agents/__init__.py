@@ -8,13 +8,14 @@ from .agent import Agent
 from .base import AgentContext, BaseAgent, MultipleTransfers, Projection, RunOptions
 from .custom import agent
 from .guardrails import guarded
-from .hooks import AgentHooks, RunHooks, Told, told_of
+from .hooks import HOOK_STEP, AgentHooks, RunHooks, Told, tell, told_of
 from .then_transfer import then_transfer
 from .together import settled
 from .toolbox import EXIT_TOOL
 
 __all__ = [
     "EXIT_TOOL",
+    "HOOK_STEP",
     "Agent",
     "AgentContext",
     "AgentHooks",
@@ -27,6 +28,7 @@ __all__ = [
     "agent",
     "guarded",
     "settled",
+    "tell",
     "then_transfer",
     "told_of",
 ]

@@ -13,7 +13,7 @@ from ..context import Entry, History, Run, RunContext, View, as_json_value
 from ..errors import SetupError
 from ..events import Action, Origin, Said
 from ..handoffs import Addressee, Handoff, Routes
-from ..messages import AssistantMessage, Content, Message, ToolSpec, text_of
+from ..messages import AssistantMessage, Content, Message, ToolSpec, is_empty, text_of
 from ..models import Model, ModelSettings
 from ..tools import ToolOutcome
 from .hooks import AgentHooks, RunHooks, Told
@@ -87,7 +87,8 @@ class AgentContext(RunContext[C]):
             await log.settle()
         else:
             self.apply_changes(said.changes)
-        self.history.add(said.message, self.origin, is_answer=True)
+        if not is_empty(said.message):
+            self.history.add(said.message, self.origin, is_answer=True)
         self.output = text_of(said.message.content)
 
 

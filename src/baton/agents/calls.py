@@ -27,14 +27,18 @@ class Handed(msgspec.Struct, frozen=True):
 async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: str) -> ToolReturned | Handed:
     """The recorded result of the call; if there is none, the tool runs now."""
     log = ctx.run.log
-    if log.has_past and (recorded := _recorded(ctx, key)) is not None:
-        return recorded
     inner = RunContext(ctx.run, ctx.origin, key, call)
+    if log.has_past and (recorded := _recorded(ctx, key)) is not None:
+        if ctx.told is not None:
+            result = recorded if isinstance(recorded, ToolReturned) else _result_of(recorded, inner, call)
+            await ctx.told.tool_start(inner, call, is_past=True)
+            await ctx.told.tool_end(inner, call, result, is_past=True)
+        return recorded
     # A tool that waits for an answer comes to its question again, which is no effect.
     if log.has_past and not log.waits_inside(key):
         log.announce(key, ToolReturned)
-    if ctx.told is not None and not (log.has_past and log.has_inside(key)):
-        await ctx.told.tool_start(inner, call)
+    if ctx.told is not None:
+        await ctx.told.tool_start(inner, call, is_past=log.has_past and log.has_inside(key))
     try:
         outcome = await tool.call(inner, call.arguments)
     except _ENDS_THE_RUN:
@@ -43,12 +47,11 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
         outcome = _failure(error, inner, call)
     if outcome.values:
         inner.values.update(outcome.values)
-    changes = inner.take_changes()
+    changes = inner.all_changes()
     if outcome.transfer is not None:
         handed = await _hand_over(inner, outcome, changes)
         if ctx.told is not None:
-            result = ToolReturned(key, ctx.origin, time(), call.id, call.name, handed.content)
-            await ctx.told.tool_end(inner, call, result)
+            await ctx.told.tool_end(inner, call, _result_of(handed, inner, call))
         return handed
     returned = ToolReturned(
         key,
@@ -78,6 +81,11 @@ def _recorded(ctx: RunContext[Any], key: str) -> ToolReturned | Handed | None:
     if returned is not None:
         ctx.apply_changes(returned.changes)
     return returned
+
+
+def _result_of(handed: Handed, ctx: RunContext[Any], call: ToolCall) -> ToolReturned:
+    """What a function that returned an agent gave, for those who are told of results."""
+    return ToolReturned(ctx.scope, ctx.origin, time(), call.id, call.name, handed.content)
 
 
 def _failure(error: Exception, ctx: RunContext[Any], call: ToolCall) -> ToolOutcome:

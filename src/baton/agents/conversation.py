@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from ..context import WHOLE, Entry
 from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, TurnLimitError
 from ..events import Action, ReasoningDelta, Said, TextDelta, ToolCallDelta
 from ..log import Sink
@@ -74,7 +75,7 @@ class Conversation:
             if outcome.action is not None:
                 return outcome.action
             if outcome.answer is not None:
-                self._finish_with(outcome.answer)
+                self._finish_with(self._direct_output(outcome.answer))
                 return None
 
     async def _ask(self, turn: int, is_last: bool) -> Said:
@@ -89,12 +90,14 @@ class Conversation:
             instructions = self._manner.instructions
             if instructions is None:
                 instructions = await instructions_for(ctx, self._agent.instructions, template=self._agent.template)
-            disabled = await disabled_edges(ctx, self._agent) if ctx.routes.conditional else ()
+            disabled = await disabled_edges(ctx, self._agent, key) if ctx.routes.conditional else ()
             request = self._request(instructions, turn, is_last, disabled)
             if ctx.told is not None:
-                await ctx.told.model_start(ctx, request)
+                await ctx.told.model_start(ctx, request, turn=turn)
             try:
                 stream = self._manner.model.respond(request)
+            except BatonError:
+                raise
             except Exception as error:
                 raise self._model_error(error) from error
             if type(stream) is Ready and log.sink is None:
@@ -114,12 +117,16 @@ class Conversation:
             )
             log.write(said)
             if ctx.told is not None:
-                await ctx.told.model_end(ctx, response)
+                await ctx.told.model_end(ctx, response, turn=turn)
             if log.sink is not None:
                 await log.settle()
         else:
             run.call_ids.update([call.id for call in said.message.calls])
+            if ctx.told is not None:
+                await ctx.told.model_start(ctx, None, turn=turn)
             ctx.apply_changes(said.changes)
+            if ctx.told is not None:
+                await ctx.told.model_end(ctx, None, turn=turn)
         if said.usage is not None:
             run.meter.add_usage(said.usage, origin)
         return said
@@ -170,6 +177,8 @@ class Conversation:
                 await close()
             if not isinstance(error, Exception):
                 raise
+            if isinstance(error, BatonError):
+                raise
             raise self._model_error(error) from error
         return assembled(chunks, model.name)
 
@@ -187,9 +196,7 @@ class Conversation:
             if sink.is_full:
                 await sink.room()
 
-    def _model_error(self, error: Exception) -> Exception:
-        if isinstance(error, BatonError):
-            return error
+    def _model_error(self, error: Exception) -> ModelError:
         name = self._manner.model.name
         what = f"the model `{name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
         return ModelError(what, model=name)
@@ -214,12 +221,25 @@ class Conversation:
                 if self._invalid_answers > _OUTPUT_CORRECTIONS:
                     raise OutputError(agent.name, f"`{agent.reader.type_name}`", str(error)) from None
                 complaint = f"This answer does not fit the required schema: {error}. Answer again, with JSON only."
-                ctx.history.add(message, ctx.origin)
-                ctx.history.add(UserMessage(complaint), ctx.origin)
+                # Only this activation reads of it: to all later ones the answer is what was valid.
+                ctx.history.undone_at.append(len(ctx.history.entries))
+                for unfit in (message, UserMessage(complaint)):
+                    ctx.history.entries.append(Entry(unfit, ctx.origin, undone=(WHOLE,)))
                 return False
         ctx.history.add(message, ctx.origin, is_answer=True)
         self._finish_with(output)
         return True
+
+    def _direct_output(self, answer: str) -> Any:
+        """A tool's result that is the answer, as a value of the output type."""
+        agent = self._agent
+        if agent.reader is None:
+            return answer
+        try:
+            return agent.reader.read(answer)
+        except ValueError as error:
+            problems = f"a tool's result is returned directly, and {error}"
+            raise OutputError(agent.name, f"`{agent.reader.type_name}`", problems) from None
 
     def _finish_with(self, output: Any) -> None:
         agent, ctx = self._agent, self._ctx
@@ -237,6 +257,8 @@ def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start:
         if not call.id or call.id in used:
             # Some providers leave ids out, or count anew in every turn.
             id = f"call_{key.replace('/', '_').replace('.', '_')}_{position}"
+            while id in used:
+                id += "x"
             calls[position] = call = ToolCall(id, call.name, call.arguments)
         used.add(call.id)
     return replace(message, calls=tuple(calls))

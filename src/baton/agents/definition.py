@@ -44,7 +44,7 @@ class AgentDefinition(BaseAgent[C, Out]):
     sub_agents: Sequence[BaseAgent[Any, Any]] = ()
     handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = ()
     disallow_transfer_to_parent: bool = False
-    output_type: type[Out] = cast(Any, str)
+    output_type: type[Out] = cast("type[Out]", str)
     output_key: str | None = None
     """The name under which the answer is kept in the run's values."""
     max_turns: int = 20

@@ -2,27 +2,33 @@
 
 from typing import Any
 
-from ..errors import RunError, SetupError
+from ..context import RunContext
+from ..errors import RunError
 from ..handoffs import Route
 from .base import AgentContext
 from .together import settled, together
 
 
-async def disabled_edges(ctx: AgentContext[Any], agent: Any) -> tuple[str, ...]:
-    """The tools of the handoffs that are switched off now; all are asked at once."""
+async def disabled_edges(ctx: AgentContext[Any], agent: Any, key: str) -> tuple[str, ...]:
+    """The tools of the handoffs that are switched off in the turn with this key; all are asked at once."""
     routes = ctx.routes.conditional
-    answers = await together(*(_is_enabled(route, ctx, agent) for route in routes))
+    scopes = [RunContext(ctx.run, ctx.origin, f"{key}/if:{route.tool}") for route in routes]
+    answers = await together(*(_is_enabled(route, own, agent) for route, own in zip(routes, scopes, strict=True)))
+    for own in scopes:
+        if (changes := own.all_changes()) is not None:
+            # What a condition writes is recorded with the turn it was asked for.
+            ctx.values.update(changes.written)
+            for key in changes.removed:
+                ctx.values.delete(key)
     return tuple(route.tool for route, is_enabled in zip(routes, answers, strict=True) if not is_enabled)
 
 
-async def _is_enabled(route: Route, ctx: AgentContext[Any], agent: Any) -> bool:
+async def _is_enabled(route: Route, ctx: RunContext[Any], agent: Any) -> bool:
     condition = route.handoff.is_enabled
     if not callable(condition):
         return bool(condition)
     try:
         return bool(await settled(condition(ctx, agent)))
-    except (SetupError, RunError):
-        raise
     except Exception as error:
         what = (
             f"is_enabled of the handoff from `{ctx.agent}` to `{route.target}` raised {type(error).__name__}: {error}"

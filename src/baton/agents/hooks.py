@@ -1,12 +1,14 @@
 """Who is told of what happens in a run, in time to act on it. Each happens once: a resumed run does not repeat it."""
 
-from typing import Any
+from collections.abc import Callable
+from time import time
+from typing import Any, cast
 
 from ..context import RunContext
-from ..events import Asked, ToolReturned
+from ..events import Asked, Stepped, ToolReturned
 from ..messages import ToolCall
 from ..models import ModelRequest, Response
-from .together import together
+from .together import settled_call, together
 
 
 class RunHooks:
@@ -69,7 +71,7 @@ class AgentHooks:
 
 
 class Told:
-    """The hooks that concern one agent in one run: the run's and its own."""
+    """The hooks that concern one agent in one run: the run's and its own. Each call is recorded, and so made once."""
 
     __slots__ = ("_agent", "_own", "_run")
 
@@ -78,38 +80,69 @@ class Told:
         self._run = run or _NOBODY
         self._own = own or _NOBODY_ELSE
 
-    async def start(self, ctx: RunContext[Any]) -> None:
-        await together(self._run.on_agent_start(ctx, self._agent), self._own.on_start(ctx, self._agent))
+    async def start(self, ctx: RunContext[Any], *, is_past: bool) -> None:
+        facts = (self._agent,)
+        await tell(ctx, "start", (self._run.on_agent_start, facts), (self._own.on_start, facts), is_past=is_past)
 
-    async def end(self, ctx: RunContext[Any], output: Any) -> None:
-        await together(self._run.on_agent_end(ctx, self._agent, output), self._own.on_end(ctx, self._agent, output))
+    async def end(self, ctx: RunContext[Any], output: Any, *, is_past: bool) -> None:
+        facts = (self._agent, output)
+        await tell(ctx, "end", (self._run.on_agent_end, facts), (self._own.on_end, facts), is_past=is_past)
 
-    async def model_start(self, ctx: RunContext[Any], request: ModelRequest) -> None:
-        mine = self._own.on_model_start(ctx, self._agent, request)
-        await together(self._run.on_model_start(ctx, self._agent, request), mine)
+    async def model_start(self, ctx: RunContext[Any], request: ModelRequest | None, *, turn: int) -> None:
+        """`request` is None if the model has been asked before."""
+        facts = (self._agent, request)
+        ours, mine = (self._run.on_model_start, facts), (self._own.on_model_start, facts)
+        await tell(ctx, f"model_start{turn}", ours, mine, is_past=request is None)
 
-    async def model_end(self, ctx: RunContext[Any], response: Response) -> None:
-        mine = self._own.on_model_end(ctx, self._agent, response)
-        await together(self._run.on_model_end(ctx, self._agent, response), mine)
+    async def model_end(self, ctx: RunContext[Any], response: Response | None, *, turn: int) -> None:
+        """`response` is None if the model has answered before."""
+        facts = (self._agent, response)
+        ours, mine = (self._run.on_model_end, facts), (self._own.on_model_end, facts)
+        await tell(ctx, f"model_end{turn}", ours, mine, is_past=response is None)
 
-    async def tool_start(self, ctx: RunContext[Any], call: ToolCall) -> None:
-        await together(self._run.on_tool_start(ctx, self._agent, call), self._own.on_tool_start(ctx, self._agent, call))
+    async def tool_start(self, ctx: RunContext[Any], call: ToolCall, *, is_past: bool = False) -> None:
+        facts = (self._agent, call)
+        ours, mine = (self._run.on_tool_start, facts), (self._own.on_tool_start, facts)
+        await tell(ctx, "tool_start", ours, mine, is_past=is_past)
 
-    async def tool_end(self, ctx: RunContext[Any], call: ToolCall, result: ToolReturned) -> None:
-        mine = self._own.on_tool_end(ctx, self._agent, call, result)
-        await together(self._run.on_tool_end(ctx, self._agent, call, result), mine)
+    async def tool_end(
+        self, ctx: RunContext[Any], call: ToolCall, result: ToolReturned, *, is_past: bool = False
+    ) -> None:
+        facts = (self._agent, call, result)
+        ours, mine = (self._run.on_tool_end, facts), (self._own.on_tool_end, facts)
+        await tell(ctx, "tool_end", ours, mine, is_past=is_past)
 
-    async def handoff(self, ctx: RunContext[Any], target: Any) -> None:
-        source, others = self._agent, target.hooks or _NOBODY_ELSE
-        await together(
-            self._run.on_handoff(ctx, source, target),
-            self._own.on_handoff(ctx, target, source),
-            others.on_handoff(ctx, target, source),
-        )
+    async def handoff(self, ctx: RunContext[Any], target: Any, *, is_past: bool) -> None:
+        source, others = self._agent, cast("AgentHooks", target.hooks or _NOBODY_ELSE)
+        ours, mine = (self._run.on_handoff, (source, target)), (self._own.on_handoff, (target, source))
+        await tell(ctx, "handoff", ours, mine, (others.on_handoff, (target, source)), is_past=is_past)
 
 
 _NOBODY = RunHooks()
 _NOBODY_ELSE = AgentHooks()
+
+
+HOOK_STEP = "hook:"
+"""How the steps are named that record the calling of hooks."""
+
+
+async def tell(
+    ctx: RunContext[Any], point: str, *hooks: tuple[Callable[..., Any], tuple[Any, ...]], is_past: bool
+) -> None:
+    """Call these hooks at once, each with the context and its facts; or not, if the log has come past this point."""
+    log, key = ctx.run.log, f"{ctx.scope}/{HOOK_STEP}{point}"
+    recorded = log.find(key, Stepped) if log.has_past else None
+    if recorded is not None:
+        ctx.apply_changes(recorded.changes)
+        return
+    if is_past:
+        return
+    if log.has_past:
+        log.announce(key, Stepped)
+    # A scope of its own: what a hook asks or does in steps is not mixed up with what the agent does.
+    inner: RunContext[Any] = RunContext(ctx.run, ctx.origin, key, ctx.call)
+    await together(*(settled_call(hook, inner, *facts) for hook, facts in hooks))
+    log.write(Stepped(key, ctx.origin, time(), f"{HOOK_STEP}{point}", None, inner.all_changes()))
 
 
 def told_of(agent: Any, run: RunHooks | None) -> Told | None:

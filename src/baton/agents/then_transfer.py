@@ -91,7 +91,8 @@ class ThenTransfer(BaseAgent[Any, Any]):
         await log.settle()
         ctx.history.entries.append(Entry(said.message, origin, followed=(0,)))
         ctx.history.entries.append(Entry(returned.message, origin, followed=(WHOLE,)))
-        return Transfer(self.to, call.id)
+        # By no edge's rules: the agent's own handoffs may lead to the same agent on other terms.
+        return Transfer(self.to, call.id, via="then_transfer")
 
 
 def then_transfer(

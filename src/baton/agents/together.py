@@ -12,6 +12,11 @@ async def settled(value: Any) -> Any:
     return await value if is_to_await(value) else value
 
 
+async def settled_call(callback: Any, *args: Any) -> Any:
+    """What a callback gives; called only when this is awaited, so that none is left unawaited if another fails."""
+    return await settled(callback(*args))
+
+
 async def together(*values: Any) -> list[Any]:
     """What several callbacks gave. If one fails, the others are cancelled and waited for, and its error is raised."""
     waiting = [value for value in values if is_to_await(value)]

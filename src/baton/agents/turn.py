@@ -229,7 +229,8 @@ class Turn:
         if isinstance(wanted, Refusal):
             self._refuse(position, wanted.text, TransferError(self._agent.name, wanted.wish, reachable))
         elif wanted.tool in self._said.disabled:
-            text = f"Not transferred: [{wanted.target}] is not available now."
+            others = [name for name in reachable if name != wanted.target]
+            text = f"Not transferred: [{wanted.target}] is not available now; you can transfer to: {listed(others)}."
             self._refuse(position, text, TransferError(self._agent.name, wanted.target, reachable, because=text))
         else:
             self._wishes.append(_Wish(position, wanted.target, wanted.result, wanted))
@@ -241,7 +242,8 @@ class Turn:
 
     def _refuse_unknown(self, position: int) -> None:
         name = self._calls[position].name
-        available = [*self._agent.toolbox.names, *(spec.name for spec in self._ctx.routes.specs)]
+        transfers = [spec.name for spec in self._ctx.routes.specs if spec.name not in self._said.disabled]
+        available = [*self._agent.toolbox.names, *transfers]
         text = f"There is no tool `{name}`; the tools are: {listed(available)}."
         self._record(position, text, is_error=True)
         self._fault = self._fault or UnknownToolError(self._agent.name, name, available)

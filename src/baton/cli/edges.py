@@ -1,7 +1,7 @@
 """The edges of a team as a person thinks of them: who leads to whom, and by what means."""
 
 from collections.abc import Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
@@ -36,8 +36,8 @@ def edges_from(seat: Seat) -> list[Edge]:
 
 def definition_of(agent: BaseAgent[Any, Any]) -> Agent[Any, Any] | None:
     """The agent that asks a model in or behind this one; None if it is code of somebody's own."""
-    while isinstance(agent, ThenTransfer):
-        agent = agent.inner
+    while isinstance(inner := getattr(agent, "inner", None), BaseAgent):
+        agent = cast("BaseAgent[Any, Any]", inner)
     return agent if isinstance(agent, Agent) else None
 
 

@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from ..events import Origin
-from ..messages import AssistantMessage, Message
+from ..messages import AssistantMessage, Message, is_empty
 
 WHOLE = -1
 """In place of a call's position: the whole message is left out."""
@@ -40,7 +40,8 @@ class Entry(Struct, gc=False):
         if left_out[0] == WHOLE or not isinstance(self.message, AssistantMessage):
             return None
         calls = tuple(call for position, call in enumerate(self.message.calls) if position not in left_out)
-        return replace(self.message, calls=calls) if calls or self.message.content else None
+        is_nothing = not calls and is_empty(AssistantMessage(self.message.content))
+        return None if is_nothing else replace(self.message, calls=calls)
 
     @property
     def author(self) -> str | None:

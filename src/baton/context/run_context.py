@@ -114,6 +114,7 @@ class RunContext(Generic[C]):
         event = log.find(key, Stepped) if log.has_past else None
         if event is None:
             log.announce(key, Stepped)
+            asked = self._asked
             value = produce()
             if is_to_await(value):
                 value = await value
@@ -121,11 +122,12 @@ class RunContext(Generic[C]):
             if as_type is None and not isinstance(value, _JSON_TYPES):
                 hint = "say as_type=… so that a resumed run can bring it back"
                 raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
-            event = Stepped(key, self.origin, time(), name, plain, self.take_changes())
+            event = Stepped(key, self.origin, time(), name, plain, self.take_changes(), self._asked - asked)
             log.write(event)
             if log.sink is not None:
                 await log.settle()
         else:
+            self._asked += event.asked
             self.apply_changes(event.changes)
         return event.value if as_type is None else _revive(event.value, as_type)
 
@@ -164,6 +166,10 @@ class RunContext(Generic[C]):
     def take_changes(self) -> Changes | None:
         """What was written to the values since the last recorded effect, to be recorded with the next one."""
         return self._values.take_changes() if self._values is not None else None
+
+    def all_changes(self) -> Changes | None:
+        """Everything written to the values in this context, to be recorded with the effect as a whole."""
+        return self._values.all_changes() if self._values is not None else None
 
     def apply_changes(self, changes: Changes | None) -> None:
         """Do to the values what a recorded effect did."""

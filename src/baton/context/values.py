@@ -5,16 +5,17 @@ from math import isfinite
 from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 
 from ..errors import NotEncodableError
 from ..events import Changes
 
-_PLAIN = (str, int, bool, type(None))
+_PLAIN = (bool, type(None))
 
 
 def as_json_value(what: str, value: Any) -> Any:
     """The value as it will be read back from the log, so that a first run and a resumed one see the same."""
-    if type(value) in _PLAIN:
+    if type(value) in _PLAIN or (type(value) is str and value.isascii()):
         return value
     try:
         return _as_read_back(msgspec.to_builtins(value, str_keys=True, enc_hook=_dump))
@@ -26,7 +27,9 @@ def _as_read_back(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_as_read_back(item) for item in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: _as_read_back(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {_as_read_back(key): _as_read_back(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, str):
+        value.encode()  # Half of a surrogate pair, from a careless slice for instance, is not text.
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"JSON has no {value}")
     return value
@@ -42,12 +45,14 @@ def _dump(value: Any) -> Any:
 class Values(Mapping[str, Any]):
     """The values as one activation or tool call sees and changes them."""
 
-    __slots__ = ("_data", "_removed", "_written")
+    __slots__ = ("_all", "_data", "_removed", "_written")
 
     def __init__(self, data: dict[str, Any]) -> None:
         self._data = data
         self._written: dict[str, Any] = {}
         self._removed: set[str] = set()
+        self._all: dict[str, Any] = {}
+        """Everything ever written or removed through this: a call is recorded with all of it."""
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -63,6 +68,7 @@ class Values(Mapping[str, Any]):
         plain = as_json_value(f"value `{key}`", value)
         self._data[key] = plain
         self._written[key] = plain
+        self._all[key] = plain
         self._removed.discard(key)
 
     def update(self, values: Mapping[str, Any]) -> None:
@@ -75,6 +81,7 @@ class Values(Mapping[str, Any]):
         """Forget one value; it need not be there."""
         self._data.pop(key, None)
         self._written.pop(key, None)
+        self._all[key] = UNSET
         self._removed.add(key)
 
     def take_changes(self) -> Changes | None:
@@ -85,9 +92,18 @@ class Values(Mapping[str, Any]):
         self._written, self._removed = {}, set()
         return changes
 
+    def all_changes(self) -> Changes | None:
+        """What was written in all, whether or not a step inside has recorded some of it."""
+        if not self._all:
+            return None
+        written = {key: value for key, value in self._all.items() if value is not UNSET}
+        return Changes(written, tuple(sorted(key for key, value in self._all.items() if value is UNSET)))
+
     def apply(self, changes: Changes) -> None:
         """Do again what a recorded effect did; what the code wrote meanwhile is part of it."""
         for key in changes.removed:
             self._data.pop(key, None)
+            self._all[key] = UNSET
         self._data.update(changes.written)
+        self._all.update(changes.written)
         self._written, self._removed = {}, set()

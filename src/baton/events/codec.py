@@ -48,7 +48,7 @@ _Fact: TypeAlias = (
     | Failed
     | Cancelled
 )
-_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _KINDS = frozenset(kind.__name__ for kind in _Fact.__args__)
 
 
@@ -78,7 +78,7 @@ def encode_event(event: Event | Delta) -> bytes:
         return bytes(event.raw)
     try:
         return _encoder.encode(event)
-    except (TypeError, NotImplementedError, msgspec.MsgspecError) as error:
+    except (TypeError, NotImplementedError, UnicodeEncodeError, RecursionError, msgspec.MsgspecError) as error:
         raise NotEncodableError(f"{type(event).__name__} event", event, str(error)) from None
 
 

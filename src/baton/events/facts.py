@@ -64,6 +64,8 @@ class Stepped(Event, frozen=True):
     name: str
     value: Any = None
     changes: Changes | None = None
+    asked: int = 0
+    """How many questions were asked in it: they count, though they are not asked again."""
 
 
 class Transferred(Event, frozen=True):

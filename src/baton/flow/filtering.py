@@ -46,7 +46,7 @@ class Excerpts:
         for message in read:
             is_whole = is_whole and type(message) is UserMessage
         words_of = self._words_of if rewrites else {}
-        for message in (*data.pre_handoff_items, *data.new_items):
+        for message in _as_messages([*data.pre_handoff_items, *data.new_items]):
             # What the filter left as it was has been rewritten before.
             words = words_of.get(id(message))
             if words is not None and words[0] != target:
@@ -58,10 +58,9 @@ class Excerpts:
                     shown = rewritten(shown, author)
                 else:
                     is_whole = False
-            elif type(message) is UserMessage:
-                shown = message
             else:
-                shown, is_whole = _as_messages([message])[0], False
+                shown = message
+                is_whole = is_whole and type(message) is UserMessage
             if shown is not None:
                 read.append(shown)
         return read if is_whole else paired(read)
@@ -105,6 +104,11 @@ async def through_filter(
             f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(given).__name__}; "
             "it must return HandoffInputData, for instance data.clone(…)"
         )
+    for section in (given.input_history, given.pre_handoff_items, given.new_items):
+        if isinstance(section, str) or not isinstance(cast(Any, section), Sequence):
+            raise SetupError(
+                f"a filter of the handoff from `{source}` to `{target}` gave {section!r} in place of messages"
+            )
     return given
 
 

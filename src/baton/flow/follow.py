@@ -80,9 +80,10 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
         mark = len(history.entries)
         ctx = _activate(course, seat, origin, crossing)
         key = f"{ctx.scope}/start"
-        if not log.has_past or log.find(key, Started) is None:
-            if ctx.told is not None:
-                await ctx.told.start(ctx)
+        is_past = log.has_past and log.find(key, Started) is not None
+        if ctx.told is not None:
+            await ctx.told.start(ctx, is_past=is_past)
+        if not is_past:
             log.write(Started(key, origin, time()))
         action = await seat.agent.run(ctx)
         if type(action) is Transfer:
@@ -95,8 +96,8 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
                 wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
                 raise SetupError(f"`{seat.agent.name}` returned {action!r} from run; return {wanted}")
             output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
-            if ctx.told is not None and not _is_recorded(ctx, "end"):
-                await ctx.told.end(ctx, output)
+            if ctx.told is not None:
+                await ctx.told.end(ctx, output, is_past=_is_recorded(ctx, "end"))
             _finish(ctx, None)
             if log.sink is not None:
                 await log.settle()
@@ -112,10 +113,11 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
             loops.start_over()
             frames.clear()
         source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
-        if (ctx.told is not None or seat.agent.hooks is not None) and not _is_recorded(ctx, "to"):
-            await Told(source.agent, course.rules.options.hooks, source.agent.hooks).handoff(ctx, seat.agent)
+        if ctx.told is not None or seat.agent.hooks is not None:
+            told, was_passed = told_of(source.agent, course.rules.options.hooks), _is_recorded(ctx, "to")
+            await (told or Told(source.agent, None, None)).handoff(ctx, seat.agent, is_past=was_passed)
             if ctx.told is not None:
-                await ctx.told.end(ctx, None)
+                await ctx.told.end(ctx, None, is_past=was_passed)
         _finish(ctx, transfer, reason)
         if log.sink is not None:
             await log.settle()
@@ -155,7 +157,9 @@ def _cross(course: Course, seat: Seat, transfer: Transfer, frames: list[str]) ->
         frames.pop()
     route = routes.edge(to, transfer.via)
     if route is None:
-        if to not in routes.reachable and to not in course.run.guests:
+        # A function may have looked the agent up, and not be run again after a resume: then the team knows it.
+        is_known = to in routes.reachable or to in course.run.guests or (transfer.via and to in course.team.seats)
+        if not is_known:
             raise TransferError(seat.agent.name, to, routes.reachable)
         return _STRAIGHT if common_filter is None else _Crossing(input_filter=common_filter)
     handoff = route.handoff

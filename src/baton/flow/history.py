@@ -59,11 +59,19 @@ def view_for(history: History, origin: Origin, policy: Projection, *, hides_tran
 
 
 def _chosen_by(policy: Any, entries: Sequence[Entry], agent: str) -> tuple[Message, ...]:
-    given: Any = policy(tuple(entries))
+    given: Any = policy(tuple([seen for seen in map(_as_found, entries) if seen is not None]))
     if isinstance(given, str) or not isinstance(given, Sequence):
         name = getattr(policy, "__name__", type(policy).__name__)
         raise SetupError(f"the history function `{name}` of `{agent}` must return a list of messages, not {given!r}")
     return as_messages(cast("Sequence[Message]", given))
+
+
+def _as_found(entry: Entry) -> Entry | None:
+    """The entry without transfers that did not happen; None if nothing is left of it."""
+    if not entry.undone:
+        return entry
+    message = entry.as_read_later(hides_transfers=False)
+    return None if message is None else Entry(message, entry.origin, entry.is_answer)
 
 
 def view_of(history: History, chosen: Sequence[Message]) -> View:

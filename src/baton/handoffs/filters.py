@@ -176,9 +176,8 @@ class _Earlier:
 
     @property
     def left_out(self) -> list[Message]:
-        return [
-            message for leader, message in zip(self.leaders, self.messages, strict=False) if leader not in self.kept
-        ]
+        pairs = zip(self.leaders, self.messages, strict=False)
+        return [message for leader, message in pairs if leader not in self.kept and not is_empty(message)]
 
     def data(self, told: Message | None = None) -> HandoffInputData:
         """What is kept; `told` stands where something was left out."""

@@ -63,12 +63,8 @@ class InputReader:
 
 
 def _root_of(schema: dict[str, Any]) -> dict[str, Any]:
-    """What the schema of a type that refers to itself, or has a name of its own, comes down to."""
-    root, followed = schema, set[str]()
-    while "$ref" in root and root["$ref"] not in followed:
-        followed.add(root["$ref"])
-        root = schema.get("$defs", {}).get(root["$ref"].rpartition("/")[2], {})
-    return root
+    """The schema itself; if the type refers to itself, what stands among the definitions."""
+    return schema["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
 
 def _unwrapped(arguments: str) -> bytes:

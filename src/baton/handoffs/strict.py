@@ -19,7 +19,8 @@ _SAYS_WHAT_FITS = ("type", "anyOf", "enum", "const")
 
 def strict_schema(schema: dict[str, Any], what: str) -> dict[str, Any]:
     """A strict copy of the schema of an object. Raises SetupError if it is too deep, too large or cannot be strict."""
-    return _Strictness(what, schema.get("$defs", {})).whole(deepcopy(schema))
+    copied = deepcopy(schema)
+    return _Strictness(what, copied.get("$defs", {})).whole(copied)
 
 
 class _Strictness:
@@ -88,7 +89,7 @@ class _Strictness:
         if name not in self._used:
             # Entered before it is made, so that a definition that refers to itself ends.
             self._used[name] = {}
-            self._used[name] = self._strict(deepcopy(self._definitions[name]), place, frozenset((name,)))
+            self._used[name] = self._strict(self._definitions[name], place, frozenset((name,)))
 
     def _name(self, reference: str) -> str:
         name = reference.removeprefix(_DEFINITIONS)

@@ -9,7 +9,7 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
-from ..agents import RunHooks, settled
+from ..agents import RunHooks, settled, tell
 from ..context import Limits, RunContext, Suspend
 from ..errors import LimitError, ReplayMismatch, RunError
 from ..events import (
@@ -48,10 +48,15 @@ class LiveRun(Generic[Out]):
     """A run under way: listen to it with `async with … as run: async for event in run`, or cancel it."""
 
     def __init__(
-        self, course: Course, opening: Sequence[Event], on_early_stop: "Callable[[LiveRun[Any]], None]"
+        self,
+        course: Course,
+        opening: Sequence[Event],
+        on_begin: Callable[[str], None] | None,
+        on_early_stop: "Callable[[LiveRun[Any]], None]",
     ) -> None:
         self._course = course
         self._opening = opening
+        self._on_begin = on_begin
         self._on_early_stop = on_early_stop
         self._channel: Channel | None = None
         self._task: asyncio.Task[None] | None = None
@@ -96,6 +101,8 @@ class LiveRun(Generic[Out]):
         """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
         if self._has_begun:
             raise RunError(f"run `{self.run_id}` has been driven already; start another, or resume it")
+        if self._on_begin is not None:
+            self._on_begin(self.run_id)
         self._has_begun = True
         log, course = self.log, self._course
         hooks, known = course.rules.options.hooks, len(log.events)
@@ -104,17 +111,18 @@ class LiveRun(Generic[Out]):
         try:
             if self._is_cancelled:
                 raise asyncio.CancelledError
-            if hooks is not None and not log.has_past:
-                await settled(hooks.on_run_start(self._root_context(), course.team.seats[course.team.root].agent))
+            if hooks is not None:
+                root, is_past = course.team.seats[course.team.root].agent, log.has_past and log.has("1/start")
+                await tell(self._root_context(), "run_start", (hooks.on_run_start, (root,)), is_past=is_past)
             if course.run.meter.limits.seconds is None:
                 outcome = await follow(course, course.team.seats[course.team.root])
             else:
                 outcome = await self._follow_in_time(course.run.meter.limits.seconds)
+            if hooks is not None:
+                ended = (hooks.on_run_end, (course.team.seats[outcome.origin.agent].agent, outcome.output))
+                await tell(self._root_context(), "run_end", ended, is_past=log.has("completed"))
             if log.has_past:
                 self._check_replay()
-            if hooks is not None and not log.has("completed"):
-                last = course.team.seats[outcome.origin.agent].agent
-                await settled(hooks.on_run_end(self._root_context(), last, outcome.output))
         except Suspend:
             self._stop(Suspended(f"suspended{len(log.events)}", NOBODY, time(), tuple(log.open_questions())))
             await self._tell_questions(hooks, known)

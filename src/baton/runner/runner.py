@@ -18,7 +18,7 @@ from ..events import NOBODY, Completed, Event, Resumed, RunStarted
 from ..flow import Course, Rules, Team, checked_projection
 from ..handoffs import InputFilter, Language
 from ..log import Log, ReadOnlyLog
-from ..messages import Input, UserMessage, as_messages, paired
+from ..messages import AssistantMessage, Input, UserMessage, as_messages, paired
 from ..models import Model, ModelSettings, resolve
 from .answers import answers_as_events
 from .live import LiveRun
@@ -149,7 +149,6 @@ class Runner(Generic[C, Out]):
         events = stopped.events
         opening: list[Event] = [Resumed(f"resumed{len(events)}", NOBODY, time())]
         opening += answers_as_events(Log(events).open_questions(), answers)
-        del self._waiting[run_id]
         context = context if context is not None else stopped.context
         live = self._open(_start_of(events), events, opening, context=context, limits=limits or stopped.limits)
         live.guests.update(stopped.guests)
@@ -188,7 +187,20 @@ class Runner(Generic[C, Out]):
         log = ReadOnlyLog(events) if is_read_only else Log(events)
         run = Run(started.run_id, log, context, dict(started.values), Meter(limits or self.limits))
         history = History([Entry(message) for message in started.input])
-        return LiveRun(Course(run, history, self._rules), opening, self._keep)
+        for message in started.input:
+            if isinstance(message, AssistantMessage):
+                run.call_ids.update(call.id for call in message.calls)
+        on_begin = None if is_read_only else self._resume_begins if events else self._run_begins
+        return LiveRun(Course(run, history, self._rules), opening, on_begin, self._keep)
+
+    def _run_begins(self, run_id: str) -> None:
+        if run_id in self._waiting:
+            raise RunError(f"a run `{run_id}` waits here to be resumed; resume it, or give the new run another id")
+
+    def _resume_begins(self, run_id: str) -> None:
+        # Only now, and not when the resume was asked for: what is never opened still waits.
+        if self._waiting.pop(run_id, None) is None:
+            raise RunNotFoundError(run_id, [*self._waiting])
 
     def _keep(self, stopped: LiveRun[Any]) -> None:
         """A run that has stopped before its end waits here."""

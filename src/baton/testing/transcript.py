@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from ..agents import HOOK_STEP
 from ..events import (
     Answered,
     Asked,
@@ -29,8 +30,12 @@ from ..messages import AssistantMessage, Content, ToolCall, media_of, text_of
 
 
 def transcript(events: Iterable[Event | Delta]) -> list[str]:
-    """One line for each event, without times and ids; deltas are left out."""
-    return [_line(event) + _changed(event) for event in events if isinstance(event, Event)]
+    """One line for each event, without times and ids; deltas and the record of hooks are left out."""
+    return [_line(event) + _changed(event) for event in events if isinstance(event, Event) and not _is_of_hooks(event)]
+
+
+def _is_of_hooks(event: Event) -> bool:
+    return isinstance(event, Stepped) and event.name.startswith(HOOK_STEP) and event.changes is None
 
 
 def spoken(message: AssistantMessage) -> str:

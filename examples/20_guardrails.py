@@ -1,0 +1,58 @@
+"""Lesson 20: guardrails say no before anything happens. The model is scripted: no network, no key.
+
+python examples/20_guardrails.py
+baton check examples/20_guardrails.py:desk
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from baton import Agent, RunContext, Runner, Verdict, guarded, guarded_tool, guardrail
+from baton.errors import GuardrailTripped
+from baton.messages import Message, text_of
+from baton.testing import ScriptedModel, call
+
+paid: list[float] = []
+
+
+def pay(amount: float) -> str:
+    """Pay money back."""
+    paid.append(amount)
+    return f"{amount:.2f} EUR paid back"
+
+
+def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> Verdict:
+    return Verdict(arguments["amount"] <= 100, "more than 100 EUR needs the head office")
+
+
+async def no_legal_advice(ctx: RunContext[Any], messages: Sequence[Message]) -> Verdict:
+    asked = text_of(messages[-1].content)
+    return Verdict("sue" not in asked, "we give no legal advice", info={"looked_at": len(messages)})
+
+
+@guardrail(name="no promises")
+def no_promises(ctx: RunContext[Any], output: str) -> bool:
+    return "guarantee" not in output
+
+
+clerk = Agent("Clerk", instructions="Settle refunds.", tools=[guarded_tool(pay, before=[at_most_100])])
+# Beside: the model is asked while the guardrail thinks, but its answer is held back until the guardrail agrees.
+desk = guarded(clerk, input=[no_legal_advice], output=[no_promises], mode="beside")
+refunds = [call("pay", amount=500), call("pay", amount=80), "80 EUR are on their way."]
+
+
+async def main() -> None:
+    print("scripted model: no language model is asked")
+    result = await Runner(desk, model=ScriptedModel(refunds)).run("Refund my 500 EUR.")
+    print(f"{result.output} Paid: {paid}")
+    for said in result.guardrails:
+        print(f"  {said.stage} {said.name}: {'passed' if said.verdict.passed else said.verdict.reason}")
+    try:
+        await Runner(desk, model=ScriptedModel([call("pay", amount=80)])).run("Pay or I sue you.")
+    except GuardrailTripped as trip:
+        print(f"{trip} (paid is still {paid})")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,279 @@
+"""Edges that are there only sometimes: asked every turn, all at once; hidden and refused while they are off."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from baton import Agent, AgentContext, RunContext, RunError, Runner, handoff, tool
+from baton.agents import RunHooks
+from baton.errors import TransferError
+from baton.events import Said, Transferred, decode_log, encode_log
+from baton.messages import text_of
+from baton.models import ModelRequest
+from baton.testing import ScriptedModel, call, transcript
+
+
+@tool
+async def ask(ctx: RunContext, question: str) -> str:
+    """Ask a person."""
+    return str(await ctx.interrupt(question))
+
+
+@tool
+async def wait() -> str:
+    """Take a turn."""
+    return "waited"
+
+
+def shown(request: ModelRequest) -> list[str]:
+    """The handoffs a request offers."""
+    return [spec.name for spec in request.tools if spec.name.startswith("transfer_to_")]
+
+
+async def soon(answer: bool) -> bool:
+    """The answer, later."""
+    await asyncio.sleep(0)
+    return answer
+
+
+OFF: dict[str, Any] = {
+    "a bool": False,
+    "a function": lambda ctx, source: False,  # pyright: ignore[reportUnknownLambdaType]
+    "a coroutine": lambda ctx, source: soon(False),  # pyright: ignore[reportUnknownLambdaType]
+    "a false value": 0,
+}
+
+
+@pytest.mark.parametrize("manner", OFF)
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_an_edge_that_is_off_is_hidden_and_refused(manner: str, is_alone: bool) -> None:
+    # H7
+    called: list[str] = []
+    edge = handoff(Agent("B"), is_enabled=OFF[manner], on_handoff=lambda ctx: called.append("on_handoff"))
+    wish = call("transfer_to_b")
+    model = ScriptedModel([wish if is_alone else [call("wait"), wish], "I stay"])
+    result = await Runner(Agent("A", model=model, tools=[wait], handoffs=[edge, Agent("C")])).run("hi")
+    assert [shown(request) for request in model.requests] == [["transfer_to_c"], ["transfer_to_c"]]
+    assert (result.agent, result.output, called) == ("A", "I stay", [])
+    told = text_of(model.requests[1].messages[-1].content)
+    assert told == "Not transferred: [B] is not available now; you can transfer to: `C`."
+
+
+async def test_an_edge_that_is_on_is_followed_beside_one_that_is_off() -> None:
+    # H7, H8: one that is off does not take part in the choice.
+    model = ScriptedModel({"A": [[call("transfer_to_b"), call("transfer_to_c")]], "C": ["hello"]})
+    edges = [handoff(Agent("B"), is_enabled=False), Agent("C")]
+    result = await Runner(Agent("A", handoffs=edges), model=model, multiple_transfers="error").run("hi")
+    assert result.agent == "C"
+    assert "available" not in "".join(text_of(message.content) for message in model.requests[1].messages)
+
+
+async def test_calling_what_is_off_for_ever_is_a_typed_error() -> None:
+    # H7, T14, T19
+    model = ScriptedModel([call("transfer_to_b")], cycle=True)
+    runner = Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]), corrections=1)
+    with pytest.raises(TransferError) as caught:
+        await runner.run("hi")
+    assert (caught.value.source, caught.value.wish) == ("A", "B")
+    assert len(model.requests) == 2
+
+
+async def test_conditions_are_asked_anew_every_turn() -> None:
+    # H7
+    asked: list[tuple[str, str, str]] = []
+
+    def when_greeted(ctx: RunContext[str], source: Any) -> bool:
+        asked.append((ctx.agent, source.name, ctx.context))
+        return ctx.values.get("is_greeted", False)
+
+    @tool
+    async def greet(ctx: RunContext) -> str:
+        """Greet."""
+        ctx.values.set("is_greeted", True)
+        return "hello"
+
+    model = ScriptedModel({"A": [call("wait"), call("greet"), call("transfer_to_b")], "B": ["done"]})
+    a = Agent("A", tools=[wait, greet], handoffs=[handoff(Agent("B"), is_enabled=when_greeted)])
+    result = await Runner(a, model=model).run("hi", context="mine")
+    assert [shown(request) for request in model.requests] == [[], [], ["transfer_to_b"], []]
+    assert asked == [("A", "A", "mine")] * 3
+    assert result.agent == "B"
+
+
+async def test_conditions_are_asked_all_at_once_in_every_turn() -> None:
+    # H7: none of them would end if they were asked one after the other.
+    meeting = asyncio.Barrier(3)
+
+    def on_if(answer: bool) -> Callable[[RunContext[Any], Any], Any]:
+        async def condition(ctx: RunContext[Any], source: Any) -> bool:
+            await meeting.wait()
+            return answer
+
+        return condition
+
+    edges = [handoff(Agent(name), is_enabled=on_if(name != "C")) for name in "BCD"]
+    model = ScriptedModel([call("wait"), "done"])
+    await Runner(Agent("A", model=model, tools=[wait], handoffs=edges)).run("hi")
+    assert [shown(request) for request in model.requests] == [["transfer_to_b", "transfer_to_d"]] * 2
+
+
+async def test_conditions_come_after_the_hooks_and_the_instructions() -> None:
+    # H7
+    order: list[str] = []
+
+    class Noting(RunHooks):
+        def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
+            order.append("hook")
+
+    def instructions(ctx: AgentContext[Any]) -> str:
+        order.append("instructions")
+        ctx.values.set("is_prepared", True)
+        return "Be good."
+
+    def when_prepared(ctx: RunContext[Any], source: Any) -> bool:
+        order.append("condition")
+        return ctx.values["is_prepared"]
+
+    def answer(request: ModelRequest) -> str:
+        order.append("model")
+        return "done"
+
+    edge = handoff(Agent("B"), is_enabled=when_prepared)
+    model = ScriptedModel([answer])
+    await Runner(Agent("A", model=model, instructions=instructions, handoffs=[edge]), hooks=Noting()).run("hi")
+    assert order == ["hook", "instructions", "condition", "model"]
+    assert shown(model.requests[0]) == ["transfer_to_b"]
+
+
+async def test_what_a_condition_writes_is_recorded_with_the_turn() -> None:
+    # H7, H17, D5
+    def counting(ctx: RunContext[Any], source: Any) -> bool:
+        ctx.values.set("asked", ctx.values.get("asked", 0) + 1)
+        return True
+
+    model = ScriptedModel([call("ask", question="?"), "done"])
+    a = Agent("A", model=model, tools=[ask], handoffs=[handoff(Agent("B"), is_enabled=counting)])
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    assert suspended.values == {"asked": 1}
+    result = await runner.resume(suspended.run_id, "yes")
+    assert result.values == {"asked": 2}
+    assert (await runner.replay(result.events)).values == {"asked": 2}
+
+
+# --- one that raises
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_one_that_raises_ends_the_run_naming_the_edge_and_leaves_nobody_behind(is_async: bool) -> None:
+    # H7: siblings are cancelled and awaited.
+    ended: list[str] = []
+    begun, is_broken = asyncio.Event(), True
+
+    async def hangs(ctx: RunContext[Any], source: Any) -> bool:
+        if not is_broken:
+            return True
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("hangs")
+        return True
+
+    def fails(ctx: RunContext[Any], source: Any) -> bool:
+        if is_broken:
+            raise LookupError("no such tier")
+        return True
+
+    async def fails_later(ctx: RunContext[Any], source: Any) -> bool:
+        await begun.wait()
+        return fails(ctx, source)
+
+    edges = [handoff(Agent("B"), is_enabled=hangs), handoff(Agent("C"), is_enabled=fails_later if is_async else fails)]
+    model = ScriptedModel({"A": [call("transfer_to_c")], "C": ["done"]})
+    runner = Runner(Agent("A", handoffs=edges), model=model)
+    live = runner.stream("hi")
+    with pytest.raises(RunError, match="the handoff from `A` to `C` raised LookupError: no such tier") as caught:
+        await live.drive()
+    assert isinstance(caught.value.__cause__, LookupError)
+    assert ended == ["hangs"]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert model.requests == []
+    is_broken = False
+    assert (await runner.resume(live.run_id)).output == "done"
+
+
+async def test_one_that_raises_an_error_of_ours_is_named_too() -> None:
+    # H7
+    def careless(ctx: RunContext[Any], source: Any) -> bool:
+        ctx.values.set("when", object())
+        return True
+
+    runner = Runner(Agent("A", model=ScriptedModel(["never"]), handoffs=[handoff(Agent("B"), is_enabled=careless)]))
+    with pytest.raises(RunError, match="from `A` to `B`"):
+        await runner.run("hi")
+
+
+# --- resume and replay
+
+
+@pytest.mark.parametrize("was_on", [True, False])
+async def test_the_log_decides_what_was_on_whatever_the_condition_says_now(was_on: bool) -> None:
+    # H7, D5: the call is judged by what the model was shown, in this process or another.
+    def team(is_on: bool, *, must_not_ask: bool = False) -> Agent:
+        def condition(ctx: RunContext[Any], source: Any) -> bool:
+            assert not must_not_ask
+            return is_on
+
+        return Agent("A", tools=[ask], handoffs=[handoff(Agent("B"), is_enabled=condition)])
+
+    steps = [[call("ask", question="?"), call("transfer_to_b")], "I stay"]
+    model = ScriptedModel({"A": steps, "B": ["B is here"]})
+    suspended = await Runner(team(was_on), model=model).run("hi")
+    (said,) = [event for event in suspended.events if isinstance(event, Said)]
+    assert said.disabled == (() if was_on else ("transfer_to_b",))
+
+    other = Runner(team(not was_on), model=model)
+    result = await other.resume(other.adopt(decode_log(encode_log(suspended.events))), "yes")
+    assert result.output == ("B is here" if was_on else "I stay")
+    assert len([event for event in result.events if isinstance(event, Transferred)]) == was_on
+
+    replayed = await Runner(team(not was_on, must_not_ask=True), model=model).replay(result.events)
+    assert replayed.output == result.output
+    assert transcript(replayed.events) == transcript(result.events)
+
+
+async def test_a_condition_may_ask_a_person() -> None:
+    # H7, DESIGN §6: an interrupt is possible anywhere, and its id is that of its place.
+    async def by_word(ctx: RunContext[Any], source: Any) -> bool:
+        return await ctx.interrupt(f"is it on in turn {len(model.requests) + 1}?")
+
+    model = ScriptedModel({"A": [call("wait"), call("transfer_to_b")], "B": ["hello"]})
+    a = Agent("A", tools=[wait], handoffs=[handoff(Agent("B"), is_enabled=by_word)])
+    runner = Runner(a, model=model)
+    result = await runner.run("hi", run_id="r")
+    for payload, answer in (("is it on in turn 1?", False), ("is it on in turn 2?", True)):
+        assert [question.payload for question in result.interrupts] == [payload]
+        result = await runner.resume("r", answer)
+    assert [shown(request) for request in model.requests[:2]] == [[], ["transfer_to_b"]]
+    assert result.agent == "B"
+
+
+async def test_what_a_condition_does_in_a_step_is_done_once() -> None:
+    # H7, D5: it is not asked again for a recorded turn, and the log is still sound.
+    looked_up: list[str] = []
+
+    async def is_premium(ctx: RunContext[Any], source: Any) -> bool:
+        return await ctx.step("tier", lambda: looked_up.append("tier") or "premium") == "premium"
+
+    model = ScriptedModel([call("ask", question="?"), "done"])
+    a = Agent("A", model=model, tools=[ask], handoffs=[handoff(Agent("B"), is_enabled=is_premium)])
+    runner = Runner(a)
+    suspended = await runner.run("hi")
+    result = await runner.resume(suspended.run_id, "yes")
+    assert len(looked_up) == 2
+    await runner.replay(result.events)
+    assert len(looked_up) == 2

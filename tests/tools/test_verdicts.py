@@ -1,0 +1,87 @@
+"""What a guardrail is: something with a name that is asked once at its place, and whose word is kept."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pytest
+from tests.tools.conftest import MakeContext
+
+from baton import RunContext, SetupError, Verdict, guardrail
+from baton.events import Stepped
+from baton.tools import Guardrail
+from baton.tools.verdicts import Checks, as_guardrails, verdict_in
+
+
+def polite(ctx: RunContext[Any], given: str) -> bool:
+    return given != "rude"
+
+
+def test_a_guardrail_has_the_name_of_its_function_or_one_of_its_own() -> None:
+    assert guardrail(polite) == Guardrail("polite", polite)
+    assert guardrail(polite, name="manners").name == "manners"
+    assert guardrail(guardrail(polite), name="manners").name == "manners"
+    assert guardrail(name="manners")(polite).name == "manners"
+    assert guardrail(partial(polite), name="part").name == "part"
+    assert guardrail(guardrail(polite)) == guardrail(polite)
+
+
+def test_a_guardrail_is_called_like_its_function(ctx: RunContext[Any]) -> None:
+    assert guardrail(polite)(ctx, "rude") is False
+
+
+def test_a_name_must_be_text() -> None:
+    untyped: Any = guardrail
+    with pytest.raises(SetupError, match="has no name to record its verdict under"):
+        untyped(polite, name=3)
+
+
+def test_a_callable_without_a_signature_is_taken_as_it_is() -> None:
+    untyped: Any = guardrail
+    assert untyped(max, name="largest").name == "largest"
+
+
+def test_a_verdict_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        Verdict(True).passed = False  # pyright: ignore[reportAttributeAccessIssue]
+    assert msgspec.json.encode(Verdict(False, "no")) == b'{"passed":false,"reason":"no"}'
+
+
+async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: MakeContext) -> None:
+    asked: list[str] = []
+
+    def judge(ctx: RunContext[Any], given: str) -> Verdict:
+        asked.append(given)
+        ctx.values.set("judged", given)
+        return Verdict(True, "fine", (1, 2))
+
+    ((one,),) = as_guardrails("a test", input=[judge])
+    ctx = make_context()
+    checks = Checks([one], ctx, "input")
+    assert not checks.are_recorded
+    await checks.enforce("first")
+    (event,) = ctx.run.log.events
+    assert isinstance(event, Stepped)
+    assert (event.key, event.name) == ("1/m1.0/guardrail:input:judge", "guardrail:input:judge")
+    assert verdict_in(event) == ("input", "judge", Verdict(True, "fine", [1, 2]))
+    again = make_context([event])
+    assert Checks([one], again, "input").are_recorded
+    await Checks([one], again, "input").enforce("second")
+    assert (asked, dict(again.values)) == (["first"], {"judged": "first"})
+    # Inside a call, what it wrote is recorded with the call as well.
+    assert again.take_changes() == event.changes
+    for other in (Checks([one], again, "output"), Checks([one], make_context([event], scope="1/m1.1"), "input")):
+        assert not other.are_recorded
+        await other.enforce("third")
+    assert asked == ["first", "third", "third"]
+
+
+async def test_nobody_is_recorded_if_there_is_nobody(ctx: RunContext[Any]) -> None:
+    assert Checks([], ctx, "output").are_recorded
+    await Checks([], ctx, "output").enforce("anything")
+    assert ctx.run.log.events == []
+
+
+def test_other_steps_are_no_verdicts(ctx: RunContext[Any]) -> None:
+    assert verdict_in(Stepped("1/step:look", ctx.origin, 0.0, "look", 1)) is None
+    assert verdict_in(Stepped("1/step:guardrail:input:x", ctx.origin, 0.0, "guardrail:input:x", 1)) is None
