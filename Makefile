@@ -31,9 +31,10 @@ check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/house
 
-fix: $(READY)  ## format, and mend what the linter can mend
+fix: $(READY)  ## format, mend what the linter can mend, renew the tables in docs/reference
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
+	$(BIN)/python tests/house/reference.py
 
 docs: $(DOCS_READY)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
@@ -48,4 +49,4 @@ soak: $(READY)  ## the property tests, much longer
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws -p no:cacheprovider
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis .coverage htmlcov site dist
+	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

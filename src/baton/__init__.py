@@ -4,21 +4,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agents import Agent, AgentContext, BaseAgent, agent, guarded, then_transfer
+    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, guarded, then_transfer
     from .context import Limits, RunContext, Values
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
     from .events import BreakLoop, Exit, Transfer
-    from .handoffs import Handoff, handoff
+    from .handoffs import Handoff, HandoffInputData, handoff
     from .models import Failover, Model, ModelSettings, Retry
     from .runner import LiveRun, Runner, RunResult
     from .tools import Approval, Tool, Verdict, guarded_tool, guardrail, tool
 
 _HOMES = {
-    "agents": ("Agent", "AgentContext", "BaseAgent", "agent", "guarded", "then_transfer"),
+    "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "guarded", "then_transfer"),
     "context": ("Limits", "RunContext", "Values"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
     "events": ("BreakLoop", "Exit", "Transfer"),
-    "handoffs": ("Handoff", "handoff"),
+    "handoffs": ("Handoff", "HandoffInputData", "handoff"),
     "models": ("Failover", "Model", "ModelSettings", "Retry"),
     "runner": ("LiveRun", "RunResult", "Runner"),
     "tools": ("Approval", "Tool", "Verdict", "guarded_tool", "guardrail", "tool"),
@@ -29,6 +29,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Agent",
     "AgentContext",
+    "AgentHooks",
     "Approval",
     "BaseAgent",
     "BatonError",
@@ -36,6 +37,7 @@ __all__ = [
     "Exit",
     "Failover",
     "Handoff",
+    "HandoffInputData",
     "Limits",
     "LiveRun",
     "Model",
@@ -44,6 +46,7 @@ __all__ = [
     "Retry",
     "RunContext",
     "RunError",
+    "RunHooks",
     "RunResult",
     "Runner",
     "SetupError",

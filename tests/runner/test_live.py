@@ -9,7 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
-from baton.errors import LimitError, ModelError, RunError, RunNotFoundError
+from baton.errors import LimitError, ModelError, RunError
 from baton.events import (
     Cancelled,
     Completed,

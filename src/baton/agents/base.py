@@ -49,7 +49,14 @@ class AgentContext(RunContext[C]):
     __slots__ = ("_said", "history", "messages", "options", "output", "routes", "told", "turn_start")
 
     def __init__(
-        self, run: Run[C], origin: Origin, history: History, view: View, routes: Routes, options: RunOptions
+        self,
+        run: Run[C],
+        origin: Origin,
+        history: History,
+        view: View,
+        routes: Routes,
+        options: RunOptions,
+        turn_start: int = 0,
     ) -> None:
         # Written out instead of super().__init__: this runs once for every transfer.
         self.run = run
@@ -66,7 +73,7 @@ class AgentContext(RunContext[C]):
         """What this activation comes to: by default the text it said last."""
         self.messages: Callable[[], Sequence[Message]] = view.messages
         """Call it for the conversation so far, as this agent reads it."""
-        self.turn_start = len(history.entries)
+        self.turn_start = turn_start
         """Where in the history the present turn begins."""
         self.told: Told | None = None
         """The hooks that are told of what happens here, if there are any."""

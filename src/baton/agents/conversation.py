@@ -101,7 +101,7 @@ class Conversation:
             except Exception as error:
                 raise self._model_error(error) from error
             if type(stream) is Ready and log.sink is None:
-                response = assembled(stream.chunks, self._manner.model.name)
+                response = assembled(stream.chunks)
             else:
                 response = await self._heard(stream)
             said = Said(
@@ -109,7 +109,7 @@ class Conversation:
                 origin,
                 time(),
                 self._checked(response.message, key),
-                response.model,
+                response.model or self._manner.model.name,
                 response.usage,
                 response.stop_reason,
                 ctx.take_changes(),
@@ -162,7 +162,7 @@ class Conversation:
 
     async def _heard(self, stream: AsyncIterable[Chunk]) -> Response:
         """The whole answer; whoever listens to the run hears it piece by piece."""
-        model, sink = self._manner.model, self._ctx.run.log.sink
+        sink = self._ctx.run.log.sink
         chunks: list[Chunk] = []
         try:
             if sink is not None:
@@ -180,7 +180,7 @@ class Conversation:
             if isinstance(error, BatonError):
                 raise
             raise self._model_error(error) from error
-        return assembled(chunks, model.name)
+        return assembled(chunks)
 
     async def _listen(self, stream: AsyncIterable[Chunk], sink: Sink, chunks: list[Chunk]) -> None:
         keep, put, origin = chunks.append, sink.put, self._ctx.origin

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
+from types import FunctionType, MethodType
 from typing import Any, Literal, Self, TypeAlias, cast
 
 from typing_extensions import TypeVar
@@ -61,6 +62,10 @@ class AgentDefinition(BaseAgent[C, Out]):
         checked_name(self.name, "Agent")
         if self.max_turns < 1:
             raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
+        for what in ("tools", "sub_agents", "handoffs"):
+            given: object = getattr(self, what)
+            if isinstance(given, str) or not isinstance(given, Sequence):
+                raise SetupError(f"`{self.name}` has {what}={given!r}; give a list")
         checked_choice(f"on_limit of `{self.name}`", self.on_limit, ("answer", "error"))
         object.__setattr__(self, "sub_agents", checked_agents(self.name, self.sub_agents))
         object.__setattr__(self, "handoffs", as_handoffs(self.name, self.handoffs))
@@ -99,6 +104,11 @@ class AgentDefinition(BaseAgent[C, Out]):
 def _as_tool(owner: str, entry: Any) -> Tool:
     if isinstance(entry, BaseAgent):
         raise SetupError(f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs")
+    # Asked before Tool: that is a protocol with a property, and looking at it compiles the schema.
+    if isinstance(entry, FunctionTool):
+        return cast("Tool", entry)
+    if isinstance(entry, FunctionType | MethodType):
+        return cast("Tool", tool(entry))
     if isinstance(entry, Tool):
         return entry
     if callable(entry):

@@ -149,7 +149,7 @@ def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
     \b
     Examples:
       baton chat desk:router
-      baton chat examples/02_transfer.py --model openai:gpt-5
+      baton chat examples/03_transfer.py --model openai:gpt-5
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
     from .chat import chat as talk

@@ -144,7 +144,9 @@ def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -
     else:
         policy = crossing.projection or seat.agent.history or rules.projection
         view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
-    ctx: AgentContext[Any] = AgentContext(course.run, origin, history, view, seat.routes, rules.options)
+    ctx: AgentContext[Any] = AgentContext(
+        course.run, origin, history, view, seat.routes, rules.options, len(history.entries)
+    )
     if rules.options.hooks is not None or seat.agent.hooks is not None:
         ctx.told = told_of(seat.agent, rules.options.hooks)
     return ctx

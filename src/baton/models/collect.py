@@ -14,8 +14,10 @@ _NO_ARGUMENTS = "{}"
 
 def assembled(chunks: Sequence[Chunk], model_name: str = "") -> Response:
     """The whole answer that these chunks make; `model_name` is who gave it, unless the answer says so itself."""
-    if len(chunks) == 1 and type(chunks[0]) is Response and chunks[0].message is not None:
-        return _completed(chunks[0], chunks[0].message, model_name)
+    if len(chunks) == 1:
+        only = chunks[0]
+        if type(only) is Response and only.message is not None:
+            return _completed(only, only.message, model_name)
     assembly = _Assembly()
     for chunk in chunks:
         assembly.add(chunk)
@@ -131,7 +133,7 @@ def _completed(end: Response, message: AssistantMessage, model_name: str) -> Res
         if not call.arguments:
             message = _with_arguments(message)
             break
-    if message is end.message and end.model:
+    if message is end.message and (end.model or not model_name):
         return end
     return Response(message, end.usage, end.stop_reason, end.model or model_name)
 

@@ -60,6 +60,11 @@ class Runner(Generic[C, Out]):
         language: Language = "en",
         agents: Sequence[BaseAgent[Any, Any]] = (),
     ) -> None:
+        extra: Any = agents
+        everybody: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
+        for given in everybody:
+            if not isinstance(given, BaseAgent):
+                raise SetupError(f"a Runner runs an agent, not {given!r}; extra agents go into agents=[…]")
         checked_choice("Runner(transfers=…)", transfers, ("shown", "hidden"))
         checked_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
         checked_choice("Runner(language=…)", language, ("en", "zh"))

@@ -1,7 +1,10 @@
 """Swarm itself: what its callers say, as a run of the core."""
 
 import sys
+from asyncio import CancelledError
 from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from importlib import import_module
 from math import inf
 from typing import Any, Literal, overload
 
@@ -130,6 +133,7 @@ class Swarm:
                 multiple_transfers="last",
                 corrections=sys.maxsize,
             )
+            # What was said before is in the exchange, in dicts that need not fit the core's messages.
             live = runner.stream([], context=exchange)
             yield from _stepped(live.drive())
             if live.result.status == "suspended":
@@ -146,13 +150,18 @@ def _stepped(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str,
     failure: Exception | None = None
     try:
         while (item := _next_of(drive)) is not _NOTHING_MORE:
-            yield item
+            try:
+                yield item
+            except BaseException:
+                # Whoever listened has gone: the run is cancelled, as the core's own runs are then.
+                with suppress(CancelledError):
+                    drive.throw(CancelledError())
+                raise
     except TurnsUsedUp:
         pass
     except ClientFailed as failed:
         failure = failed.error
-    finally:
-        drive.close()
+    # Raised here, where nothing else is being handled, so that it looks as it did when it left the client.
     if failure is not None:
         raise failure
 
@@ -166,10 +175,10 @@ def _next_of(drive: Coroutine[dict[str, Any], None, None]) -> Any:
 
 def _openai_client() -> Any:
     try:
-        from openai import OpenAI  # pyright: ignore
+        openai: Any = import_module("openai")
     except ImportError as error:
         raise SetupError(
             "Swarm() without a client asks OpenAI, and its package is not installed; run `pip install openai`, "
             "or give Swarm(client=…) anything that has chat.completions.create"
         ) from error
-    return OpenAI()  # pyright: ignore
+    return openai.OpenAI()

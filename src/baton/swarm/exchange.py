@@ -50,8 +50,7 @@ class Exchange:
         """The calls of the last answer as it has them, by the id that the core knows them by."""
         self._results: dict[str, str] = {}
         self._updates: dict[Any, Any] = {}
-        self.has_transfer = False
-        """Whether a function of this turn has returned an agent."""
+        self._returned: Agent | None = None
 
     def begin_turn(self, agent: Agent) -> None:
         """Close the turn before, and give this agent the next one. Raises TurnsUsedUp if there is none left."""
@@ -77,8 +76,14 @@ class Exchange:
                 made.append(ToolCall(id, _name_in(call), _arguments_in(call)))
         return tuple(made)
 
+    @property
+    def next_agent(self) -> Agent | None:
+        """Who will have the next turn: the last agent that a function of this turn has returned, or the same again."""
+        return self._returned or self.agent
+
     def note(self, id: str, outcome: ToolOutcome) -> None:
         """Keep what a call came to until its turn is over."""
+        self._returned = outcome.transfer or self._returned
         self._results[id] = str(outcome.content)
         # As in Swarm, the other calls of the same turn do not see these yet.
         self._updates.update(outcome.values or {})
@@ -94,7 +99,7 @@ class Exchange:
             content = self._results.get(id, f"Error: Tool {name} not found.")
             debug_print(self.debug, f"Result of {name}:", content)
             self.messages.append({"role": "tool", "tool_call_id": call["id"], "tool_name": name, "content": content})
-        self._calls, self._results, self.has_transfer = {}, {}, False
+        self._calls, self._results, self._returned = {}, {}, None
         self.variables.update(self._updates)
         self._updates = {}
 

@@ -54,7 +54,7 @@ class Cast:
             agent.name.strip() or "Agent",
             instructions=lambda ctx: self._instructions(agent),
             model=ClientModel(agent, self.exchange, client=self._client),
-            tools=[_Function(as_tool(function), agent, cast=self) for function in functions.values()],
+            tools=[_Function(as_tool(function), cast=self) for function in functions.values()],
             parallel_tools=False,
             # Swarm counts messages, for all agents together: the exchange does that.
             max_turns=sys.maxsize,
@@ -73,9 +73,8 @@ class Cast:
 class _Function:
     """A tool that tells the exchange what it came to, and names agents as the core knows them."""
 
-    def __init__(self, tool: Tool, agent: Agent, *, cast: Cast) -> None:
+    def __init__(self, tool: Tool, *, cast: Cast) -> None:
         self._tool = tool
-        self._agent = agent
         self._cast = cast
 
     @property
@@ -89,12 +88,11 @@ class _Function:
         debug_print(exchange.debug, f"Calling {self.spec.name} with {arguments}")
         outcome = await self._tool.call(ctx, arguments)
         exchange.note(ctx.call.id if ctx.call is not None else "", outcome)
-        target = outcome.transfer
-        if target is not None:
-            exchange.has_transfer = True
-        elif self._cast.has_changed(self._agent) and not exchange.has_transfer:
-            # The function gave its own agent other functions: it takes over from itself, and has them.
-            target = self._agent
+        target: Agent | None = outcome.transfer
+        following = exchange.next_agent
+        if target is None and following is not None and self._cast.has_changed(following):
+            # The function has given whoever goes next other functions. Only by a transfer does the core get to know.
+            target = following
         return replace(outcome, transfer=None if target is None else self._cast.member(target), values=None)
 
 

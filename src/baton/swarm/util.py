@@ -12,8 +12,8 @@ from .wire import function_in, tool_dict
 def debug_print(debug: bool, *args: Any) -> None:
     """Print with the time in front, in grey, if `debug` is on."""
     if debug:
-        now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")
-        print(f"\033[97m[\033[90m{now}\033[97m]\033[90m {' '.join(map(str, args))}\033[0m")
+        now = datetime.now().isoformat(" ", "seconds")
+        print(f"\033[90m[{now}]", *args, end="\033[0m\n")
 
 
 def function_to_json(func: AgentFunction) -> dict[str, Any]:

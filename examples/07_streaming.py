@@ -1,0 +1,48 @@
+"""Lesson 7: listen to a run while it happens. The model is scripted: no network, no key.
+
+python examples/07_streaming.py
+baton check examples/07_streaming.py:librarian
+baton run examples/07_streaming.py:runner "Count the books"
+"""
+
+import asyncio
+from typing import Any
+
+from baton import Agent, RunContext, Runner, tool
+from baton.events import Progress, TextDelta, ToolReturned
+from baton.testing import ScriptedModel, call
+
+
+@tool
+async def count_books(ctx: RunContext[Any], shelves: int) -> int:
+    """Count the books on a number of shelves."""
+    for shelf in range(1, shelves + 1):
+        await ctx.progress(f"shelf {shelf}", done=shelf, total=shelves)
+    return shelves * 30
+
+
+librarian = Agent("Librarian", instructions="Count when asked.", tools=[count_books])
+model = ScriptedModel([call("count_books", shelves=3), "There are 90 books here."], stream=True, cycle=True)
+runner = Runner(librarian, model=model)
+
+
+async def main() -> None:
+    print("scripted model: no language model is asked")
+    pieces = 0
+    async with runner.stream("How many books are there?") as run:
+        async for event in run:
+            match event:
+                case Progress():
+                    print(f"  … {event.text} ({event.done:g} of {event.total:g})")
+                case ToolReturned():
+                    print(f"  {event.name} returned {event.content}")
+                case TextDelta():
+                    pieces += 1
+                    print(event.text, end="", flush=True)
+                case _:
+                    pass
+    print(f"\n{pieces} pieces of text, {len(run.result.events)} events in the log; deltas are not logged")
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,45 @@
+"""Lesson 18: ask an expert, and get the floor back. The model is scripted: no network, no key.
+
+python examples/18_handing_back.py
+baton check examples/18_handing_back.py:planner
+"""
+
+from baton import Agent, Runner, handoff
+from baton.messages import text_of
+from baton.testing import ScriptedModel, call, say
+
+trains = Agent("Trains", description="Knows trains.", instructions="Name one train.")
+hotels = Agent("Hotels", description="Knows hotels.", instructions="Name one hotel.")
+planner = Agent(
+    "Planner",
+    instructions="Ask the experts, one after the other, then sum up in one sentence.",
+    # The experts need not know who asked them: whoever hands over on this edge goes on when they are done.
+    handoffs=[handoff(trains, returns="caller"), handoff(hotels, returns="caller")],
+)
+model = ScriptedModel(
+    {
+        "Planner": [
+            say("First the train.", call("transfer_to_trains")),
+            say("Now the bed.", call("transfer_to_hotels")),
+            "Take the 9:12, and sleep at the Lindenhof.",
+        ],
+        "Trains": ["The 9:12, without a change."],
+        "Hotels": ["The Lindenhof, near the station."],
+    }
+)
+runner = Runner(planner, model=model)
+
+
+def main() -> None:
+    print("scripted model: no language model is asked")
+    result = runner.run_sync("Plan my trip to Bern.")
+    print("the last that Planner reads:")
+    for message in model.requests[-1].messages:
+        if text := text_of(message.content):
+            print(f"  {type(message).__name__}: {text}")
+    print(f"path: {' → '.join(result.events[-2].path)}")
+    print(f"{result.agent}: {result.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""How long the property tests run: `default` with every test run, `soak` with HYPOTHESIS_PROFILE=soak (make soak)."""
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+
+_SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
+# Explaining a failure takes longer than finding it, and our plans explain themselves.
+_ALL_BUT_EXPLAIN = [phase for phase in Phase if phase is not Phase.explain]
+
+settings.register_profile(
+    "default",
+    max_examples=40,
+    stateful_step_count=15,
+    deadline=None,
+    derandomize=False,
+    print_blob=True,
+    phases=_ALL_BUT_EXPLAIN,
+    suppress_health_check=_SLOW_IS_FINE,
+)
+settings.register_profile(
+    "soak", settings.get_profile("default"), max_examples=int(os.environ.get("LAWS", "3000")), stateful_step_count=40
+)
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
+settings.load_profile(PROFILE)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A soak takes as long as it takes."""
+    if PROFILE == "soak":
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0))

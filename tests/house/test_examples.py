@@ -1,0 +1,88 @@
+"""Every example runs offline, says that its model is scripted, and does what its lesson says."""
+
+import ast
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.house.look import REPOSITORY
+
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+MOST_LINES = 60
+
+KEY_LINES = {
+    "00_demo.py": "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
+    "01_one_agent.py": "Guide: I answer questions about your order, in one sentence.",
+    "02_tools.py": "Shopkeeper: price failed -> quantity must be at least 1",
+    "03_transfer.py": "RouterAgent → WeatherAgent",
+    "04_handoffs.py": "tools of Desk: transfer_to_bookings, escalate",
+    "05_function_returns_agent.py": "Refunds was told: Settle the refund of order A-17.",
+    "06_structured_output.py": "output: Trip(city='Lisbon', nights=3), 270 EUR",
+    "07_streaming.py": "5 pieces of text, 7 events in the log; deltas are not logged",
+    "08_interrupt_and_resume.py": "book_flight ran twice up to the question, the search ran 1 time",
+    "09_approval.py": "completed: A and B are paid back, C is not. Paid: [5.0, 60.0]",
+    "10_your_own_agent.py": "Doorman → Bouncer",
+    "11_history.py": "  UserMessage: For context: [Nurse] `file_of` tool returned result: Ada: allergic to nuts.",
+    "12_retry_and_failover.py": "spare: The spare model answers.",
+    "13_then_and_back.py": "path: Editor → Researcher → Editor → Writer → Checker",
+    "14_triage.py": "Refunds was told: Settle order A-17: refund, priority 1.",
+    "15_redaction.py": "nothing private reached Billing, and the log is whole",
+    "16_conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
+    "17_escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
+    "18_handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
+    "20_guardrails.py": "80 EUR are on their way. Paid: [80.0]",
+}
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def _commands_in(example: Path) -> list[list[str]]:
+    """The command lines in the docstring of a lesson."""
+    docstring = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
+    lines = [line.strip() for line in docstring.splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith(("python ", "baton "))]
+
+
+def test_every_example_has_a_key_line_and_a_line_in_the_list() -> None:
+    assert [example.name for example in EXAMPLES] == list(KEY_LINES)
+    listed = re.findall(r"\(([0-9]{2}_\w+\.py)\)", (REPOSITORY / "examples" / "README.md").read_text(encoding="utf-8"))
+    assert listed == list(KEY_LINES)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_runs_and_shows_its_lesson(example: Path) -> None:
+    finished = _run(str(example.relative_to(REPOSITORY)))
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    assert lines[0].startswith("scripted model")
+    assert KEY_LINES[example.name] in lines
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_is_one_page(example: Path) -> None:
+    assert len(example.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda example: example.stem)
+def test_the_commands_in_its_docstring_work(example: Path) -> None:
+    (python, script), *others = _commands_in(example)
+    assert (python, script) == ("python", f"examples/{example.name}")
+    assert any(command[:2] == ["baton", "check"] for command in others)
+    for _, verb, target, *rest in others:
+        assert target.startswith(f"examples/{example.name}:")
+        strict = ["--strict"] if verb == "check" else []
+        finished = _run("-m", "baton", verb, target, *rest, *strict)
+        assert finished.returncode == 0, finished.stdout + finished.stderr

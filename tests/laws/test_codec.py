@@ -1,0 +1,133 @@
+"""The JSON of a log: nothing is lost, what is not known is kept, and damage is noticed (D12)."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.laws.conversations import json_values, texts
+from tests.laws.logs import ALL_KINDS, logs
+
+from baton import events as events_room
+from baton.context import as_json_value
+from baton.errors import LogError, NotEncodableError
+from baton.events import Event, Origin, Stepped, Unknown, decode_event, decode_log, encode_event, encode_log
+
+
+def test_every_kind_of_event_is_tried() -> None:
+    public = {getattr(events_room, name) for name in events_room.__all__}
+    kinds = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Event)}
+
+    assert kinds - {Event, Unknown} == ALL_KINDS
+
+
+@given(log=logs())
+def test_a_log_comes_back_as_it_was(log: list[Event]) -> None:
+    read = decode_log(encode_log(log))
+
+    assert read == log
+    assert [event.path for event in read] == [event.path for event in log]
+    assert encode_log(read) == encode_log(log)
+
+
+@given(log=logs())
+def test_events_of_an_activation_share_their_origin_again(log: list[Event]) -> None:
+    read = decode_log(encode_log(log))
+
+    origins = {event.origin.id: event.origin for event in read}
+    assert all(event.origin is origins[event.origin.id] for event in read)
+
+
+@given(log=logs())
+def test_an_event_is_one_line(log: list[Event]) -> None:
+    for event in log:
+        line = encode_event(event)
+
+        assert b"\n" not in line
+        assert decode_event(line) == event
+
+
+@given(
+    log=logs(), kind=texts.map("New".__add__), facts=st.dictionaries(texts.map("_".__add__), json_values, max_size=3)
+)
+def test_events_of_the_future_are_kept_byte_for_byte(log: list[Event], kind: str, facts: dict[str, Any]) -> None:
+    origin = log[-1].origin
+    parent = None if origin.parent is None else origin.parent.id
+    future = {"type": kind, "key": "future", "origin": [origin.id, origin.agent, parent], "at": 1.5, **facts}
+    line = msgspec.json.encode(future)
+    data = encode_log(log) + line + b"\n"
+
+    *known, last = decode_log(data)
+
+    assert known == log
+    assert isinstance(last, Unknown)
+    assert (last.kind, last.key, last.path) == (kind, "future", origin.path)
+    assert encode_log([*known, last]) == data
+
+
+@given(log=logs(), share=st.floats(0, 1, exclude_max=True))
+def test_a_log_that_is_cut_off_is_noticed_or_a_beginning(log: list[Event], share: float) -> None:
+    data = encode_log(log)
+    read = _read(data[: int(len(data) * share)])
+
+    assert read is None or read == log[: len(read)]
+
+
+@given(log=logs(), place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_a_log_with_a_bit_flipped_is_noticed_or_still_a_log(log: list[Event], place: float, bit: int) -> None:
+    data = bytearray(encode_log(log))
+    data[int(len(data) * place)] ^= 1 << bit
+    read = _read(bytes(data))
+
+    if read is not None:
+        again = decode_log(encode_log(read))
+        assert again == read
+        assert [event.path for event in again] == [event.path for event in read]
+        assert all(isinstance(name, str) for event in read for name in (event.key, event.agent, *event.path))
+
+
+@given(data=st.binary(max_size=40) | st.text(max_size=40).map(str.encode))
+def test_what_is_no_log_is_noticed(data: bytes) -> None:
+    read = _read(data)
+
+    assert read is None or encode_log(read)
+
+
+@dataclass(frozen=True)
+class _Point:
+    x: Any
+
+
+_live_values: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | texts | st.binary(max_size=4) | st.dates() | st.uuids(),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.tuples(inner, inner),
+        st.dictionaries(texts | st.integers(), inner, max_size=3),
+        st.builds(_Point, inner),
+        st.frozensets(st.integers(), max_size=2),
+    ),
+    max_leaves=6,
+)
+
+
+@given(value=_live_values)
+def test_a_value_is_refused_or_read_back_as_it_was_accepted(value: Any) -> None:
+    """So that a first run and a resumed one see the same."""
+    try:
+        plain = as_json_value("it", value)
+    except NotEncodableError:
+        return
+    stepped = Stepped("k", Origin("1", "A"), 0.0, "n", plain)
+
+    assert decode_event(encode_event(stepped)) == stepped
+    assert as_json_value("it", plain) == plain
+
+
+def _read(data: bytes) -> list[Event] | None:
+    """The events; None if the log cannot be read, which only a LogError may say."""
+    try:
+        return decode_log(data)
+    except LogError:
+        return None

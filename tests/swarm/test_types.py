@@ -1,0 +1,69 @@
+"""What Swarm programs are written with (S3, S6)."""
+
+import copy
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from baton.swarm import Agent, Response, Result, types
+
+
+def greet() -> str:
+    return "hello"
+
+
+def test_an_agent_has_swarms_defaults() -> None:
+    agent = Agent()
+    assert agent.name == "Agent"
+    assert agent.model == "gpt-4o"
+    assert agent.instructions == "You are a helpful agent."
+    assert agent.functions == []
+    assert agent.tool_choice is None
+    assert agent.parallel_tool_calls is True
+
+
+def test_agents_can_be_changed_and_do_not_share_their_functions() -> None:
+    first, second = Agent(name="First"), Agent(name="Second")
+    first.functions.append(greet)
+    second.instructions = "Be brief."
+    assert first.functions == [greet]
+    assert second.functions == []
+    assert second.instructions == "Be brief."
+
+
+def test_agents_are_equal_if_they_say_the_same() -> None:
+    assert Agent(name="A", functions=[greet]) == Agent(name="A", functions=[greet])
+    assert Agent(name="A") != Agent(name="B")
+    assert copy.deepcopy(Agent(name="A", functions=[greet])) == Agent(name="A", functions=[greet])
+
+
+def test_what_cannot_be_an_agent_is_refused() -> None:
+    with pytest.raises(ValidationError):
+        Agent(functions=["greet"])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_result_is_empty_unless_told_otherwise() -> None:
+    agent = Agent(name="A")
+    assert Result() == Result(value="", agent=None, context_variables={})
+    assert Result(agent=agent).agent is agent
+    assert Response() == Response(messages=[], agent=None, context_variables={})
+
+
+def test_names_that_are_openais_come_from_there_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    home: Any = ModuleType("openai.types.chat")
+    home.ChatCompletionMessage = Agent
+    for name in ("openai", "openai.types"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "openai.types.chat", home)
+    assert types.ChatCompletionMessage is Agent
+    with pytest.raises(AttributeError, match="Kitchen"):
+        _ = types.Kitchen
+
+
+def test_without_openai_its_names_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(ModuleNotFoundError, match="openai"):
+        _ = types.Function
