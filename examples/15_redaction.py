@@ -1,4 +1,4 @@
-"""Lesson 15: what is private stays behind on the way to billing. The model is scripted: no network, no key.
+"""Lesson 15: numbers and addresses stay behind on the way to billing. The model is scripted: no network, no key.
 
 python examples/15_redaction.py
 baton check examples/15_redaction.py:desk
@@ -46,7 +46,7 @@ def main() -> None:
     for secret in ("K-204", "555 0147", "4111 1111 1111 1111", "ada@example.com"):
         assert secret in logged
         assert not any(secret in text for text in read)
-    print("nothing private reached Billing, and the log is whole")
+    print("no number or address reached Billing; the log is whole")
 
 
 if __name__ == "__main__":

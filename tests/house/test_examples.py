@@ -29,7 +29,7 @@ KEY_LINES = {
     "12_retry_and_failover.py": "spare: The spare model answers.",
     "13_then_and_back.py": "path: Editor → Researcher → Editor → Writer → Checker",
     "14_triage.py": "Refunds was told: Settle order A-17: refund, priority 1.",
-    "15_redaction.py": "nothing private reached Billing, and the log is whole",
+    "15_redaction.py": "no number or address reached Billing; the log is whole",
     "16_conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
     "17_escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
     "18_handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
