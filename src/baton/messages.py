@@ -208,8 +208,8 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
 def paired(messages: Sequence[Message]) -> list[Message]:
     """The same conversation with every call directly followed by its one result, as all providers demand.
 
-    Results without a call are dropped, a call without a result gets one that says so, and an id that was used
-    before is changed in the call and in its result.
+    Results without a call are dropped, a call without a result gets one that says so, and an id that is missing or
+    was used before is changed in the call and in its result.
     """
     results: dict[str, list[tuple[int, ToolMessage]]] = {}
     for position, message in enumerate(messages):
@@ -240,7 +240,7 @@ def _pair(
             result = found
             del results[place]
             break
-    id = call.id
+    id = call.id or "call"
     while id in used:
         id += "x"
     used.add(id)

@@ -15,11 +15,6 @@ from baton.testing import ScriptedModel, call, transfer_to
 from baton.testing.steps import Step
 
 
-def _mend(reason: str) -> pytest.MarkDecorator:
-    """For what is not mended yet."""
-    return pytest.mark.xfail(strict=True, reason=reason)
-
-
 @tool
 async def look() -> str:
     """Look."""
@@ -272,7 +267,6 @@ def test_two_calls_with_one_id_keep_their_results() -> None:
     assert len(set(_calls([said]))) == 2
 
 
-@_mend("paired leaves a call without an id as it is")
 def test_a_call_without_an_id_gets_one() -> None:
     said, result = paired([AssistantMessage("", (ToolCall("", "look"),)), ToolMessage("", "look", "1")])
 
@@ -281,7 +275,6 @@ def test_a_call_without_an_id_gets_one() -> None:
     assert result == ToolMessage(id, "look", "1")
 
 
-@_mend("an id that paired makes up is not known to be in use")
 async def test_an_id_that_a_projection_has_changed() -> None:
     def twice(entries: Sequence[Entry]) -> Sequence[Message]:
         return [entry.message for entry in entries for _ in range(2)]

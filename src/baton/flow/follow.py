@@ -12,7 +12,7 @@ from ..context import History, Run, as_json_value
 from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
 from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
 from ..handoffs import InputFilter
-from ..messages import Message, UserMessage
+from ..messages import AssistantMessage, Message, UserMessage
 from .filtering import excerpts_of, through_filter
 from .history import view_for, view_of
 from .round_trips import RoundTrips
@@ -139,11 +139,16 @@ _STRAIGHT = _Crossing()
 
 def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
     rules, history = course.rules, course.history
+    policy = crossing.projection or seat.agent.history or rules.projection
     if crossing.chosen is not None:
         view = view_of(history, crossing.chosen)
     else:
-        policy = crossing.projection or seat.agent.history or rules.projection
         view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
+    if crossing.chosen is not None or callable(policy):
+        # Somebody else has put this together, with call ids that the agent's own calls must not have.
+        for message in view.messages():
+            if type(message) is AssistantMessage:
+                course.run.call_ids.update([call.id for call in message.calls])
     ctx: AgentContext[Any] = AgentContext(
         course.run, origin, history, view, seat.routes, rules.options, len(history.entries)
     )

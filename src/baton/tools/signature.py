@@ -120,7 +120,7 @@ def _name_for(function: Any, name: str | None) -> str:
     if not _NAME.fullmatch(chosen):
         raise SetupError(
             f"a tool cannot be called `{chosen}`; give it a name of up to 64 letters, digits, `_` and `-`: "
-            "tool(function, name=…)"
+            "write a def, or tool(function, name=…)"
         )
     return chosen
 
