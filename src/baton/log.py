@@ -60,6 +60,11 @@ class Log:
         inside = f"{key}/"
         return any(known.startswith(inside) for known in self._indexed())
 
+    def has_inside_besides(self, key: str, others: str) -> bool:
+        """The same, leaving out keys that go on like `others`."""
+        inside, besides = f"{key}/", f"{key}/{others}"
+        return any(known.startswith(inside) and not known.startswith(besides) for known in self._indexed())
+
     def waits_inside(self, key: str) -> bool:
         """Whether a question was asked inside the effect with this key that nobody has answered yet."""
         inside = f"{key}/"
@@ -98,12 +103,15 @@ class Log:
             self._unvisited.pop(event.key, None)
         return events
 
-    def unvisited(self, *kinds: type[Event]) -> Event | None:
+    def unvisited(self, *kinds: type[Event], besides: str = "") -> Event | None:
         """The first loaded event of these kinds that the code has not asked for again, though it should have.
 
-        What happened inside an effect that is recorded as a whole, such as a tool call, need not be asked for.
+        What happened inside an effect that is recorded as a whole, such as a tool call, need not be asked for; nor
+        what has `besides` in its key.
         """
         for key, event in self._unvisited.items():
+            if besides and besides in key:
+                continue
             if isinstance(event, kinds) and not self._is_inside_visited(key):
                 return event
         return None

@@ -445,3 +445,103 @@ async def test_a_question_of_a_hook_is_not_one_of_the_agent() -> None:
         assert [question.payload for question in result.interrupts] == [payload]
         result = await runner.resume(result.run_id, f"answer to {payload}")
     assert answers == ["answer to the agent's"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("on_run_start", "on_agent_start", "on_model_start", "on_handoff", "on_agent_end", "on_run_end"),
+        *("on_tool_start", "on_tool_end", "on_model_end"),
+    ],
+)
+async def test_nothing_goes_on_before_a_hooks_question_is_answered(name: str) -> None:
+    # H12, D1, D4, DESIGN §6: at every point; a resume without an answer asks the same again.
+    answers, ran = list[Any](), list[str]()
+
+    async def careful(name: str, ctx: RunContext[Any], *given: Any) -> None:
+        answers.append(await ctx.interrupt("may I?"))
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        ran.append("work")
+        return "worked"
+
+    model = ScriptedModel({"A": [[call("work"), call("transfer_to_b")]], "B": ["done"]})
+    a = Agent("A", tools=[work], handoffs=[Agent("B")])
+    runner = Runner(a, model=model, hooks=hooked(RunHooks(), [name], careful, is_async=True))
+    first = await runner.run("hi")
+    again = await runner.resume(first.run_id)
+    assert [question.id for question in again.interrupts] == [question.id for question in first.interrupts]
+    assert (again.status, answers) == ("suspended", [])
+    result = again
+    while result.status == "suspended":
+        result = await runner.resume(first.run_id, {question.id: "yes" for question in result.interrupts})
+    assert (result.output, ran, set(answers)) == ("done", ["work"], {"yes"})
+
+
+async def test_a_hook_that_refuses_a_tool_refuses_it_also_after_a_resume() -> None:
+    # H12, H13: what the hook recorded is not the hook's consent.
+    ran: list[str] = []
+
+    class Guard(RunHooks):
+        async def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
+            await ctx.step("audit", lambda: "noted")
+            raise PermissionError("not allowed")
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        ran.append("work")
+        return "worked"
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("work"), "done"]), tools=[work]), hooks=Guard())
+    live = runner.stream("hi")
+    with pytest.raises(PermissionError):
+        await live.drive()
+    with pytest.raises(PermissionError):
+        await runner.resume(live.run_id)
+    assert ran == []
+
+
+async def test_the_hooks_of_one_point_have_questions_of_their_own() -> None:
+    # H12, D1: whichever of them is quicker this time.
+    answers: dict[str, Any] = {}
+    tries: list[str] = []
+
+    class OfRun(RunHooks):
+        async def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> None:
+            tries.append("tried")
+            for _ in range(3 if len(tries) == 1 else 0):
+                await asyncio.sleep(0)
+            answers["run"] = await ctx.interrupt("the run's")
+
+    class OfAgent(AgentHooks):
+        async def on_start(self, ctx: RunContext[Any], agent: Any) -> None:
+            answers["agent"] = await ctx.interrupt("the agent's")
+
+    runner = Runner(Agent("A", model=ScriptedModel(["done"]), hooks=OfAgent()), hooks=OfRun())
+    result = await runner.run("hi")
+    while result.status == "suspended":
+        given = {question.id: f"answer to {question.payload}" for question in result.interrupts}
+        result = await runner.resume(result.run_id, given)
+    assert answers == {"run": "answer to the run's", "agent": "answer to the agent's"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (RunHooks(), None),
+        (None, RunHooks()),
+        (RunHooks(), RunHooks()),
+    ],
+)
+async def test_a_run_may_be_taken_up_with_other_hooks(first: Any, then: Any) -> None:
+    # H12, D5: hooks listen; they are no part of the team, and a log is sound without them.
+    a = Agent("A", handoffs=[Agent("B", tools=[ask])])
+    model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
+    suspended = await Runner(a, model=model, hooks=first).run("hi")
+    other = Runner(a, model=model, hooks=then)
+    result = await other.resume(other.adopt(suspended.events), "yes")
+    assert result.output == "done"
+    assert (await other.replay(result.events)).output == "done"

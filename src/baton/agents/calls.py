@@ -12,6 +12,7 @@ from ..events import Stepped, ToolReturned
 from ..messages import Content, ToolCall
 from ..tools import Tool, ToolOutcome
 from .base import AgentContext
+from .hooks import HOOK_STEP
 
 _logger = logging.getLogger("baton.agents")
 _ENDS_THE_RUN = (SetupError, RunError, ToolFailed, ToolResultError)
@@ -38,7 +39,7 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
     if log.has_past and not log.waits_inside(key):
         log.announce(key, ToolReturned)
     if ctx.told is not None:
-        await ctx.told.tool_start(inner, call, is_past=log.has_past and log.has_inside(key))
+        await ctx.told.tool_start(inner, call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP))
     try:
         outcome = await tool.call(inner, call.arguments)
     except _ENDS_THE_RUN:

@@ -1,11 +1,11 @@
 """Who is told of what happens in a run, in time to act on it. Each happens once: a resumed run does not repeat it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from time import time
 from typing import Any, cast
 
 from ..context import RunContext
-from ..events import Asked, Stepped, ToolReturned
+from ..events import Asked, Changes, Stepped, ToolReturned
 from ..messages import ToolCall
 from ..models import ModelRequest, Response
 from .together import settled_call, together
@@ -135,14 +135,31 @@ async def tell(
     if recorded is not None:
         ctx.apply_changes(recorded.changes)
         return
-    if is_past:
+    heard = [(hook, facts) for hook, facts in hooks if getattr(hook, "__func__", None) not in _UNHEARD]
+    # A hook that has asked something is not done, though what it is told of may be recorded.
+    if not heard or (is_past and not log.has_inside(key)):
         return
-    if log.has_past:
+    if log.has_past and not log.waits_inside(key):
         log.announce(key, Stepped)
-    # A scope of its own: what a hook asks or does in steps is not mixed up with what the agent does.
-    inner: RunContext[Any] = RunContext(ctx.run, ctx.origin, key, ctx.call)
-    await together(*(settled_call(hook, inner, *facts) for hook, facts in hooks))
-    log.write(Stepped(key, ctx.origin, time(), f"{HOOK_STEP}{point}", None, inner.all_changes()))
+    # Each has a scope of its own: what one asks or does in steps is not mixed up with what others do.
+    scopes = [RunContext(ctx.run, ctx.origin, f"{key}/{place}", ctx.call) for place in range(len(heard))]
+    calls = [settled_call(hook, own, *facts) for (hook, facts), own in zip(heard, scopes, strict=True)]
+    await together(*calls)
+    log.write(Stepped(key, ctx.origin, time(), f"{HOOK_STEP}{point}", None, _all_changes(scopes)))
+
+
+def _all_changes(scopes: Sequence[RunContext[Any]]) -> Changes | None:
+    changes = [found for own in scopes if (found := own.all_changes()) is not None]
+    if len(changes) < 2:
+        return changes[0] if changes else None
+    written: dict[str, Any] = {}
+    for each in changes:
+        written.update(each.written)
+    return Changes(written, tuple({key for each in changes for key in each.removed} - set(written)))
+
+
+_UNHEARD = {value for hooks in (RunHooks, AgentHooks) for name, value in vars(hooks).items() if name.startswith("on_")}
+"""The hooks that nobody has written: there is nothing to call, and nothing to record."""
 
 
 def told_of(agent: Any, run: RunHooks | None) -> Told | None:

@@ -96,7 +96,7 @@ async def through_filter(
 ) -> HandoffInputData:
     """What the filter gives. Raises SetupError if that is something else."""
     given: Any = input_filter(data)
-    if is_to_await(given):
+    if type(given) is not HandoffInputData and is_to_await(given):
         given = await given
     if not isinstance(given, HandoffInputData):
         name = getattr(input_filter, "__name__", type(input_filter).__name__)
@@ -105,10 +105,8 @@ async def through_filter(
             "it must return HandoffInputData, for instance data.clone(…)"
         )
     for section in (given.input_history, given.pre_handoff_items, given.new_items):
-        if isinstance(section, str) or not isinstance(cast(Any, section), Sequence):
-            raise SetupError(
-                f"a filter of the handoff from `{source}` to `{target}` gave {section!r} in place of messages"
-            )
+        if type(section) is not tuple and (isinstance(section, str) or not isinstance(cast(Any, section), Sequence)):
+            raise SetupError(f"a filter of the handoff from `{source}` to `{target}` gave {section!r}, not messages")
     return given
 
 

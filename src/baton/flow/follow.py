@@ -144,7 +144,7 @@ def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -
         view = view_of(history, crossing.chosen)
     else:
         view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
-    if crossing.chosen is not None or callable(policy):
+    if crossing.chosen is not None or type(policy) is not str:
         # Somebody else has put this together, with call ids that the agent's own calls must not have.
         for message in view.messages():
             if type(message) is AssistantMessage:
@@ -169,6 +169,8 @@ def _cross(course: Course, seat: Seat, transfer: Transfer, frames: list[str]) ->
         if not is_known:
             raise TransferError(seat.agent.name, to, routes.reachable)
         return _STRAIGHT if common_filter is None else _Crossing(input_filter=common_filter)
+    if route.is_straight and common_filter is None and transfer.payload is None:
+        return _STRAIGHT
     handoff = route.handoff
     if handoff.returns != "stay":
         frames.append(seat.agent.name if handoff.returns == "caller" else handoff.returns)

@@ -157,13 +157,15 @@ class _Readers:
         messages, hides, rewrites = reader.messages, self.hides, self.rewrites
         start, reader.position = reader.position, max(reader.position, stop)
         me = None if reader.is_common else origin.agent
+        last_author: Origin | None = None
         for entry in self.entries[start:stop]:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
                 continue
-            if me is None and author is not None:
+            if me is None and author is not last_author and author is not None:
                 self._authors.add(author.agent)
+                last_author = author
             if rewrites and (author is None or author.agent != me):
                 message = entry.rewritten
                 if hides or entry.undone:

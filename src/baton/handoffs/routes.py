@@ -35,6 +35,8 @@ class Route(Struct, frozen=True):
     """The target's say in whether it takes the conversation, if it wants one."""
     is_plain: bool = True
     """Whether asking for it is enough: no input to check, nobody to ask, nothing to call back."""
+    is_straight: bool = True
+    """Whether nothing happens on the way: control stays where it goes, and the target reads as it always does."""
 
 
 def tree_route(target: Addressee) -> Route:
@@ -65,6 +67,7 @@ def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
         msgspec.json.encode({"assistant": target.name}).decode(),
         accepts=accepts,
         is_plain=asks_nothing and accepts is None,
+        is_straight=handoff.returns == "stay" and handoff.history is None and handoff.input_filter is None,
     )
 
 
