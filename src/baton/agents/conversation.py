@@ -154,6 +154,8 @@ class Conversation:
                     return _with_unique_ids(message, key, used, position)
                 used.add(call.id)
             return message
+        if message is not None and message.content and isinstance(message.content, str):
+            return message
         if message is None or is_empty(AssistantMessage(message.content)):
             name = self._manner.model.name
             what = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"

@@ -95,7 +95,7 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
             if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
                 wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
                 raise SetupError(f"`{seat.agent.name}` returned {action!r} from run; return {wanted}")
-            output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
+            output = action.result if type(action) is Exit and action.result is not None else ctx.output
             if ctx.told is not None:
                 await ctx.told.end(ctx, output, is_past=_is_recorded(ctx, "end"))
             _finish(ctx, None)

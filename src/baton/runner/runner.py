@@ -193,7 +193,7 @@ class Runner(Generic[C, Out]):
         run = Run(started.run_id, log, context, dict(started.values), Meter(limits or self.limits))
         history = History([Entry(message) for message in started.input])
         for message in started.input:
-            if isinstance(message, AssistantMessage):
+            if type(message) is AssistantMessage:
                 run.call_ids.update(call.id for call in message.calls)
         on_begin = None if is_read_only else self._resume_begins if events else self._run_begins
         return LiveRun(Course(run, history, self._rules), opening, on_begin, self._keep)
