@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import assume, given, note
+from hypothesis import assume, given, note, settings
 from tests.laws.plans import AgentPlan, CallPlan, ReplyPlan, RunPlan, Scenario, TeamPlan, ToolPlan
 from tests.laws.play import RUN_ID, Play, in_loop
 from tests.laws.strategies import scenarios
@@ -11,6 +11,7 @@ from baton import RunResult
 from baton.events import Asked, Event, Said, Stepped, ToolReturned, Transferred, decode_log, encode_log
 
 
+@settings(max_examples=settings().max_examples // 2)  # Each is run again after each of its events.
 @given(scenario=scenarios())
 def test_a_run_survives_a_crash_after_every_event(scenario: Scenario) -> None:
     note(repr(scenario))

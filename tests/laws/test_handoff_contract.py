@@ -1,7 +1,7 @@
 """The handoff contract (DESIGN §4) as a state machine: random turns, random teams, all policies."""
 
 import pytest
-from hypothesis import note
+from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.laws.attended import AttendedRuns
@@ -111,3 +111,5 @@ def _answers(run: AttendedRuns, approval: object, answer: object, how_many: int)
 
 
 TestHandoffContract = HandoffContract.TestCase
+# The most important law, and among the cheapest.
+TestHandoffContract.settings = settings(max_examples=3 * settings().max_examples)
