@@ -1,7 +1,7 @@
 """The projections once more, as naively as can be: from all entries, anew for each reader (DESIGN §5, T24, T25)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.laws.plans import PolicyName
 
@@ -43,13 +43,21 @@ def as_read(
         case "none":
             return [*(line.message for line in before if line.author is None), *own]
         case "answers":
-            kept = [line for line in before if line.author is None or line.is_answer]
+            kept = [_as_spoken(line, me) for line in before if line.author is None or line.is_answer]
             return [*paired(_told(kept, me, rewrites=True, hides=True)), *own]
         case "rewritten" | "lineage":
             # Transfers only ever lengthen the path, so that everybody before me is an ancestor of mine.
             return [*_told(before, me, rewrites=True, hides=hides_transfers), *own]
         case "verbatim":
             return [*_told(before, me, rewrites=False, hides=hides_transfers), *own]
+
+
+def _as_spoken(line: Line, me: str) -> Line:
+    """My own result that was the answer, as if I had said it: without its call it could not stand there."""
+    if line.author != me or not isinstance(line.message, ToolMessage):
+        return line
+    said = AssistantMessage(line.message.content)
+    return replace(line, message=said, later=said, bare=said)
 
 
 def _told(lines: Sequence[Line], me: str, *, rewrites: bool, hides: bool) -> list[Message]:

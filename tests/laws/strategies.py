@@ -31,6 +31,7 @@ _ids = st.sampled_from([None, None, None, "", "dup", "call_1_m1_1", "call_2_m1_0
 _texts: st.SearchStrategy[Content] = st.sampled_from(
     ["", "well", "so be it. Or not", (Text("look"), Image(url="https://example.org/b.png")), (Text(""),)]
 )
+_OFTEN: tuple[ToolKind, ...] = ("direct", "asking")
 _call_kinds: tuple[CallKind, ...] = (
     *("tool", "tool", "tool", "tool", "tool", "tool", "tool", "tool", "tree", "edge", "tree", "edge"),
     *("stranger", "tree garbage", "exit", "exit garbage", "unknown"),
@@ -39,7 +40,7 @@ _call_kinds: tuple[CallKind, ...] = (
 
 @st.composite
 def _tool_plans(draw: st.DrawFn, names: Sequence[str], kinds: Sequence[ToolKind]) -> ToolPlan:
-    kind = draw(st.sampled_from(kinds))
+    kind = draw(st.sampled_from((*kinds, *_OFTEN)))
     if kind != "handing":
         return ToolPlan(kind, kind)
     target, is_looked_up = draw(st.sampled_from(names)), draw(st.booleans())

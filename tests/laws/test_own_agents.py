@@ -11,7 +11,8 @@ from tests.laws.play import in_loop
 from baton import BaseAgent, Exit, Limits, Runner, RunResult, Transfer
 from baton.agents import AgentContext
 from baton.errors import LimitError
-from baton.events import Event, Stepped, decode_log, encode_log
+from baton.events import Answered, Event, Stepped, decode_log, encode_log
+from baton.messages import text_of
 
 Deed: TypeAlias = tuple[Literal["say", "step", "ask", "write", "delete"], int]
 
@@ -98,8 +99,38 @@ class Works:
     async def _answered(self, runner: Runner[Any, Any], result: RunResult[Any]) -> RunResult[Any]:
         while result.status == "suspended":
             (question,) = result.interrupts
-            result = await runner.resume("r", {question.id: f"to {question.id}"})
+            answered = sum(isinstance(event, Answered) for event in result.events)
+            result = await runner.resume("r", {question.id: f"answer {answered + 1}"})
         return result
+
+
+def _expected(programs: tuple[Program, Program]) -> tuple[list[str], dict[str, Any], str | None]:
+    """What is said, what is in the values and what comes out of it, worked out with no log at all."""
+    said: list[str] = []
+    values: dict[str, Any] = {}
+    asked = stepped = 0
+    name, output = "A", None
+    while True:
+        program, output = programs[_NAMES.index(name)], None
+        for deed, number in program.deeds:
+            key = f"k{number}"
+            match deed:
+                case "say":
+                    output = f"{name} {number} {values.get(key)}"
+                    said.append(output)
+                case "step":
+                    stepped += 1
+                    values[key] = stepped
+                case "ask":
+                    asked += 1
+                    values[key] = f"answer {asked}"
+                case "write":
+                    values[key] = [name, number]
+                case "delete":
+                    values.pop(key, None)
+        if program.ending in ("none", "exit"):
+            return said, values, "over" if program.ending == "exit" else output
+        name = program.ending
 
 
 @given(programs=st.tuples(_programs, _programs))
@@ -108,6 +139,8 @@ def test_own_agents_survive_a_crash_after_every_event(programs: tuple[Program, P
     result = in_loop(works.run())
     if result is None:
         return
+    said = [text_of(message.content) for message in result.messages[1:]]
+    assert (said, result.values, result.output) == _expected(programs)
     assert works.taken.total() == sum(isinstance(event, Stepped) for event in result.events)
 
     for length in range(1, len(result.events)):

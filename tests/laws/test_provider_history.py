@@ -2,9 +2,11 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hypothesis import given, note
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.laws.conversations import messages, torn_conversations
 from tests.laws.plans import Scenario
 from tests.laws.play import Play, in_loop
@@ -12,7 +14,7 @@ from tests.laws.providers import objections
 from tests.laws.strategies import scenarios
 
 from baton.context import Entry
-from baton.messages import AssistantMessage, Message, ToolMessage, paired
+from baton.messages import AssistantMessage, Content, Message, ToolMessage, paired
 
 
 def _jumbled(picks: list[int]) -> Callable[[Sequence[Entry]], Sequence[Message]]:
@@ -82,6 +84,20 @@ def test_pairing_loses_nothing_but_what_is_empty_or_alone(conversation: list[Mes
     results = [message for message in whole if isinstance(message, ToolMessage) and not message.is_error]
     given_results = [message for message in conversation if isinstance(message, ToolMessage)]
     assert not Counter(str(result.content) for result in results) - Counter(str(each.content) for each in given_results)
+
+
+@given(conversation=torn_conversations)
+def test_a_call_gets_the_first_result_after_it_that_is_left(conversation: list[Message]) -> None:
+    numbered: list[Any] = [replace(message, content=f"{number}") for number, message in enumerate(conversation)]
+
+    left = {number: message for number, message in enumerate(numbered) if isinstance(message, ToolMessage)}
+    expected: list[Content] = []
+    for number, message in enumerate(numbered):
+        for call in message.calls if isinstance(message, AssistantMessage) else ():
+            fitting = [each for each in left if each > number and left[each].call_id == call.id]
+            expected.append(left.pop(fitting[0]).content if fitting else "The result of this call is not available.")
+
+    assert [message.content for message in paired(numbered) if isinstance(message, ToolMessage)] == expected
 
 
 def _gist(message: Message) -> object:
