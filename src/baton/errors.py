@@ -3,6 +3,16 @@
 BatonError
 ├── SetupError              the program's author: a tool, agent or team that cannot work as written
 ├── ModelError              the model or its provider
+│   ├── AuthenticationError     no key, or one that the provider does not take
+│   ├── ModelNotFoundError      the provider has no model of that name, or not for this key
+│   ├── RequestError            the provider will not take this request, now or later
+│   │   └── ContextTooLongError     the conversation is longer than the model can read
+│   ├── ContentFilterError      the provider's filter stopped the request or the answer
+│   ├── RateLimitError          too many requests; `retry_after` says when, if the provider does
+│   ├── OverloadedError         the provider cannot answer at present
+│   ├── ModelTimeout            no answer within the time allowed
+│   ├── ModelConnectionError    the connection failed, or was cut in the middle of an answer
+│   ├── MalformedResponseError  the provider sent something that is not its own format
 │   ├── EmptyResponseError      it answered with neither text nor calls
 │   ├── OutputError             its answer does not fit the agent's output type
 │   └── UnknownToolError        it kept calling tools that do not exist
@@ -22,7 +32,11 @@ BatonError
     ├── RunNotFoundError        no run of that id waits here
     ├── AnswerError             an answer to a question that is not open, or of the wrong form
     ├── ReplayMismatch          the code no longer does what the log says it did
-    └── LogError                a log that cannot be read
+    ├── LogError                a log that cannot be read
+    └── StoreError              where logs are kept: it cannot be reached, is full, or will not take this
+        ├── RunConflict             somebody else drives this run, or has written to it
+        ├── RunExistsError          there is a run of that id already
+        └── ThreadBusy              a run of that thread has not ended
 """
 
 from collections.abc import Sequence
@@ -58,6 +72,46 @@ class ModelError(BatonError):
         self.model = model
         self.retryable = retryable
         self.retry_after = retry_after
+
+
+class AuthenticationError(ModelError):
+    """The provider was given no key, or does not take the one it was given."""
+
+
+class ModelNotFoundError(ModelError):
+    """The provider has no model of that name, or does not let this key use it."""
+
+
+class RequestError(ModelError):
+    """The provider will not take this request; sending it again would not help."""
+
+
+class ContextTooLongError(RequestError):
+    """The conversation is longer than the model can read."""
+
+
+class ContentFilterError(ModelError):
+    """The provider's filter stopped the request or the answer."""
+
+
+class RateLimitError(ModelError):
+    """Too many requests or tokens in too short a time; `retry_after` is in seconds, if the provider says so."""
+
+
+class OverloadedError(ModelError):
+    """The provider cannot answer at present: it is overloaded, or something in it is broken."""
+
+
+class ModelTimeout(ModelError):
+    """There was no answer within the time allowed."""
+
+
+class ModelConnectionError(ModelError):
+    """The provider could not be reached, or the connection was cut in the middle of an answer."""
+
+
+class MalformedResponseError(ModelError):
+    """The provider sent something that is not its own format."""
 
 
 class EmptyResponseError(ModelError):
@@ -245,3 +299,36 @@ class LogError(RunError):
         super().__init__(f"the log cannot be read at event {where}: {reason}")
         self.where = where
         self.reason = reason
+
+
+class StoreError(RunError):
+    """A store cannot do what it should: it cannot be reached, is full, locked, or may not be written to."""
+
+
+class RunConflict(StoreError):
+    """Somebody else drives this run, or has written to it meanwhile. Whoever gets this must stop."""
+
+    def __init__(self, run_id: str, because: str) -> None:
+        super().__init__(f"run `{run_id}` is driven by somebody else: {because}")
+        self.run_id = run_id
+        self.because = because
+
+
+class RunExistsError(StoreError):
+    """There is a run of that id already."""
+
+    def __init__(self, run_id: str) -> None:
+        super().__init__(f"there is a run `{run_id}` already; resume it, or choose another run_id")
+        self.run_id = run_id
+
+
+class ThreadBusy(StoreError):
+    """A run of that thread has not ended, and a thread has one run at a time."""
+
+    def __init__(self, thread: str, run_id: str, status: str) -> None:
+        super().__init__(
+            f"thread `{thread}` is busy: its run `{run_id}` is {status}; resume, cancel or delete that run first"
+        )
+        self.thread = thread
+        self.run_id = run_id
+        self.status = status
