@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .models import Failover, Model, ModelSettings, Retry
     from .runner import LiveRun, Runner, RunResult
     from .tools import Approval, Tool, Verdict, guarded_tool, guardrail, tool
+    from .workflows import LoopAgent, ParallelAgent, SequentialAgent, break_loop_tool
 
 _HOMES = {
     "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "guarded", "then_transfer"),
@@ -21,6 +22,7 @@ _HOMES = {
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
     "models": ("Failover", "Model", "ModelSettings", "Retry"),
     "runner": ("LiveRun", "RunResult", "Runner"),
+    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "break_loop_tool"),
     "tools": ("Approval", "Tool", "Verdict", "guarded_tool", "guardrail", "tool"),
 }
 _HOME_OF = {name: room for room, names in _HOMES.items() for name in names}
@@ -40,15 +42,18 @@ __all__ = [
     "HandoffInputData",
     "Limits",
     "LiveRun",
+    "LoopAgent",
     "Model",
     "ModelError",
     "ModelSettings",
+    "ParallelAgent",
     "Retry",
     "RunContext",
     "RunError",
     "RunHooks",
     "RunResult",
     "Runner",
+    "SequentialAgent",
     "SetupError",
     "Tool",
     "ToolError",
@@ -56,6 +61,7 @@ __all__ = [
     "Values",
     "Verdict",
     "agent",
+    "break_loop_tool",
     "guarded",
     "guarded_tool",
     "guardrail",

@@ -26,6 +26,8 @@ BatonError
     ├── TransferError           a transfer that cannot be followed
     │   ├── HandoffInputError       a model that cannot give a handoff the input it wants
     │   └── LoopError               agents pass control round and nothing new happens
+    ├── BranchesFailed          branches of a parallel agent failed; `errors` has them by name
+    ├── BranchTimeout           a branch of a parallel agent took longer than it may
     ├── GuardrailTripped        a guardrail said no
     ├── GuardrailFailed         a guardrail raised instead of saying anything
     ├── NotEncodableError       a value that cannot be written to the log
@@ -39,7 +41,7 @@ BatonError
         └── ThreadBusy              a run of that thread has not ended
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 
@@ -167,13 +169,13 @@ class RunError(BatonError):
 
 
 class LimitError(RunError):
-    """A limit of the whole run was reached; `path` is where."""
+    """A limit of the whole run was reached, or of a part that has a share of its own; `path` is where."""
 
-    def __init__(self, limit: str, allowed: float, path: Sequence[str]) -> None:
-        where = " → ".join(path[-8:])
-        super().__init__(
-            f"the run reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)"
-        )
+    def __init__(self, limit: str, allowed: float, path: Sequence[str], *, share: object = None) -> None:
+        where, who = " → ".join(path[-8:]), "an agent called as a tool" if share is not None else "the run"
+        super().__init__(f"{who} reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)")
+        self.share = share
+        """The meter of the part whose share it is; None if it is the run's."""
         self.limit = limit
         self.allowed = allowed
         self.path = tuple(path)
@@ -218,6 +220,26 @@ class LoopError(TransferError):
         super().__init__(source, wish, (), because=because)
         self.times = times
         self.path = tuple(path)
+
+
+class BranchesFailed(RunError):
+    """Branches of a parallel agent failed; the others have ended in good order. `errors` are theirs, by name."""
+
+    def __init__(self, agent: str, errors: Mapping[str, Exception]) -> None:
+        each = "; ".join(f"`{name}`: {type(error).__name__}: {error}" for name, error in errors.items())
+        super().__init__(f"{len(errors)} of the branches of `{agent}` failed: {each}")
+        self.agent = agent
+        self.errors = dict(errors)
+
+
+class BranchTimeout(RunError):
+    """A branch of a parallel agent took longer than it may."""
+
+    def __init__(self, agent: str, branch: str, seconds: float) -> None:
+        super().__init__(f"the branch `{branch}` of `{agent}` did not end within {seconds:g} s")
+        self.agent = agent
+        self.branch = branch
+        self.seconds = seconds
 
 
 class GuardrailTripped(RunError):
@@ -332,3 +354,8 @@ class ThreadBusy(StoreError):
         self.thread = thread
         self.run_id = run_id
         self.status = status
+
+
+def ends_the_run(error: Exception) -> bool:
+    """Whether nothing inside the run may go on after this, neither a caller nor a branch beside it."""
+    return isinstance(error, SetupError | ReplayMismatch | LogError | StoreError | NotEncodableError | LimitError)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from .errors import ReplayMismatch
-from .events import Asked, Delta, Event
+from .events import Asked, Delta, Event, Origin
 
 E = TypeVar("E", bound=Event)
 
@@ -32,13 +32,14 @@ class Log:
     The index by key is made when it is first needed: a run that asks nothing and is not resumed never needs it.
     """
 
-    __slots__ = ("_index", "_unvisited", "events", "has_past", "sink")
+    __slots__ = ("_hushed", "_index", "_unvisited", "events", "has_past", "sink")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = list(events)
         self.sink: Sink | None = None
         self.has_past = bool(self.events)
         """Whether it was loaded with events. If not, an agent's own keys need not be looked for."""
+        self._hushed: tuple[str, ...] = ()
         self._index: dict[str, Event] = {}
         self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
 
@@ -77,13 +78,22 @@ class Log:
     def write(self, event: Event) -> None:
         """Record what happened and tell the listener. Its key must be new: ask `find` first."""
         self.events.append(event)
-        if self.sink is not None:
+        if self.sink is not None and not (self._hushed and event.key.startswith(self._hushed)):
             self.sink.put(event)
 
     def tell(self, delta: Delta) -> None:
         """Tell the listener something that is not recorded."""
-        if self.sink is not None:
+        if self.sink is not None and self.listener(delta.origin) is not None:
             self.sink.put(delta)
+
+    def hush(self, prefix: str) -> None:
+        """Deliver nothing of what happens under keys that begin like this. It is recorded all the same."""
+        if prefix not in self._hushed:
+            self._hushed += (prefix,)
+
+    def listener(self, origin: Origin) -> Sink | None:
+        """Who is told what happens in this activation, if anybody is."""
+        return None if self._hushed and origin.id.startswith(self._hushed) else self.sink
 
     async def settle(self) -> None:
         """Return when the listener has room for more: a slow listener slows the run down."""

@@ -5,13 +5,15 @@ know which other agents there are, nor carry anything out itself.
 """
 
 from .agent import Agent
-from .base import AgentContext, BaseAgent, MultipleTransfers, Projection, RunOptions
+from .agent_tool import AgentReport, AgentTool
+from .base import AgentContext, BaseAgent, Flow, MultipleTransfers, Outcome, Projection, RunOptions
 from .custom import agent
 from .guardrails import guarded
 from .hooks import HOOK_STEP, AgentHooks, RunHooks, Told, tell, told_of
 from .then_transfer import then_transfer
 from .together import settled
 from .toolbox import EXIT_TOOL
+from .wrapping import AgentWrapper
 
 __all__ = [
     "EXIT_TOOL",
@@ -19,8 +21,13 @@ __all__ = [
     "Agent",
     "AgentContext",
     "AgentHooks",
+    "AgentReport",
+    "AgentTool",
+    "AgentWrapper",
     "BaseAgent",
+    "Flow",
     "MultipleTransfers",
+    "Outcome",
     "Projection",
     "RunHooks",
     "RunOptions",

@@ -4,18 +4,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Generic, Literal, TypeAlias, cast
+from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 from typing_extensions import TypeVar
 
-from ..context import Entry, History, Run, RunContext, View, as_json_value
+from ..context import Entry, History, Limits, Run, RunContext, View, as_json_value
 from ..errors import SetupError
 from ..events import Action, Origin, Said
 from ..handoffs import Addressee, Handoff, Routes
 from ..messages import AssistantMessage, Content, Message, ToolSpec, is_empty, text_of
 from ..models import Model, ModelSettings
-from ..tools import ToolOutcome
+from ..tools import NeedsApproval, Tool, ToolOutcome
 from .hooks import AgentHooks, RunHooks, Told
 
 C = TypeVar("C", default=Any)
@@ -43,10 +44,47 @@ class RunOptions:
     """What agents worked out once for all their activations under these options, by agent."""
 
 
+class Outcome(Struct, frozen=True):
+    """How a flow of control ended: with which action, by whom, and with what output. `first` had the floor at first."""
+
+    action: Action | None
+    origin: Origin
+    output: Any
+    first: Origin
+
+
+class Flow(Protocol):
+    """The flow of control that an activation is part of; it can give the floor to agents inside another."""
+
+    async def inside(
+        self,
+        agent: "BaseAgent[Any, Any]",
+        *,
+        run: Run[Any],
+        history: History,
+        prefix: str,
+        after: Origin,
+        projection: Projection | None,
+    ) -> Outcome:
+        """Give the floor to an agent; keys begin with `prefix`, paths go on from `after`."""
+        ...
+
+
 class AgentContext(RunContext[C]):
     """What an agent is given when it gets the floor: all a tool has, and the conversation."""
 
-    __slots__ = ("_said", "history", "messages", "options", "output", "routes", "told", "turn_start")
+    __slots__ = (
+        "_said",
+        "breaks_loop",
+        "flow",
+        "history",
+        "messages",
+        "options",
+        "output",
+        "routes",
+        "told",
+        "turn_start",
+    )
 
     def __init__(
         self,
@@ -56,13 +94,15 @@ class AgentContext(RunContext[C]):
         view: View,
         routes: Routes,
         options: RunOptions,
-        turn_start: int = 0,
+        turn_start: int,
+        flow: Flow,
     ) -> None:
         # Written out instead of super().__init__: this runs once for every transfer.
         self.run = run
         self.origin = origin
         self.scope = origin.id
         self.call = None
+        self.caller = None
         self._values = None
         self._steps = None
         self._asked = 0
@@ -75,9 +115,36 @@ class AgentContext(RunContext[C]):
         """Call it for the conversation so far, as this agent reads it."""
         self.turn_start = turn_start
         """Where in the history the present turn begins."""
+        self.flow = flow
+        self.breaks_loop = False
+        """Whether a tool has asked that the loop around this agent end."""
         self.told: Told | None = None
         """The hooks that are told of what happens here, if there are any."""
         self._said = 0
+
+    def inside(
+        self,
+        agent: "BaseAgent[Any, Any]",
+        place: str,
+        *,
+        run: Run[Any] | None = None,
+        history: History | None = None,
+        after: Origin | None = None,
+        projection: Projection | None = None,
+    ) -> Coroutine[Any, Any, Outcome]:
+        """Give the floor to one of this agent's `parts`, and come back when it and whomever it transfers to are done.
+
+        `place` is unique in this activation and the same on every replay. Without a history of its own, the part goes
+        on with this one.
+        """
+        return self.flow.inside(
+            agent,
+            run=run or self.run,
+            history=history or self.history,
+            prefix=f"{self.scope}/{place}/",
+            after=after or self.origin,
+            projection=projection,
+        )
 
     async def say(self, content: Content) -> None:
         """Say something in the agent's name, once."""
@@ -142,6 +209,14 @@ class BaseAgent(ABC, Generic[C, Out]):
         """The agent's handoffs, each as an edge."""
         return as_handoffs(self.name, self.handoffs)
 
+    def children(self) -> Sequence["BaseAgent[Any, Any]"]:
+        """The agents it can transfer to and that can transfer back: its sub-agents, unless they are parts."""
+        return self.sub_agents
+
+    def parts(self) -> "tuple[BaseAgent[Any, Any], ...]":
+        """Agents that run inside this one, each with a team of its own: steps of a workflow, agents that are tools."""
+        return ()
+
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The agent's own tools, as a model sees them."""
         return ()
@@ -149,6 +224,38 @@ class BaseAgent(ABC, Generic[C, Out]):
     def mentioned(self) -> "tuple[BaseAgent[Any, Any], ...]":
         """Agents that the agent's functions may return: edges that nobody wrote down."""
         return ()
+
+    def as_tool(
+        self,
+        name: str | None = None,
+        description: str | None = None,
+        *,
+        input_type: Any = None,
+        history: Projection = "none",
+        output: Callable[[Any], Any] | None = None,
+        events: Literal["forward", "silent"] = "forward",
+        limits: Limits | None = None,
+        needs_approval: NeedsApproval = False,
+    ) -> Tool:
+        """The agent as a tool: whoever calls it keeps the floor and gets the agent's answer as the result.
+
+        It is told the call's `request`, or the arguments as JSON if there is an `input_type`; besides that it reads
+        nothing of the caller's conversation, unless `history` says how. `output` makes the result of an `AgentReport`.
+        `limits` are its share of the run's.
+        """
+        from .agent_tool import agent_tool
+
+        return agent_tool(
+            self,
+            name=name,
+            description=description,
+            input_type=input_type,
+            history=history,
+            output=output,
+            events=events,
+            limits=limits,
+            needs_approval=needs_approval,
+        )
 
     def as_tool_outcome(self) -> ToolOutcome:
         """A function that returns an agent asks for a transfer to it."""

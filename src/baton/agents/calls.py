@@ -28,7 +28,7 @@ class Handed(msgspec.Struct, frozen=True):
 async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: str) -> ToolReturned | Handed:
     """The recorded result of the call; if there is none, the tool runs now."""
     log = ctx.run.log
-    inner = RunContext(ctx.run, ctx.origin, key, call)
+    inner = RunContext(ctx.run, ctx.origin, key, call, ctx)
     if log.has_past and (recorded := _recorded(ctx, key)) is not None:
         if ctx.told is not None:
             result = recorded if isinstance(recorded, ToolReturned) else _result_of(recorded, inner, call)
@@ -64,8 +64,11 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
         outcome.is_error,
         outcome.is_final and not outcome.is_error,
         changes,
+        outcome.breaks_loop,
     )
     log.write(returned)
+    if outcome.breaks_loop:
+        ctx.breaks_loop = True
     if ctx.told is not None:
         await ctx.told.tool_end(inner, call, returned)
     if log.sink is not None:
@@ -73,7 +76,7 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
     return returned
 
 
-def _recorded(ctx: RunContext[Any], key: str) -> ToolReturned | Handed | None:
+def _recorded(ctx: AgentContext[Any], key: str) -> ToolReturned | Handed | None:
     handed = ctx.run.log.find(f"{key}/agent", Stepped)
     if handed is not None:
         ctx.apply_changes(handed.changes)
@@ -81,6 +84,7 @@ def _recorded(ctx: RunContext[Any], key: str) -> ToolReturned | Handed | None:
     returned = ctx.run.log.find(key, ToolReturned)
     if returned is not None:
         ctx.apply_changes(returned.changes)
+        ctx.breaks_loop = ctx.breaks_loop or returned.breaks_loop
     return returned
 
 

@@ -52,7 +52,7 @@ class Conversation:
         turn = 0
         while True:
             turn += 1
-            if ctx.run.is_cancelled:
+            if ctx.run.signals.is_cancelled:
                 # A tool may have swallowed the cancellation; the run is over all the same.
                 raise asyncio.CancelledError
             is_last = turn > agent.max_turns
@@ -164,7 +164,7 @@ class Conversation:
 
     async def _heard(self, stream: AsyncIterable[Chunk]) -> Response:
         """The whole answer; whoever listens to the run hears it piece by piece."""
-        sink = self._ctx.run.log.sink
+        sink = self._ctx.run.log.listener(self._ctx.origin)
         chunks: list[Chunk] = []
         try:
             if sink is not None:

@@ -13,6 +13,7 @@ from ..handoffs import Handoff
 from ..messages import ToolSpec
 from ..models import Model, ModelSettings, resolve
 from ..tools import FunctionTool, Tool, tool, unwrapped
+from .agent_tool import AgentTool
 from .base import Accepts, AgentContext, BaseAgent, Projection, as_handoffs, checked_agents, checked_name
 from .hooks import AgentHooks
 from .output import OutputReader
@@ -90,6 +91,11 @@ class AgentDefinition(BaseAgent[C, Out]):
         named: list[Any] = [thing for each in functions if isinstance(each, FunctionTool) for thing in each.mentioned()]
         return tuple(cast("list[BaseAgent[Any, Any]]", [thing for thing in named if isinstance(thing, BaseAgent)]))
 
+    def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+        """The agents among its tools."""
+        bottoms = [unwrapped(cast("Tool", entry)) for entry in self.tools]
+        return tuple(dict.fromkeys(each.agent for each in bottoms if isinstance(each, AgentTool)))
+
     @cached_property
     def reader(self) -> OutputReader | None:
         """What turns an answer into the output type; None if the answer is plain text."""
@@ -103,7 +109,9 @@ class AgentDefinition(BaseAgent[C, Out]):
 
 def _as_tool(owner: str, entry: Any) -> Tool:
     if isinstance(entry, BaseAgent):
-        raise SetupError(f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs")
+        raise SetupError(
+            f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs, or give its as_tool()"
+        )
     # Asked before Tool: that is a protocol with a property, and looking at it compiles the schema.
     if isinstance(entry, FunctionTool):
         return cast("Tool", entry)

@@ -10,13 +10,14 @@ from typing_extensions import TypeVar
 from ..context import RunContext
 from ..errors import SetupError
 from ..events import Action, Exit, Transfer
-from ..messages import Message, ToolSpec
+from ..messages import Message
 from ..tools.verdicts import Check, Checks, Guardrail, Ruling, as_guardrails, refuse_same_names
 from .base import AgentContext, BaseAgent
 from .beside import Beside
 from .definition import AgentDefinition
 from .manner import manner_of
 from .then_transfer import ThenTransfer
+from .wrapping import AgentWrapper
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -25,7 +26,7 @@ GuardMode: TypeAlias = Literal["blocking", "beside"]
 InputCheck: TypeAlias = Callable[[RunContext[Any], Sequence[Message]], Ruling | Awaitable[Ruling]]
 
 
-class Guarded(BaseAgent[C, Out]):
+class Guarded(AgentWrapper[C, Out]):
     """Runs another agent under its own name if its input passes, and lets its output out if that passes."""
 
     def __init__(
@@ -37,28 +38,10 @@ class Guarded(BaseAgent[C, Out]):
         asker: AgentDefinition[Any, Any] | None,
     ) -> None:
         """`asker` is the agent, in or behind `inner`, whose first model call the input is judged beside; or None."""
-        super().__init__(
-            inner.name,
-            description=inner.description,
-            sub_agents=inner.sub_agents,
-            handoffs=inner.edges(),
-            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
-            history=inner.history,
-            accepts=inner.accepts,
-            hooks=inner.hooks,
-        )
-        self.inner = inner
+        super().__init__(inner)
         self.input = input
         self.output = output
         self._asker = asker
-
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The inner agent's tools."""
-        return self.inner.tool_specs()
-
-    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agents the inner agent's functions may return."""
-        return self.inner.mentioned()
 
     async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Let the inner agent work between the guardrails. A transfer has no output to judge."""

@@ -10,37 +10,20 @@ from ..context import WHOLE, Entry
 from ..errors import SetupError, checked_choice
 from ..events import Action, Said, Stepped, ToolReturned, Transfer
 from ..handoffs import TRANSFER_TOOL, Handoff
-from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
+from ..messages import AssistantMessage, ToolCall, UserMessage
 from .base import AgentContext, BaseAgent
+from .wrapping import AgentWrapper
 
 _logger = logging.getLogger("baton.agents")
 
 
-class ThenTransfer(BaseAgent[Any, Any]):
+class ThenTransfer(AgentWrapper[Any, Any]):
     """Runs another agent under its own name, then transfers to `to`. Exit, transfer and interrupt pass through."""
 
     def __init__(self, inner: BaseAgent[Any, Any], to: str, on_error: Literal["raise", "report"]) -> None:
-        super().__init__(
-            inner.name,
-            description=inner.description,
-            sub_agents=inner.sub_agents,
-            handoffs=[*inner.edges(), Handoff(agent=to, is_shown=False)],
-            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
-            history=inner.history,
-            accepts=inner.accepts,
-            hooks=inner.hooks,
-        )
-        self.inner = inner
+        super().__init__(inner, further_handoffs=[Handoff(agent=to, is_shown=False)])
         self.to = to
         self.on_error = on_error
-
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The inner agent's tools."""
-        return self.inner.tool_specs()
-
-    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agents the inner agent's functions may return."""
-        return self.inner.mentioned()
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Let the inner agent work, then hand on."""

@@ -5,9 +5,9 @@ May import log, events, messages and errors. Must not know models, tools, agents
 
 from .history import WHOLE, Entry, History, View, Window
 from .limits import Limits, Meter
-from .run import Run
+from .run import Run, Signals
 from .run_context import RunContext, Suspend, is_to_await
-from .values import Values, as_json_value
+from .values import Values, WatchedValues, as_json_value
 
 __all__ = [
     "WHOLE",
@@ -17,9 +17,11 @@ __all__ = [
     "Meter",
     "Run",
     "RunContext",
+    "Signals",
     "Suspend",
     "Values",
     "View",
+    "WatchedValues",
     "Window",
     "as_json_value",
     "is_to_await",

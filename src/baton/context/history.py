@@ -126,4 +126,13 @@ class History:
 
     def fork(self) -> "History":
         """A history of its own that starts with the same entries."""
-        return History(self.entries)
+        forked = History(self.entries)
+        forked.inputs = self.inputs
+        forked.undone_at.extend(self.undone_at)
+        return forked
+
+    def join(self, branch: "History", mark: int) -> None:
+        """Go on with what was said in a branch after the first `mark` entries, where it was forked."""
+        shift = len(self.entries) - mark
+        self.undone_at.extend([place + shift for place in branch.undone_at if place >= mark])
+        self.entries.extend(branch.entries[mark:])

@@ -22,12 +22,16 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Meter:
-    """Counts what a run uses, on the first run and on every replay alike, and stops it at its limits."""
+    """Counts what a run uses, on the first run and on every replay alike, and stops it at its limits.
 
-    __slots__ = ("cost", "limits", "model_calls", "tokens", "transfers")
+    A part of a run may have a smaller share: what it uses is counted in the whole as well.
+    """
 
-    def __init__(self, limits: Limits) -> None:
+    __slots__ = ("cost", "limits", "model_calls", "tokens", "transfers", "whole")
+
+    def __init__(self, limits: Limits, whole: "Meter | None" = None) -> None:
         self.limits = limits
+        self.whole = whole
         self.model_calls = 0
         self.transfers = 0
         self.tokens = 0
@@ -35,24 +39,33 @@ class Meter:
 
     def start_model_call(self, origin: Origin) -> None:
         """Count a model call before it is made."""
+        if self.whole is not None:
+            self.whole.start_model_call(origin)
         self.model_calls += 1
         allowed = self.limits.model_calls
         if allowed is not None and self.model_calls > allowed:
-            raise LimitError("model_calls", allowed, origin.path)
+            raise self._exceeded("model_calls", allowed, origin)
 
     def start_transfer(self, origin: Origin) -> None:
         """Count a transfer before it is made."""
+        if self.whole is not None:
+            self.whole.start_transfer(origin)
         self.transfers += 1
         allowed = self.limits.transfers
         if allowed is not None and self.transfers > allowed:
-            raise LimitError("transfers", allowed, origin.path)
+            raise self._exceeded("transfers", allowed, origin)
 
     def add_usage(self, usage: Usage, origin: Origin) -> None:
         """Count what a model call consumed. What is over the limit has been recorded; the run stops after it."""
+        if self.whole is not None:
+            self.whole.add_usage(usage, origin)
         self.tokens += usage.input_tokens + usage.output_tokens
         self.cost += usage.cost
         limits = self.limits
         if limits.tokens is not None and self.tokens > limits.tokens:
-            raise LimitError("tokens", limits.tokens, origin.path)
+            raise self._exceeded("tokens", limits.tokens, origin)
         if limits.cost is not None and self.cost > limits.cost:
-            raise LimitError("cost", limits.cost, origin.path)
+            raise self._exceeded("cost", limits.cost, origin)
+
+    def _exceeded(self, limit: str, allowed: float, origin: Origin) -> LimitError:
+        return LimitError(limit, allowed, origin.path, share=None if self.whole is None else self)

@@ -1,5 +1,6 @@
 """One run as everything inside it shares it."""
 
+from collections.abc import MutableMapping
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -10,12 +11,22 @@ from .limits import Meter
 C = TypeVar("C", default=Any)
 
 
+class Signals:
+    """What somebody outside has asked of a run. All its parts look at the same one."""
+
+    __slots__ = ("is_cancelled",)
+
+    def __init__(self) -> None:
+        self.is_cancelled = False
+        """Whether the run is to stop at once."""
+
+
 class Run(Generic[C]):
-    """The id, the log, the user's context object, the values and the meter of one run."""
+    """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
 
-    __slots__ = ("call_ids", "context", "guests", "id", "is_cancelled", "log", "meter", "values")
+    __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "signals", "values")
 
-    def __init__(self, id: str, log: Log, context: C, values: dict[str, Any], meter: Meter) -> None:
+    def __init__(self, id: str, log: Log, context: C, values: MutableMapping[str, Any], meter: Meter) -> None:
         self.id = id
         self.log = log
         self.context = context
@@ -23,7 +34,13 @@ class Run(Generic[C]):
         self.meter = meter
         self.call_ids: set[str] = set()
         """Every call id used so far: ids are unique in a run."""
-        self.is_cancelled = False
-        """Whether somebody has asked the run to stop."""
+        self.signals = Signals()
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
+
+    def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
+        """The same run for a part of it that has values or limits of its own; all else is shared."""
+        values = values if values is not None else self.values
+        part = Run(self.id, self.log, self.context, values, meter or self.meter)
+        part.call_ids, part.signals, part.guests = self.call_ids, self.signals, self.guests
+        return part

@@ -34,16 +34,20 @@ class Suspend(BaseException):
 class RunContext(Generic[C]):
     """What a tool, an agent or a callback knows of its run, and what it can do in it.
 
-    `scope` is the place in the run that keys are made from: an activation, or one tool call inside it.
+    `scope` is the place in the run that keys are made from: an activation, or one tool call inside it. `caller` is the
+    activation that a call is made by.
     """
 
-    __slots__ = ("_asked", "_steps", "_values", "call", "origin", "run", "scope")
+    __slots__ = ("_asked", "_steps", "_values", "call", "caller", "origin", "run", "scope")
 
-    def __init__(self, run: Run[C], origin: Origin, scope: str, call: ToolCall | None = None) -> None:
+    def __init__(
+        self, run: Run[C], origin: Origin, scope: str, call: ToolCall | None = None, caller: Any = None
+    ) -> None:
         self.run = run
         self.origin = origin
         self.scope = scope
         self.call = call
+        self.caller = caller
         self._values: Values | None = None
         self._steps: dict[str, int] | None = None
         self._asked = 0

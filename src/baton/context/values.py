@@ -1,6 +1,6 @@
 """The run's shared key-value state. A write is recorded together with the effect that made it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from math import isfinite
 from typing import Any, cast
 
@@ -47,7 +47,7 @@ class Values(Mapping[str, Any]):
 
     __slots__ = ("_all", "_data", "_removed", "_written")
 
-    def __init__(self, data: dict[str, Any]) -> None:
+    def __init__(self, data: MutableMapping[str, Any]) -> None:
         self._data = data
         self._written: dict[str, Any] = {}
         self._removed: set[str] = set()
@@ -107,3 +107,45 @@ class Values(Mapping[str, Any]):
         self._data.update(changes.written)
         self._all.update(changes.written)
         self._written, self._removed = {}, set()
+
+
+class WatchedValues(MutableMapping[str, Any]):
+    """The values for a part of a run, with note of what it wrote and removed, in order.
+
+    Over a copy it is a branch's own state; over the run's values themselves it is the shared one, watched.
+    """
+
+    __slots__ = ("_data", "touched")
+
+    def __init__(self, data: MutableMapping[str, Any]) -> None:
+        self._data = data
+        self.touched: dict[str, None] = {}
+
+    def __getitem__(self, key: str) -> Any:
+        return self._data[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._data)
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self.touched[key] = None
+        self._data[key] = value
+
+    def __delitem__(self, key: str) -> None:
+        self.touched[key] = None
+        del self._data[key]
+
+    def pop(self, key: str, default: Any = None) -> Any:
+        """Remove one value. That it was not there is noted too: a branch beside may have written it."""
+        self.touched[key] = None
+        return self._data.pop(key, default)
+
+    def changes(self) -> Changes | None:
+        """What the part did to the values in all."""
+        if not self.touched:
+            return None
+        written = {key: self._data[key] for key in self.touched if key in self._data}
+        return Changes(written, tuple(sorted(key for key in self.touched if key not in self._data)))

@@ -43,7 +43,7 @@ class Said(Event, frozen=True):
 
 
 class ToolReturned(Event, frozen=True):
-    """A call got its result. `is_final` marks a result that is the agent's answer."""
+    """A call got its result. `is_final` marks one that is the agent's answer, `breaks_loop` one that ends a loop."""
 
     call_id: str
     name: str
@@ -51,6 +51,7 @@ class ToolReturned(Event, frozen=True):
     is_error: bool = False
     is_final: bool = False
     changes: Changes | None = None
+    breaks_loop: bool = False
 
     @property
     def message(self) -> ToolMessage:

@@ -3,14 +3,13 @@
 May import agents and what is below them. `follow` is the only reader of Transfer. Must not know runners or stores.
 """
 
-from .follow import Course, Outcome, Rules, follow
+from .follow import Course, Rules, follow
 from .history import as_read_by_others, checked_projection, view_for
 from .team import Finding, Seat, Team
 
 __all__ = [
     "Course",
     "Finding",
-    "Outcome",
     "Rules",
     "Seat",
     "Team",

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..agents import AgentContext, Projection, RunOptions, Told, told_of
+from ..agents import AgentContext, BaseAgent, Outcome, Projection, RunOptions, Told, told_of
 from ..context import History, Run, as_json_value
 from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
 from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
@@ -17,14 +17,6 @@ from .filtering import excerpts_of, through_filter
 from .history import view_for, view_of
 from .round_trips import RoundTrips
 from .team import Seat, Team
-
-
-class Outcome(Struct, frozen=True):
-    """How a flow of control ended: with which action, by whom, and with what output."""
-
-    action: Action | None
-    origin: Origin
-    output: Any
 
 
 class Rules(Struct, frozen=True):
@@ -45,11 +37,11 @@ class Course:
 
     __slots__ = ("history", "is_rescued", "rules", "run", "team")
 
-    def __init__(self, run: Run[Any], history: History, rules: Rules) -> None:
+    def __init__(self, run: Run[Any], history: History, rules: Rules, team: Team | None = None) -> None:
         self.run = run
         self.history = history
         self.rules = rules
-        self.team = rules.team
+        self.team = team or rules.team
         """The team, with the guests that functions brought in."""
         self.is_rescued = False
 
@@ -66,17 +58,50 @@ class Course:
         self.team = self.team.joined_by(guest)
         return self.team.seats[to]
 
+    def rescuer(self) -> str | None:
+        """Who takes over when agents go round in circles, if anybody does, and has not done so before."""
+        named = self.rules.on_loop
+        return named if not self.is_rescued and named in self.team.seats else None
 
-async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin | None = None) -> Outcome:
+    async def inside(
+        self,
+        agent: BaseAgent[Any, Any],
+        *,
+        run: Run[Any],
+        history: History,
+        prefix: str,
+        after: Origin,
+        projection: Projection | None = None,
+    ) -> Outcome:
+        """Give the floor to an agent inside another, in the team that is its own."""
+        team = self.team.inner.get(agent.name)
+        if team is None or team.seats[team.root].agent is not agent:
+            raise SetupError(f"`{after.agent}` gives the floor to {agent!r} inside it, which is not among its parts()")
+        crossing = _STRAIGHT if projection is None else _Crossing(projection=projection)
+        course = Course(run, history, self.rules, team)
+        return await follow(course, team.seats[team.root], prefix=prefix, after=after, crossing=crossing)
+
+
+async def follow(
+    course: Course,
+    start: Seat,
+    *,
+    prefix: str = "",
+    after: Origin | None = None,
+    crossing: "_Crossing | None" = None,
+) -> Outcome:
     """Give the floor to `start`, and then to whomever transfers lead to, until somebody ends without one."""
     run, log, history, seat, origin = course.run, course.run.log, course.history, start, after
     frames: list[str] = []
     loops = RoundTrips(run.meter.limits.round_trips)
-    crossing = _STRAIGHT
+    crossing = crossing or _STRAIGHT
+    first: Origin | None = None
+    breaks_loop = False
     hop = 0
     while True:
         hop += 1
         origin = Origin(f"{prefix}{hop}", seat.agent.name, origin)
+        first = first or origin
         mark = len(history.entries)
         ctx = _activate(course, seat, origin, crossing)
         key = f"{ctx.scope}/start"
@@ -86,30 +111,24 @@ async def follow(course: Course, start: Seat, *, prefix: str = "", after: Origin
         if not is_past:
             log.write(Started(key, origin, time()))
         action = await seat.agent.run(ctx)
+        if ctx.breaks_loop:
+            breaks_loop = True
         if type(action) is Transfer:
             transfer, reason = action, ""
             crossing = _cross(course, seat, transfer, frames)
         elif action is None and frames:
             transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
         else:
-            if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
-                wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
-                raise SetupError(f"`{seat.agent.name}` returned {action!r} from run; return {wanted}")
-            output = action.result if type(action) is Exit and action.result is not None else ctx.output
-            if ctx.told is not None:
-                await ctx.told.end(ctx, output, is_past=_is_recorded(ctx, "end"))
-            _finish(ctx, None)
-            if log.sink is not None:
-                await log.settle()
-            return Outcome(action, origin, output)
+            return await _ended(ctx, BreakLoop() if breaks_loop and action is None else action, first)
         try:
             run.meter.start_transfer(origin)
             loops.note(origin, transfer.to, history, mark)
         except (LimitError, LoopError):
-            if course.rules.on_loop is None or course.is_rescued:
+            rescuer = course.rescuer()
+            if rescuer is None:
                 raise
             course.is_rescued = True
-            transfer, reason, crossing = Transfer(course.rules.on_loop), "loop", _STRAIGHT
+            transfer, reason, crossing = Transfer(rescuer), "loop", _STRAIGHT
             loops.start_over()
             frames.clear()
         source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
@@ -150,7 +169,7 @@ def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -
             if type(message) is AssistantMessage:
                 course.run.call_ids.update([call.id for call in message.calls])
     ctx: AgentContext[Any] = AgentContext(
-        course.run, origin, history, view, seat.routes, rules.options, len(history.entries)
+        course.run, origin, history, view, seat.routes, rules.options, len(history.entries), course
     )
     if rules.options.hooks is not None or seat.agent.hooks is not None:
         ctx.told = told_of(seat.agent, rules.options.hooks)
@@ -196,6 +215,20 @@ async def _carried_over(
     filtered = await through_filter(crossing.input_filter, excerpts.data(ctx), source.agent.name, transfer.to)
     chosen = excerpts.as_read(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim")
     return _Crossing(chosen=chosen)
+
+
+async def _ended(ctx: AgentContext[Any], action: Action | None, first: Origin) -> Outcome:
+    """The end of a flow: somebody is done, and control goes nowhere else."""
+    if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
+        wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
+        raise SetupError(f"`{ctx.agent}` returned {action!r} from run; return {wanted}")
+    output = action.result if type(action) is Exit and action.result is not None else ctx.output
+    if ctx.told is not None:
+        await ctx.told.end(ctx, output, is_past=_is_recorded(ctx, "end"))
+    _finish(ctx, None)
+    if ctx.run.log.sink is not None:
+        await ctx.run.log.settle()
+    return Outcome(action, ctx.origin, output, first)
 
 
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:

@@ -31,27 +31,38 @@ class Finding(Struct, frozen=True):
 
 
 class Team:
-    """Seats by name. `Team.compile` is the only maker."""
+    """Seats by name. `Team.compile` is the only maker.
 
-    __slots__ = ("language", "root", "seats")
+    An agent that runs inside another (a step of a workflow, an agent that is a tool) has a team of its own: whom it can
+    reach from there. `inner` are all of these, by the name of their root.
+    """
 
-    def __init__(self, root: str, seats: dict[str, Seat], language: Language) -> None:
+    __slots__ = ("inner", "language", "root", "seats")
+
+    def __init__(self, root: str, seats: dict[str, Seat], language: Language, inner: dict[str, "Team"]) -> None:
         self.root = root
         self.seats = seats
         self.language: Language = language
+        self.inner = inner
 
     @staticmethod
     def compile(
         root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: Language = "en"
     ) -> "Team":
         """The team of everybody reachable from the root (and from `extra`). Raises SetupError if it cannot work."""
-        agents = _reachable_from([root, *extra])
-        parents: dict[str, list[str]] = {name: [] for name in agents}
-        for agent in agents.values():
-            for child in agent.sub_agents:
-                parents[child.name].append(agent.name)
-        seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
-        return Team(root.name, seats, language)
+        everybody: dict[str, BaseAgent[Any, Any]] = {}
+        inner: dict[str, Team] = {}
+        outer = _compiled([root, *extra], language, everybody, inner)
+        # A part may have parts: their teams are found while the list grows.
+        waiting = [*outer.seats.values()]
+        while waiting:
+            for part in waiting.pop().agent.parts():
+                if part.name not in inner:
+                    inner[part.name] = team = _compiled([part], language, everybody, inner)
+                    waiting.extend(team.seats.values())
+                else:
+                    _enter(part, everybody)
+        return outer
 
     def seat(self, name: str) -> Seat | None:
         """The seat of the agent with this name."""
@@ -60,7 +71,8 @@ class Team:
     def joined_by(self, guest: BaseAgent[Any, Any]) -> "Team":
         """The team with an agent that a function returned, and everybody reachable from it."""
         arrived = Team.compile(guest, language=self.language)
-        return Team(self.root, {**self.seats, **arrived.seats}, self.language)
+        inner = {**self.inner, **arrived.inner}
+        return Team(self.root, {**self.seats, **arrived.seats}, self.language, inner)
 
     def warn(self, *, entries: Sequence[str] = ()) -> None:
         """Log what is probably not meant."""
@@ -93,23 +105,45 @@ class Team:
                 yield Finding("unreachable", name, f"`{name}` cannot be reached from `{self.root}`")
 
 
-def _reachable_from(roots: Sequence[BaseAgent[Any, Any]]) -> dict[str, BaseAgent[Any, Any]]:
+def _compiled(
+    roots: Sequence[BaseAgent[Any, Any]],
+    language: Language,
+    everybody: dict[str, BaseAgent[Any, Any]],
+    inner: dict[str, Team],
+) -> Team:
+    """One team. `everybody` are the agents of all teams of a run: names are unique among them."""
+    agents = _reachable_from(roots, everybody)
+    parents: dict[str, list[str]] = {name: [] for name in agents}
+    for agent in agents.values():
+        for child in agent.children():
+            parents[child.name].append(agent.name)
+    seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
+    return Team(roots[0].name, seats, language, inner)
+
+
+def _reachable_from(
+    roots: Sequence[BaseAgent[Any, Any]], everybody: dict[str, BaseAgent[Any, Any]]
+) -> dict[str, BaseAgent[Any, Any]]:
     found: dict[str, BaseAgent[Any, Any]] = {}
     waiting = list(reversed(roots))
     while waiting:
         agent = waiting.pop()
-        known = found.get(agent.name)
-        if known is agent:
+        _enter(agent, everybody)
+        if agent.name in found:
             continue
-        if known is not None:
-            raise SetupError(
-                f"two different agents are called `{agent.name}`: {_described(known)} and {_described(agent)}; "
-                "give each a name of its own"
-            )
         found[agent.name] = agent
-        nearby = [*agent.sub_agents, *_agents_of(agent.edges()), *agent.mentioned()]
+        nearby = [*agent.children(), *_agents_of(agent.edges()), *agent.mentioned()]
         waiting.extend(reversed([other for other in nearby if found.get(other.name) is not other]))
     return found
+
+
+def _enter(agent: BaseAgent[Any, Any], everybody: dict[str, BaseAgent[Any, Any]]) -> None:
+    known = everybody.setdefault(agent.name, agent)
+    if known is not agent:
+        raise SetupError(
+            f"two different agents are called `{agent.name}`: {_described(known)} and {_described(agent)}; "
+            "give each a name of its own"
+        )
 
 
 def _agents_of(edges: Iterable[Handoff]) -> Iterable[BaseAgent[Any, Any]]:
@@ -128,7 +162,7 @@ def _seat(
     for policy in (agent.history, *(edge.history for edge in agent.edges())):
         if policy is not None:
             checked_projection(policy)
-    tree = [child.name for child in agent.sub_agents]
+    tree = [child.name for child in agent.children()]
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
     edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]

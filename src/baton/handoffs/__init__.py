@@ -5,7 +5,7 @@ May import models, tools and what is below them. Must not know what an agent doe
 
 from .base import Addressee, Handoff, HandoffInputData, InputFilter, Returns, handoff
 from .input import InputReader
-from .naming import default_tool_name
+from .naming import default_tool_name, tool_name_for
 from .routes import TRANSFER_TOOL, Refusal, Route, Routes, handoff_route, tree_route
 from .wording import Language
 
@@ -24,5 +24,6 @@ __all__ = [
     "default_tool_name",
     "handoff",
     "handoff_route",
+    "tool_name_for",
     "tree_route",
 ]

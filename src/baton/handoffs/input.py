@@ -25,11 +25,11 @@ _read_wrapped = msgspec.json.Decoder(_Wrapped).decode
 class InputReader:
     """Reads the arguments of a handoff as one type, without coercion. A type that is no object is wrapped in one."""
 
-    def __init__(self, target: str, input_type: Any) -> None:
+    def __init__(self, target: str, input_type: Any, *, what: str = "") -> None:
         from pydantic import PydanticUndefinedAnnotation, PydanticUserError, TypeAdapter, ValidationError
 
         self._misfit = ValidationError
-        what = f"the input_type of the handoff to `{target}`"
+        what = what or f"the input_type of the handoff to `{target}`"
         try:
             self._adapter = TypeAdapter[Any](input_type)
             schema = self._adapter.json_schema()

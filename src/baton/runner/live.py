@@ -9,7 +9,7 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
-from ..agents import HOOK_STEP, RunHooks, settled, tell
+from ..agents import HOOK_STEP, Outcome, RunHooks, settled, tell
 from ..context import Limits, RunContext, Suspend
 from ..errors import LimitError, ReplayMismatch, RunError
 from ..events import (
@@ -28,7 +28,7 @@ from ..events import (
     ToolReturned,
     Transferred,
 )
-from ..flow import Course, Outcome, follow
+from ..flow import Course, follow
 from ..log import Log, ReadOnlyLog
 from .channel import Channel
 from .result import RunResult, Status
@@ -158,7 +158,7 @@ class LiveRun(Generic[Out]):
 
     async def cancel(self) -> None:
         """Stop the run now, and return when everything it started has ended. It can be resumed."""
-        self._is_cancelled = self._course.run.is_cancelled = True
+        self._is_cancelled = self._course.run.signals.is_cancelled = True
         if self._task is not None and not self._task.done():
             # A task that is cancelled before its first step would leave no trace; it ends itself when it begins.
             if self._has_begun:

@@ -85,7 +85,7 @@ class RunResult(Generic[Out]):
     @property
     def values(self) -> dict[str, Any]:
         """The run's values as they are now."""
-        return self._run.values
+        return dict(self._run.values)
 
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:

@@ -3,7 +3,7 @@
 May import context and what is below it. Must not know models or agents.
 """
 
-from .approval import Approval, approval_of
+from .approval import Approval, Approved, NeedsApproval, approval_of
 from .base import Telling, Tool, ToolOutcome
 from .function import FunctionTool, tool
 from .guardrails import guarded_tool
@@ -13,8 +13,10 @@ from .wrapping import unwrapped
 
 __all__ = [
     "Approval",
+    "Approved",
     "FunctionTool",
     "Guardrail",
+    "NeedsApproval",
     "Telling",
     "Tool",
     "ToolOutcome",

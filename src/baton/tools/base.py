@@ -12,7 +12,8 @@ from ..messages import Content, ToolSpec
 class ToolOutcome(Struct, frozen=True):
     """What a call came to. `transfer` is the agent (or the name of one) that gets the floor because of it.
 
-    `values` are written to the run's values together with the result.
+    `values` are written to the run's values together with the result. `breaks_loop` ends the innermost loop around the
+    agent once it is done.
     """
 
     content: Content = ""
@@ -20,6 +21,7 @@ class ToolOutcome(Struct, frozen=True):
     is_final: bool = False
     transfer: Any = None
     values: Mapping[str, Any] | None = None
+    breaks_loop: bool = False
 
 
 @runtime_checkable

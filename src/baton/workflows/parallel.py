@@ -1,0 +1,203 @@
+"""Several agents at once, on the same history; what they say and write is joined in the order of declaration."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from time import time
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from ..agents import AgentContext, AgentHooks, BaseAgent, Outcome
+from ..context import History, WatchedValues
+from ..errors import BranchesFailed, BranchTimeout, SetupError, checked_choice, ends_the_run
+from ..events import Action, BreakLoop, Exit, Stepped
+from ..handoffs import Handoff
+from ..messages import UserMessage
+from .base import Workflow
+from .reducers import Reducer
+
+_logger = logging.getLogger("baton.workflows")
+
+
+class _Branch(Struct):
+    """One step on its way: its own history and values, and how it ended."""
+
+    place: str
+    step: BaseAgent[Any, Any]
+    history: History
+    values: WatchedValues
+    outcome: Outcome | None = None
+    failure: str = ""
+    """What went wrong, if that is to be passed over."""
+
+
+class ParallelAgent(Workflow[dict[str, Any]]):
+    """Runs all its sub-agents at once. None of them reads what the others say; who comes after reads all of it.
+
+    `on_error="collect"` lets all branches end and then raises BranchesFailed, "fail_fast" stops the others at the
+    first error, "ignore" goes on without the branches that failed. `reducers` say how a value that several branches
+    write is merged; without one, the branch that is declared last wins. The output is a dict of the branches' outputs.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        sub_agents: Sequence[BaseAgent[Any, Any]],
+        description: str = "",
+        max_concurrency: int | None = None,
+        on_error: Literal["collect", "fail_fast", "ignore"] = "collect",
+        branch_timeout: float | None = None,
+        reducers: Mapping[str, Reducer] | None = None,
+        handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = (),
+        hooks: AgentHooks | None = None,
+    ) -> None:
+        super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
+        checked_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
+        if max_concurrency is not None and max_concurrency < 1:
+            raise SetupError(f"`{name}` has max_concurrency={max_concurrency}; give at least 1, or None for no limit")
+        if branch_timeout is not None and branch_timeout <= 0:
+            raise SetupError(f"`{name}` has branch_timeout={branch_timeout}; give seconds, or None for no limit")
+        for key, reducer in (reducers or {}).items():
+            if not callable(reducer):
+                raise SetupError(f"`{name}` has reducers[{key!r}]={reducer!r}; give a function (current, written)")
+        self.max_concurrency = max_concurrency
+        self.on_error = on_error
+        self.branch_timeout = branch_timeout
+        self.reducers = dict(reducers or {})
+
+    async def run(self, ctx: AgentContext[Any]) -> Action | None:
+        """Run the branches, wait for all of them, and join what they said and wrote."""
+        mark = len(ctx.history.entries)
+        branches = [
+            _Branch(str(place), step, ctx.history.fork(), WatchedValues(dict(ctx.run.values)))
+            for place, step in enumerate(self.sub_agents)
+        ]
+        try:
+            await self._run_all(ctx, branches)
+        finally:
+            # Also of a run that stops here: its result shows what was said so far.
+            for branch in branches:
+                if branch.failure:
+                    ctx.history.add(UserMessage(branch.failure), ctx.origin)
+                else:
+                    ctx.history.join(branch.history, mark)
+        self._merge(ctx, branches)
+        names = _apart([branch.step.name for branch in branches])
+        ended = {name: branch.outcome for name, branch in zip(names, branches, strict=True) if branch.outcome}
+        ctx.output = {name: outcome.output for name, outcome in ended.items()}
+        return _strongest([*ended.values()], ctx)
+
+    async def _run_all(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
+        room = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency is not None else None
+        tasks = [asyncio.ensure_future(self._run_branch(ctx, branch, room or _OPEN)) for branch in branches]
+        pending = set(tasks)
+        try:
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending,
+                    return_when=asyncio.FIRST_EXCEPTION if self.on_error == "fail_fast" else asyncio.ALL_COMPLETED,
+                )
+                if self.on_error == "fail_fast" and any(_error_of(task) for task in done):
+                    break
+        finally:
+            for task in pending:
+                task.cancel()
+            if pending:
+                await asyncio.wait(pending)
+            for task in tasks:
+                _error_of(task)  # Looked at, so that asyncio does not complain if the run is cancelled meanwhile.
+        self._raise_what_ended(branches, tasks)
+
+    def _raise_what_ended(self, branches: Sequence[_Branch], tasks: Sequence[asyncio.Task[None]]) -> None:
+        raised = [None if task.cancelled() else task.exception() for task in tasks]
+        errors = {
+            name: error
+            for name, error in zip(_apart([branch.step.name for branch in branches]), raised, strict=True)
+            if isinstance(error, Exception)
+        }
+        for error in errors.values():
+            if self.on_error == "fail_fast" or ends_the_run(error):
+                raise error
+        # A question first: what failed beside it is tried again when the answer is there.
+        for error in raised:
+            if error is not None and not isinstance(error, Exception):
+                raise error
+        if errors:
+            raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
+
+    async def _run_branch(
+        self, ctx: AgentContext[Any], branch: _Branch, room: AbstractAsyncContextManager[Any]
+    ) -> None:
+        log, key = ctx.run.log, f"{ctx.scope}/{branch.place}/failed"
+        failed = log.find(key, Stepped) if log.has_past else None
+        if failed is not None:
+            log.visit(f"{ctx.scope}/{branch.place}/")
+            branch.failure = str(failed.value)
+            return
+        try:
+            async with room:
+                branch.outcome = await self._timed(ctx, branch)
+        except Exception as error:
+            if self.on_error != "ignore" or ends_the_run(error):
+                raise
+            _logger.warning("`%s` failed in `%s`; the others go on", branch.step.name, self.name, exc_info=True)
+            branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
+            log.write(Stepped(key, ctx.origin, time(), "failed", branch.failure))
+
+    async def _timed(self, ctx: AgentContext[Any], branch: _Branch) -> Outcome:
+        run = ctx.run.part(values=branch.values)
+        work = ctx.inside(branch.step, branch.place, run=run, history=branch.history)
+        if self.branch_timeout is None:
+            return await work
+        deadline = asyncio.timeout(self.branch_timeout)
+        try:
+            async with deadline:
+                return await work
+        except TimeoutError:
+            if deadline.expired():
+                raise BranchTimeout(self.name, branch.step.name, self.branch_timeout) from None
+            raise
+
+    def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
+        """Write to the run's values what the branches wrote to theirs."""
+        for branch in branches:
+            if branch.failure:
+                continue
+            for key in branch.values.touched:
+                if key not in branch.values:
+                    ctx.values.delete(key)
+                    continue
+                written, reduce = branch.values[key], self.reducers.get(key)
+                ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
+
+
+_OPEN = nullcontext()
+
+
+def _error_of(task: "asyncio.Task[None]") -> Exception | None:
+    error = None if task.cancelled() else task.exception()
+    return error if isinstance(error, Exception) else None
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """The names of the branches; the second of two with the same name has a number."""
+    seen: dict[str, int] = {}
+    apart: list[str] = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        apart.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
+    return apart
+
+
+def _strongest(outcomes: Sequence[Outcome], ctx: AgentContext[Any]) -> Action | None:
+    """What the whole ends with: an exit of any branch, else a break of the loop around, else nothing."""
+    for kind in (Exit, BreakLoop):
+        for outcome in outcomes:
+            if type(outcome.action) is kind:
+                if kind is Exit:
+                    ctx.output = outcome.output
+                return outcome.action
+    return None
