@@ -31,7 +31,7 @@ BatonError
     ├── GuardrailTripped        a guardrail said no
     ├── GuardrailFailed         a guardrail raised instead of saying anything
     ├── NotEncodableError       a value that cannot be written to the log
-    ├── RunNotFoundError        no run of that id waits here
+    ├── RunNotFoundError        no run of that id is kept, or waits, here
     ├── AnswerError             an answer to a question that is not open, or of the wrong form
     ├── ReplayMismatch          the code no longer does what the log says it did
     ├── LogError                a log that cannot be read
@@ -289,15 +289,18 @@ class NotEncodableError(RunError):
 
 
 class RunNotFoundError(RunError):
-    """No run of that id can be resumed here."""
+    """No run of that id waits with this runner; or, if it names a store, none is kept there."""
 
-    def __init__(self, run_id: str, waiting: Sequence[str]) -> None:
+    def __init__(self, run_id: str, waiting: Sequence[str] = (), *, store: str = "") -> None:
         super().__init__(
-            f"no run `{run_id}` waits to be resumed: it is finished, or another runner has it; "
+            f"there is no run `{run_id}` in {store}; `list` tells which there are"
+            if store
+            else f"no run `{run_id}` waits to be resumed: it is finished, or another runner has it; "
             f"waiting here: {listed(waiting[:5])}"
         )
         self.run_id = run_id
         self.waiting = tuple(waiting)
+        self.store = store
 
 
 class AnswerError(RunError):
@@ -324,7 +327,14 @@ class LogError(RunError):
 
 
 class StoreError(RunError):
-    """A store cannot do what it should: it cannot be reached, is full, locked, or may not be written to."""
+    """A store cannot do what it should: it cannot be reached, is full, locked, or may not be written to.
+
+    `store` names it, without its password; "" if the trouble is not the store's own.
+    """
+
+    def __init__(self, message: str, *, store: str = "") -> None:
+        super().__init__(f"{store}: {message}" if store else message)
+        self.store = store
 
 
 class RunConflict(StoreError):

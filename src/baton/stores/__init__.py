@@ -1,8 +1,43 @@
 """Where logs live: lines of a log kept in order, with a compare-and-set on appending and leases on driving.
 
-May import events, messages and errors. Knows neither agents nor runs: only the runner reads and writes through it.
+May import events, messages and errors. Knows neither agents nor runs: only the runner reads and writes through it. A
+store is loaded when its name is first used, and a database's driver when a store of that kind is made.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store
 
-__all__ = ["FINISHED", "STATUSES", "Lease", "Page", "RunRecord", "RunStatus", "Store"]
+if TYPE_CHECKING:
+    from .memory import MemoryStore
+    from .sqlite import SQLiteStore
+    from .urls import store_of
+
+_HOMES = {
+    "MemoryStore": "memory",
+    "SQLiteStore": "sqlite",
+    "store_of": "urls",
+}
+
+__all__ = [
+    "FINISHED",
+    "STATUSES",
+    "Lease",
+    "MemoryStore",
+    "Page",
+    "RunRecord",
+    "RunStatus",
+    "SQLiteStore",
+    "Store",
+    "store_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'baton.stores' has no attribute {name!r}")
+    value = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = value
+    return value

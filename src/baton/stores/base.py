@@ -3,9 +3,10 @@
 A run is kept as lines, each one event as JSON, and a record about it. A store never reads the lines. It promises:
 
 1. `append` is all or nothing, and only if the run has just `expected_seq` lines: of two writers one gets RunConflict.
-2. When `append` returns, the lines survive whatever the store promises to survive.
+2. When `append` returns, the lines survive whatever the store promises to survive. A task that is cancelled in it
+   leaves all of the lines or none, and the store as good as before.
 3. A lease is held by one owner at a time; every acquisition has a higher fence, and lines that come with an older
-   fence than the run's are refused with RunConflict.
+   fence than the run's are refused with RunConflict. A lease of no seconds has run out at once.
 4. Trouble of the store's own (unreachable, full, locked, read-only) is a StoreError, and nothing has been written.
 """
 
@@ -83,12 +84,16 @@ class Store(Protocol):
     ) -> None:
         """Add lines after the first `expected_seq`, and set the status if one is given. Lines may be none.
 
-        RunConflict if the run has another number of lines or a newer fence; RunNotFoundError if there is no such run.
+        RunConflict if the run has another number of lines or another fence; RunNotFoundError if there is no such run.
+        ThreadBusy if the status would make a finished run go on while its thread has another that has not ended.
         """
         ...
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
-        """The lines of a run from number `start` on. RunNotFoundError if there is no such run."""
+        """The lines of a run from number `start` on; none if it has fewer.
+
+        RunNotFoundError if there is no such run; LogError, with the line's number, if what is kept was damaged.
+        """
         ...
 
     async def record(self, run_id: str) -> RunRecord | None:
@@ -117,26 +122,30 @@ class Store(Protocol):
         ...
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
-        """Forget runs with these statuses not written to for `older_than` seconds; how many there were."""
+        """Forget runs with these statuses not written to for `older_than` seconds; how many there were.
+
+        A run whose lease is held is kept: somebody is about to write to it.
+        """
         ...
 
     async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
         """Take the lease on a run for `ttl` seconds, with the next fence; clears `cancel`.
 
         RunConflict if another owner has it and it has not run out; the same owner may take it again.
+        RunNotFoundError if there is no such run.
         """
         ...
 
     async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Hold a lease for longer. RunConflict if somebody else has taken it since."""
+        """Hold a lease for longer, also one that has run out. RunConflict if it has been taken again since."""
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back. Nothing happens if somebody else has taken it since."""
+        """Give a lease back. Nothing happens if it has been taken again since, or the run is gone."""
         ...
 
     async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
-        """Leave word for the run's driver to stop; whether the run is there and running."""
+        """Leave word for the run's driver to stop; whether it is there and running. "now" is not softened later."""
         ...
 
     async def close(self) -> None:

@@ -1,0 +1,165 @@
+"""A store in the memory of one process: for tests, and for runs that need not outlive it."""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from threading import Lock
+from typing import Literal
+
+from ..errors import RunExistsError, RunNotFoundError, ThreadBusy
+from . import rules
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .paging import asked, chosen
+
+
+class MemoryStore:
+    """Keeps logs in memory. Whatever it holds is gone when the process ends.
+
+    No method waits for anything, so that to other tasks each happens at once; the lock is for other threads.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._records: dict[str, RunRecord] = {}
+        self._lines: dict[str, list[bytes]] = {}
+        self._busy: dict[str, str] = {}
+        """The run that keeps a thread busy, by thread."""
+        self._lock = Lock()
+
+    def __repr__(self) -> str:
+        return "MemoryStore()"
+
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        """Begin a run with its first lines."""
+        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, ttl=ttl, now=self._clock())
+        with self._lock:
+            if run_id in self._records:
+                raise RunExistsError(run_id)
+            self._put(record)
+            self._lines[run_id] = list(lines)
+        return rules.lease_of(record)
+
+    async def append(
+        self,
+        run_id: str,
+        expected_seq: int,
+        lines: Sequence[bytes],
+        *,
+        status: RunStatus | None = None,
+        fence: int | None = None,
+    ) -> None:
+        """Add lines after the first `expected_seq`."""
+        now = self._clock()
+        with self._lock:
+            record = self._known(run_id)
+            self._put(rules.appended(record, expected_seq, len(lines), status=status, fence=fence, now=now))
+            self._lines[run_id].extend(lines)
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        """The lines of a run from number `start` on."""
+        with self._lock:
+            self._known(run_id)
+            return self._lines[run_id][start:]
+
+    async def record(self, run_id: str) -> RunRecord | None:
+        """What is known about a run."""
+        return self._records.get(run_id)
+
+    async def list(
+        self,
+        *,
+        status: Collection[RunStatus] | None = None,
+        thread: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        oldest_first: bool = False,
+    ) -> Page:
+        """Records by status, thread and time of creation."""
+        query = asked(
+            status=status,
+            thread=thread,
+            since=since,
+            until=until,
+            limit=limit,
+            after=after,
+            oldest_first=oldest_first,
+        )
+        with self._lock:
+            records = [*self._records.values()]
+        return chosen(query, records)
+
+    async def delete(self, run_id: str) -> bool:
+        """Forget a run."""
+        with self._lock:
+            return self._forget(run_id)
+
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+        """Forget runs that nobody has written to for long."""
+        status, now = rules.checked_status(status), self._clock()
+        with self._lock:
+            records = [*self._records.values()]
+            expired = [one for one in records if rules.is_expired(one, older_than, status=status, now=now)]
+            return sum(self._forget(one.run_id) for one in expired)
+
+    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+        """Take the lease on a run."""
+        with self._lock:
+            record = rules.acquired(self._known(run_id), owner, ttl=ttl, now=self._clock())
+            self._records[run_id] = record
+        return rules.lease_of(record)
+
+    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
+        """Hold a lease for longer."""
+        with self._lock:
+            record = rules.renewed(self._known(lease.run_id), lease, ttl=ttl, now=self._clock())
+            self._records[lease.run_id] = record
+        return rules.lease_of(record)
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        with self._lock:
+            if (record := self._records.get(lease.run_id)) is not None:
+                self._records[lease.run_id] = rules.released(record, lease)
+
+    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+        """Leave word for the run's driver to stop."""
+        with self._lock:
+            record = self._records.get(run_id)
+            asked_record = record and rules.asked_to_cancel(record, how)
+            if asked_record is None:
+                return False
+            self._records[run_id] = asked_record
+            return True
+
+    async def close(self) -> None:
+        """Nothing to give back; the runs stay."""
+
+    def _known(self, run_id: str) -> RunRecord:
+        if (record := self._records.get(run_id)) is None:
+            raise RunNotFoundError(run_id, store=repr(self))
+        return record
+
+    def _put(self, record: RunRecord) -> None:
+        """Keep a record, unless another run keeps its thread busy."""
+        if record.thread:
+            busy = self._busy.get(record.thread, "")
+            if not rules.keeps_thread_busy(record.status):
+                if busy == record.run_id:
+                    del self._busy[record.thread]
+            elif busy and busy != record.run_id:
+                raise ThreadBusy(record.thread, busy, self._records[busy].status)
+            else:
+                self._busy[record.thread] = record.run_id
+        self._records[record.run_id] = record
+
+    def _forget(self, run_id: str) -> bool:
+        record = self._records.pop(run_id, None)
+        if record is None:
+            return False
+        del self._lines[run_id]
+        if self._busy.get(record.thread) == run_id:
+            del self._busy[record.thread]
+        return True

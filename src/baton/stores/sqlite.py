@@ -1,0 +1,335 @@
+"""A store in one SQLite file, which several processes of a machine may use at once."""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from sqlite3 import Connection, IntegrityError
+from typing import Any, Literal, NoReturn, TypeVar
+
+from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusy, checked_choice
+from . import rules
+from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus
+from .group_commit import GroupCommit
+from .packing import log_of, packed
+from .paging import Query, asked, page_of
+from .sqlite_file import LINES_OF_A_RUN, Locked, SQLiteFile, Work
+
+T = TypeVar("T")
+
+_COLUMNS = "run_id, status, seq, thread, created_at, updated_at, owner, lease_until, fence, cancel"
+_CREATE = f"INSERT INTO runs({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_KEEP = f"INSERT INTO pieces SELECT number * {LINES_OF_A_RUN} + ?, ? FROM runs WHERE run_id = ?"
+_MOVE = """
+UPDATE runs SET seq = seq + ?, updated_at = ?, status = coalesce(?, status)
+WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence)"""
+_LEASE = "UPDATE runs SET owner = ?, lease_until = ?, fence = ?, cancel = ? WHERE run_id = ?"
+_RECORD = f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?"
+_BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
+_NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
+_FROM = "SELECT coalesce(max(place), ?1) FROM pieces WHERE place BETWEEN ?1 AND ?2"
+_LOAD = "SELECT place - ?, lines FROM pieces WHERE place BETWEEN ? AND ? ORDER BY place"
+_FORGET = (
+    "DELETE FROM runs WHERE number = ?1",
+    f"DELETE FROM pieces WHERE place BETWEEN ?1 * {LINES_OF_A_RUN} AND ?1 * {LINES_OF_A_RUN} + {LINES_OF_A_RUN - 1}",
+)
+
+
+class SQLiteStore:
+    """Keeps logs in an SQLite file.
+
+    With `durability="process"` they survive whatever happens to the process; a power cut may cost the newest lines, but
+    never the order of those before. With `"power"` an append returns when the disk has its lines. `timeout` is how
+    long to wait for another process that has the file locked.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        durability: Literal["process", "power"] = "process",
+        timeout: float = 10.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        checked_choice("durability", durability, ("process", "power"))
+        if str(path) in ("", ":memory:"):
+            raise SetupError(f"SQLiteStore({str(path)!r}) has no file; name one, or use MemoryStore()")
+        # Resolved now, so that the store stays where it is when the program changes its folder.
+        self.path = Path(path).absolute()
+        self.durability = durability
+        self._timeout = timeout
+        self._clock = clock
+        self._name = f"SQLiteStore({os.fspath(path)!r})"
+        self._file = SQLiteFile(self.path, name=self._name, synchronous="NORMAL")
+        self._group: GroupCommit | None = None
+        if durability == "power":
+            patient = SQLiteFile(self.path, name=self._name, synchronous="FULL", patience=timeout)
+            self._group = GroupCommit(patient)
+
+    def __repr__(self) -> str:
+        return self._name
+
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        """Begin a run with its first lines."""
+        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, ttl=ttl, now=self._clock())
+        piece = self._piece(0, lines)
+
+        def begin(connection: Connection) -> Lease:
+            try:
+                connection.execute(_CREATE, _row(record))
+            except IntegrityError:
+                if _found(connection, run_id) is not None:
+                    raise RunExistsError(run_id) from None
+                _raise_busy(connection, thread)
+            if piece:
+                connection.execute(_KEEP, (0, piece, run_id))
+            return rules.lease_of(record)
+
+        return await self._write(begin)
+
+    async def append(
+        self,
+        run_id: str,
+        expected_seq: int,
+        lines: Sequence[bytes],
+        *,
+        status: RunStatus | None = None,
+        fence: int | None = None,
+    ) -> None:
+        """Add lines after the first `expected_seq`."""
+        piece = self._piece(expected_seq, lines)
+        move = (len(lines), self._clock(), status, run_id, expected_seq, fence)
+
+        def add(connection: Connection) -> None:
+            try:
+                moved = connection.execute(_MOVE, move).rowcount
+            except IntegrityError:
+                _raise_busy(connection, self._known(connection, run_id).thread)
+            if not moved:
+                raise rules.refusal(self._known(connection, run_id), expected_seq, fence) or self._odd(run_id)
+            if piece:
+                connection.execute(_KEEP, (expected_seq, piece, run_id))
+
+        await self._write(add)
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        """The lines of a run from number `start` on. LogError if any are damaged or missing."""
+
+        def pieces(connection: Connection) -> tuple[int, Sequence[tuple[int, bytes]]] | None:
+            found = connection.execute(_NUMBER, (run_id,)).fetchone()
+            if found is None:
+                return None
+            origin = found[0] * LINES_OF_A_RUN
+            # The line may stand in the middle of a piece; the piece then begins before it.
+            (place,) = connection.execute(_FROM, (origin, origin + start)).fetchone() if start else (origin,)
+            return found[1], connection.execute(_LOAD, (origin, place, origin + LINES_OF_A_RUN - 1)).fetchall()
+
+        kept = await self._read(pieces)
+        if kept is None:
+            raise RunNotFoundError(run_id, store=self._name)
+        return log_of(kept[1], start=start, end=kept[0])
+
+    async def record(self, run_id: str) -> RunRecord | None:
+        """What is known about a run."""
+        return await self._read(lambda connection: _found(connection, run_id))
+
+    async def list(
+        self,
+        *,
+        status: Collection[RunStatus] | None = None,
+        thread: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        oldest_first: bool = False,
+    ) -> Page:
+        """Records by status, thread and time of creation."""
+        query = asked(
+            status=status,
+            thread=thread,
+            since=since,
+            until=until,
+            limit=limit,
+            after=after,
+            oldest_first=oldest_first,
+        )
+        statement, values = _selection(query)
+        rows = await self._read(lambda connection: connection.execute(statement, values).fetchall())
+        return page_of(query, [_record(row) for row in rows])
+
+    async def delete(self, run_id: str) -> bool:
+        """Forget a run."""
+
+        def forget(connection: Connection) -> bool:
+            rows = connection.execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchall()
+            return _forget(connection, rows) > 0
+
+        return await self._write(forget)
+
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+        """Forget runs that nobody has written to for long."""
+        wanted, now = rules.checked_status(status), self._clock()
+        statement = f"SELECT number FROM runs WHERE {_among(wanted)} AND updated_at <= ? AND lease_until <= ?"
+        values = (*wanted, now - older_than, now)
+        return await self._write(lambda file: _forget(file, file.execute(statement, values).fetchall()))
+
+    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+        """Take the lease on a run."""
+
+        def take(connection: Connection) -> Lease:
+            known = self._known(connection, run_id)
+            return _lease(connection, rules.acquired(known, owner, ttl=ttl, now=self._clock()))
+
+        return await self._write(take)
+
+    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
+        """Hold a lease for longer."""
+
+        def hold(connection: Connection) -> Lease:
+            known = self._known(connection, lease.run_id)
+            return _lease(connection, rules.renewed(known, lease, ttl=ttl, now=self._clock()))
+
+        return await self._write(hold)
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+
+        def let_go(connection: Connection) -> None:
+            if (known := _found(connection, lease.run_id)) is not None:
+                _lease(connection, rules.released(known, lease))
+
+        await self._write(let_go)
+
+    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+        """Leave word for the run's driver to stop."""
+
+        def leave_word(connection: Connection) -> bool:
+            known = _found(connection, run_id)
+            told = known and rules.asked_to_cancel(known, how)
+            if told is None:
+                return False
+            _lease(connection, told)
+            return True
+
+        return await self._write(leave_word)
+
+    async def close(self) -> None:
+        """Close the file."""
+        if self._group is not None:
+            await asyncio.to_thread(self._group.close)
+        self._file.close()
+
+    async def _write(self, work: Work[T]) -> T:
+        if self._group is not None:
+            return await self._group.write(work)
+        return await self._patiently(self._file.write, work)
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._patiently(self._file.read, work)
+
+    async def _patiently(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
+        """Do it here and now; while another process has the file, wait without holding up other tasks."""
+        try:
+            return do(work)
+        except Locked as locked:
+            last = locked
+        deadline, pause = time.monotonic() + self._timeout, 0.001
+        while time.monotonic() < deadline:
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+            try:
+                return do(work)
+            except Locked as locked:
+                last = locked
+        raise StoreError(*last.args) from last
+
+    def _piece(self, expected_seq: int, lines: Sequence[bytes]) -> bytes:
+        if expected_seq + len(lines) >= LINES_OF_A_RUN:
+            raise StoreError(f"a log has at most {LINES_OF_A_RUN - 1} lines", store=self._name)
+        return packed(lines) if lines else b""
+
+    def _known(self, connection: Connection, run_id: str) -> RunRecord:
+        if (record := _found(connection, run_id)) is None:
+            raise RunNotFoundError(run_id, store=self._name)
+        return record
+
+    def _odd(self, run_id: str) -> StoreError:
+        return StoreError(f"the index of run `{run_id}` does not fit its record: the file is damaged", store=self._name)
+
+
+def _row(record: RunRecord) -> tuple[Any, ...]:
+    return (
+        *(record.run_id, record.status, record.seq, record.thread, record.created_at, record.updated_at),
+        *(record.owner, record.lease_until, record.fence, record.cancel),
+    )
+
+
+def _record(row: Sequence[Any]) -> RunRecord:
+    run_id, status, seq, thread, created_at, updated_at, owner, lease_until, fence, cancel = row
+    if status not in STATUSES:
+        raise StoreError(f"run `{run_id}` has the status {status!r}, which does not exist: the file is damaged")
+    return RunRecord(
+        run_id=run_id,
+        status=status,
+        seq=seq,
+        thread=thread,
+        created_at=created_at,
+        updated_at=updated_at,
+        owner=owner,
+        lease_until=lease_until,
+        fence=fence,
+        cancel=cancel,
+    )
+
+
+def _found(connection: Connection, run_id: str) -> RunRecord | None:
+    row = connection.execute(_RECORD, (run_id,)).fetchone()
+    return None if row is None else _record(row)
+
+
+def _lease(connection: Connection, record: RunRecord) -> Lease:
+    values = (record.owner, record.lease_until, record.fence, record.cancel, record.run_id)
+    connection.execute(_LEASE, values)
+    return rules.lease_of(record)
+
+
+def _forget(connection: Connection, rows: Sequence[tuple[int]]) -> int:
+    for (number,) in rows:
+        for statement in _FORGET:
+            connection.execute(statement, (number,))
+    return len(rows)
+
+
+def _raise_busy(connection: Connection, thread: str) -> NoReturn:
+    run_id, status = connection.execute(_BUSY, (thread,)).fetchone()
+    raise ThreadBusy(thread, run_id, status)
+
+
+def _among(status: Sequence[str]) -> str:
+    return f"status IN ({', '.join('?' * len(status))})"
+
+
+def _selection(query: Query) -> tuple[str, list[Any]]:
+    conditions, values = ["1"], list[Any]()
+    if query.status is not None:
+        conditions.append(_among(query.status))
+        values += query.status
+    for condition, value in (
+        ("thread = ?", query.thread),
+        ("created_at >= ?", query.since),
+        ("created_at < ?", query.until),
+    ):
+        if value is not None:
+            conditions.append(condition)
+            values.append(value)
+    if query.after is not None:
+        conditions.append(f"(created_at, run_id) {'>' if query.oldest_first else '<'} (?, ?)")
+        values += query.after
+    order = "ASC" if query.oldest_first else "DESC"
+    where = " AND ".join(conditions)
+    statement = f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY created_at {order}, run_id {order} LIMIT ?"
+    return statement, [*values, query.limit + 1]

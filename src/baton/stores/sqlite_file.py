@@ -1,0 +1,177 @@
+"""One SQLite file: opened when first needed, laid out once, and whatever goes wrong with it as a StoreError."""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock
+from typing import Literal, TypeVar
+
+from ..errors import StoreError
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+APPLICATION = 0x4241544F
+"""Marks the file as Baton's own: "BATO"."""
+VERSION = 1
+LINES_OF_A_RUN = 1 << 24
+"""The key of a piece is `run * LINES_OF_A_RUN + first line`: in one tree, the pieces of a run are neighbours."""
+
+_LAYOUT = f"""
+CREATE TABLE runs(
+    number INTEGER PRIMARY KEY, run_id TEXT NOT NULL UNIQUE, status TEXT NOT NULL, seq INTEGER NOT NULL,
+    thread TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL, owner TEXT NOT NULL,
+    lease_until REAL NOT NULL, fence INTEGER NOT NULL, cancel TEXT NOT NULL);
+CREATE INDEX runs_by_time ON runs(created_at, run_id);
+CREATE INDEX runs_by_status ON runs(status, created_at, run_id);
+CREATE INDEX runs_by_thread ON runs(thread, created_at, run_id) WHERE thread != '';
+CREATE UNIQUE INDEX busy_threads ON runs(thread) WHERE thread != '' AND status IN ('running', 'suspended');
+CREATE TABLE pieces(place INTEGER PRIMARY KEY, lines BLOB NOT NULL);
+PRAGMA application_id = {APPLICATION};
+PRAGMA user_version = {VERSION};
+"""
+
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "it is full, or its disk is; make room and try again",
+    sqlite3.SQLITE_READONLY: "it may not be written to; allow this user to write to the file and its folder",
+    sqlite3.SQLITE_BUSY: "another process has locked it; let that one finish, or raise SQLiteStore(timeout=…)",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; its folder must exist, and this user must be allowed to write there",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup, or `sqlite3 FILE .recover` what is left",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database, or its beginning is damaged; name another file",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write; look at the disk, and at its quota",
+    sqlite3.SQLITE_PERM: "this user may not use the file",
+}
+_LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_HARMLESS = frozenset({*_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT})
+"""Failures after which a connection is as good as before; after others the file is opened anew."""
+
+
+class Locked(StoreError):
+    """Another process has the file locked. It is worth trying again soon."""
+
+
+class SQLiteFile:
+    """A connection to a file, for one piece of work at a time."""
+
+    def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], patience: float = 0.0) -> None:
+        self._path = path
+        self._name = name
+        self._synchronous = synchronous
+        self._patience = patience
+        self._connection: sqlite3.Connection | None = None
+        self._identity = (0, 0, 0)
+        self._lock = Lock()
+
+    def write(self, work: Work[T]) -> T:
+        """Do some work in a transaction of its own: all of it, or nothing."""
+        return self._transact("BEGIN IMMEDIATE", work)
+
+    def read(self, work: Work[T]) -> T:
+        """Do some work that changes nothing and sees the file as it was at one moment."""
+        return self._transact("BEGIN", work)
+
+    def close(self) -> None:
+        """Close the file; it is opened anew when it is next needed."""
+        with self._lock:
+            self._drop()
+
+    def _transact(self, begin: str, work: Work[T]) -> T:
+        with self._lock:
+            connection = self._open()
+            try:
+                connection.execute(begin)
+                result = work(connection)
+                connection.execute("COMMIT")
+            except BaseException as failure:
+                self._undo(connection)
+                if isinstance(failure, sqlite3.Error | UnicodeEncodeError):
+                    raise self._explained(failure) from failure
+                raise
+            return result
+
+    def _open(self) -> sqlite3.Connection:
+        """The connection, to the file that has this name now: it may have been replaced, or this process forked."""
+        identity = self._identity_now()
+        if self._connection is not None:
+            if identity == self._identity:
+                return self._connection
+            self._drop()
+        try:
+            self._connection = self._connected()
+        except sqlite3.Error as failure:
+            raise self._explained(failure) from failure
+        self._identity = self._identity_now()
+        return self._connection
+
+    def _identity_now(self) -> tuple[int, int, int]:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return (os.getpid(), 0, 0)
+        return (os.getpid(), found.st_dev, found.st_ino)
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, cached_statements=64
+        )
+        try:
+            self._lay_out(connection)
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _lay_out(self, connection: sqlite3.Connection) -> None:
+        """Make the tables if the file is new; refuse one that belongs to somebody else or to a newer Baton."""
+        if self._is_laid_out(connection):
+            return
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if not self._is_laid_out(connection):
+                for statement in _LAYOUT.split(";"):
+                    connection.execute(statement)
+            connection.execute("COMMIT")
+        except BaseException:
+            self._undo(connection)
+            raise
+
+    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if application == APPLICATION:
+            if version > VERSION:
+                raise StoreError(
+                    f"its layout is version {version}, made by a newer Baton; this one knows up to {VERSION}",
+                    store=self._name,
+                )
+            return True
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if application or version or tables:
+            raise StoreError("it is the database of another program; name a file of its own", store=self._name)
+        return False
+
+    def _undo(self, connection: sqlite3.Connection) -> None:
+        # A full disk may have undone the transaction already, and a broken one cannot undo it: closing then does.
+        with suppress(sqlite3.Error):
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        # A connection that came over a fork belongs to the parent: closing it here would let go of the parent's locks.
+        if connection is not None and self._identity[0] == os.getpid():
+            connection.close()
+
+    def _explained(self, failure: sqlite3.Error | UnicodeEncodeError) -> StoreError:
+        if isinstance(failure, UnicodeEncodeError):
+            return StoreError("a name has characters that cannot be stored; use plain text", store=self._name)
+        code = getattr(failure, "sqlite_errorcode", 0) & 0xFF
+        if code not in _HARMLESS:
+            self._drop()
+        advice = _ADVICE.get(code, "SQLite refused")
+        kind = Locked if code in _LOCKED else StoreError
+        return kind(f"{advice} ({failure})", store=self._name)

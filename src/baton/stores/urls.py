@@ -1,0 +1,75 @@
+"""A store by its address, as programs, settings and the command line name it."""
+
+import os
+import re
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from ..errors import SetupError, listed
+from .base import Store
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
+_WORDS = {"memory": "memory:", "sqlite": "sqlite:///runs.db", "postgres": "postgresql://host/database"}
+WORKS = "a path such as runs.db, sqlite:///runs.db, postgresql://user@host/database or memory:"
+
+
+def store_of(where: "str | os.PathLike[str] | Store") -> Store:
+    """The store at an address: a path or url as in `WORKS`, or a store, which is given back as it is."""
+    if isinstance(where, os.PathLike):
+        return _sqlite(os.fspath(where), {})
+    if not isinstance(where, str):
+        return _checked(where)
+    if where.lower() in _WORDS:
+        raise SetupError(f"store is {where!r}; did you mean {_WORDS[where.lower()]!r}? It can be {WORKS}")
+    scheme = _SCHEME.match(where)
+    if scheme is None:
+        return _sqlite(where, {})
+    match scheme[1].lower():
+        case "memory":
+            return _memory(where)
+        case "sqlite":
+            return _sqlite_url(where)
+        case other:
+            raise SetupError(f"there is no store for {other}: addresses; it can be {WORKS}")
+
+
+def _checked(store: Any) -> Store:
+    if isinstance(store, Store):
+        return store
+    if callable(getattr(store, "get", None)) and callable(getattr(store, "set", None)):
+        raise SetupError(f"a {type(store).__name__} has get and set; wrap it: KeyValueStore(…)")
+    raise SetupError(f"a {type(store).__name__} is no store; it can be {WORKS}, or something with a Store's methods")
+
+
+def _memory(url: str) -> Store:
+    from .memory import MemoryStore
+
+    if url.partition(":")[2].strip("/"):
+        raise SetupError(f"store is {url!r}; memory has no places: `memory:` is all there is to say")
+    return MemoryStore()
+
+
+def _sqlite_url(url: str) -> Store:
+    split = urlsplit(url)
+    if split.netloc or not split.path.startswith("/"):
+        raise SetupError(
+            f"store is {url!r}; write sqlite:///runs.db for a file in this folder, sqlite:////srv/runs.db from the root"
+        )
+    options = dict(parse_qsl(split.query, keep_blank_values=True))
+    return _sqlite(unquote(split.path[1:]), options)
+
+
+def _sqlite(path: str, options: dict[str, str]) -> Store:
+    from .sqlite import SQLiteStore
+
+    if not path or path.endswith(("/", os.sep)):
+        raise SetupError(f"store is {path!r}, which names no file; it can be {WORKS}")
+    durability, seconds = options.pop("durability", "process"), options.pop("timeout", "10")
+    if options:
+        raise SetupError(f"sqlite: addresses take `durability` and `timeout`, not {listed([*options])}")
+    try:
+        timeout = float(seconds)
+    except ValueError:
+        raise SetupError(f"timeout is {seconds!r}; it must be a number of seconds") from None
+    # An unknown word is refused by the store itself.
+    return SQLiteStore(path, durability=cast("Any", durability), timeout=timeout)
