@@ -18,6 +18,7 @@ class Ear:
     def __init__(self) -> None:
         self.heard: list[Event | Delta] = []
         self.is_full = False
+        self.is_patient = False
         self.emptied = asyncio.Event()
 
     def put(self, event: Event | Delta) -> None:

@@ -32,6 +32,7 @@ BatonError
     ├── GuardrailFailed         a guardrail raised instead of saying anything
     ├── NotEncodableError       a value that cannot be written to the log
     ├── RunNotFoundError        no run of that id is kept, or waits, here
+    ├── TeamChanged             the team is no longer the one that a stored run began with
     ├── AnswerError             an answer to a question that is not open, or of the wrong form
     ├── ReplayMismatch          the code no longer does what the log says it did
     ├── LogError                a log that cannot be read
@@ -301,6 +302,18 @@ class RunNotFoundError(RunError):
         self.run_id = run_id
         self.waiting = tuple(waiting)
         self.store = store
+
+
+class TeamChanged(RunError):
+    """The team is no longer the one that a stored run began with; `differences` says how."""
+
+    def __init__(self, run_id: str, differences: Sequence[str]) -> None:
+        super().__init__(
+            f"run `{run_id}` began with another team: {'; '.join(differences)}. Resume it with the team it began with, "
+            "or with accept_changes=True if what it has done so far still makes sense"
+        )
+        self.run_id = run_id
+        self.differences = tuple(differences)
 
 
 class AnswerError(RunError):

@@ -15,7 +15,15 @@ E = TypeVar("E", bound=Event)
 class Sink(Protocol):
     """Somebody who is told what happens, and may ask for patience."""
 
-    is_full: bool
+    @property
+    def is_full(self) -> bool:
+        """Whether there is something to wait for."""
+        ...
+
+    @property
+    def is_patient(self) -> bool:
+        """Whether what was put last may wait for what comes next."""
+        ...
 
     def put(self, event: Event | Delta) -> None:
         """Take one event."""
@@ -95,9 +103,12 @@ class Log:
         """Who is told what happens in this activation, if anybody is."""
         return None if self._hushed and origin.id.startswith(self._hushed) else self.sink
 
-    async def settle(self) -> None:
-        """Return when the listener has room for more: a slow listener slows the run down."""
-        if self.sink is not None and self.sink.is_full:
+    async def settle(self, *, is_patient: bool = False) -> None:
+        """Return when what was written is safe and the listener has room for more: a slow one slows the run down.
+
+        Somebody patient does not mind if it is not safe yet: should it be lost, nothing outside has happened.
+        """
+        if self.sink is not None and self.sink.is_full and not (is_patient and self.sink.is_patient):
             await self.sink.room()
 
     def open_questions(self) -> dict[str, Asked]:

@@ -45,11 +45,11 @@ class AttendedRuns:
     def start(self) -> None:
         """Begin another run."""
         self.runs += 1
-        self._follow(self.runner.stream("go", run_id=f"r{self.runs}"))
+        self._follow(self.runner.stream("go", run_id=f"r{self.runs}"), known=0)
 
     def resume(self, answers: dict[str, Any] | None = None) -> None:
         """Take the run up again."""
-        self._follow(self.runner.stream_resume(self.live.run_id, answers))
+        self._follow(self.runner.stream_resume(self.live.run_id, answers), known=len(self.live.log.events))
 
     def say(self, reply: ReplyPlan) -> None:
         """Have the model that was asked say this."""
@@ -108,9 +108,9 @@ class AttendedRuns:
             assert key is None or story.is_exit or result.values[key] == story.output
         assert not asyncio.all_tasks(self.loop), "something is left running"
 
-    def _follow(self, live: LiveRun[Any]) -> None:
+    def _follow(self, live: LiveRun[Any], *, known: int) -> None:
         self.live = live
-        self.known = len(live.log.events)
+        self.known = known
         self.delivered: list[Event | Delta] = []
         self.task = self.loop.create_task(self._listen() if self.is_streamed else self._drive())
         self._settle()

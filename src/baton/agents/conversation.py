@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..context import WHOLE, Entry
+from ..context import WHOLE, Entry, Suspend
 from ..errors import BatonError, EmptyResponseError, ModelError, OutputError, TurnLimitError
 from ..events import Action, ReasoningDelta, Said, TextDelta, ToolCallDelta
 from ..log import Sink
@@ -52,9 +52,12 @@ class Conversation:
         turn = 0
         while True:
             turn += 1
-            if ctx.run.signals.is_cancelled:
+            signals = ctx.run.signals
+            if signals.is_cancelled:
                 # A tool may have swallowed the cancellation; the run is over all the same.
                 raise asyncio.CancelledError
+            if signals.stops_after_turn:
+                raise Suspend
             is_last = turn > agent.max_turns
             if is_last and (turn > agent.max_turns + 1 or agent.on_limit == "error"):
                 raise TurnLimitError(agent.name, agent.max_turns)
@@ -119,7 +122,7 @@ class Conversation:
             if ctx.told is not None:
                 await ctx.told.model_end(ctx, response, turn=turn)
             if log.sink is not None:
-                await log.settle()
+                await log.settle(is_patient=self._agent.toolbox.only_reads(said.message.calls))
         else:
             run.call_ids.update([call.id for call in said.message.calls])
             if ctx.told is not None:

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from ..errors import SetupError
-from ..messages import ToolSpec
-from ..tools import Tool
+from ..messages import ToolCall, ToolSpec
+from ..tools import Tool, effect_of
 
 EXIT_TOOL = "exit"
 
@@ -26,7 +26,7 @@ _EXIT_SPEC = ToolSpec(
 class Toolbox:
     """The tools of one agent. `names` is what the model is told when it calls something else."""
 
-    __slots__ = ("by_name", "has_exit", "names", "specs")
+    __slots__ = ("_acting", "by_name", "has_exit", "names", "specs")
 
     def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
         self.by_name: dict[str, Tool] = {}
@@ -41,5 +41,10 @@ class Toolbox:
             seen.add(spec.name)
         for tool in tools:
             self.by_name[tool.spec.name] = tool
+        self._acting = frozenset(tool.spec.name for tool in tools if effect_of(tool) != "read")
         self.specs = tuple(specs)
         self.names = tuple(spec.name for spec in specs)
+
+    def only_reads(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether none of these calls does anything outside: then they may be made before they are on record."""
+        return not any(call.name in self._acting for call in calls)

@@ -90,13 +90,19 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
 
 
 def record_result(
-    ctx: AgentContext[Any], key: str, call: ToolCall, content: Content, *, is_error: bool = False
+    ctx: AgentContext[Any],
+    key: str,
+    call: ToolCall,
+    content: Content,
+    *,
+    is_error: bool = False,
+    is_undone: bool = False,
 ) -> ToolReturned:
     """The recorded result of a call that no tool carries out; recorded now if it is not there yet."""
     log = ctx.run.log
     event = log.find(key, ToolReturned) if log.has_past else None
     if event is None:
-        event = ToolReturned(key, ctx.origin, time(), call.id, call.name, content, is_error)
+        event = ToolReturned(key, ctx.origin, time(), call.id, call.name, content, is_error, is_undone=is_undone)
         log.write(event)
     return event
 
@@ -237,7 +243,7 @@ class Turn:
 
     def _refuse(self, position: int, text: str, fault: BatonError | None) -> None:
         self._undone.append(position)
-        self._record(position, text, is_error=True)
+        self._record(position, text, is_error=True, is_undone=True)
         self._fault = self._fault or fault
 
     def _refuse_unknown(self, position: int) -> None:
@@ -261,7 +267,7 @@ class Turn:
             self._undone.append(wish.position)
             why = f"that is the one to [{winner.target}]" if winner else "several were asked for at once"
             told = f"Not transferred to [{wish.target}]: only one transfer is followed per response, and {why}."
-            self._record(wish.position, told, is_error=True)
+            self._record(wish.position, told, is_error=True, is_undone=True)
         return winner
 
     def _exit(self, winner: _Wish | None) -> Exit | None:
@@ -282,9 +288,11 @@ class Turn:
             self._record(position, "The task is ended.")
         return action
 
-    def _record(self, position: int, content: Content, *, is_error: bool = False) -> None:
+    def _record(self, position: int, content: Content, *, is_error: bool = False, is_undone: bool = False) -> None:
         key = f"{self._said.key}.{position}"
-        self._results[position] = record_result(self._ctx, key, self._calls[position], content, is_error=is_error)
+        self._results[position] = record_result(
+            self._ctx, key, self._calls[position], content, is_error=is_error, is_undone=is_undone
+        )
 
     def _remember(self, winner: _Wish | None, *, answer: int | None = None) -> None:
         """Enter the response and its results, in the order of the calls, into the history."""

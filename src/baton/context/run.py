@@ -14,11 +14,13 @@ C = TypeVar("C", default=Any)
 class Signals:
     """What somebody outside has asked of a run. All its parts look at the same one."""
 
-    __slots__ = ("is_cancelled",)
+    __slots__ = ("is_cancelled", "stops_after_turn")
 
     def __init__(self) -> None:
         self.is_cancelled = False
         """Whether the run is to stop at once."""
+        self.stops_after_turn = False
+        """Whether it is to stop when the present turn of each agent in it is done."""
 
 
 class Run(Generic[C]):

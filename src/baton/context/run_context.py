@@ -135,10 +135,15 @@ class RunContext(Generic[C]):
             self.apply_changes(event.changes)
         return event.value if as_type is None else _revive(event.value, as_type)
 
-    async def interrupt(self, payload: Any = None) -> Any:
+    @overload
+    async def interrupt(self, payload: Any = None, *, schema: type[T]) -> T: ...
+    @overload
+    async def interrupt(self, payload: Any = None, *, schema: dict[str, Any] | None = None) -> Any: ...
+    async def interrupt(self, payload: Any = None, *, schema: Any = None) -> Any:
         """The outside's answer to this question. Until there is one, the run is suspended here.
 
-        Code before it runs again when the run is resumed, unless it stands in `step`.
+        Code before it runs again when the run is resumed, unless it stands in `step`. `schema` is a type that answers
+        must fit and come back as, or a JSON schema; an answer that does not fit is refused when it is given.
         """
         self._asked += 1
         key = f"{self.scope}/ask{self._asked}"
@@ -146,10 +151,10 @@ class RunContext(Generic[C]):
         asked = log.find(key, Asked)
         answered = log.find(f"{key}!", Answered)
         if answered is not None:
-            return answered.answer
+            return answered.answer if schema is None or isinstance(schema, dict) else _revive(answered.answer, schema)
         if asked is None:
             plain = as_json_value("the payload of an interrupt", payload)
-            log.write(Asked(key, self.origin, time(), plain, self.call))
+            log.write(Asked(key, self.origin, time(), plain, self.call, _json_schema(schema)))
             await log.settle()
         raise Suspend(key)
 
@@ -179,6 +184,14 @@ class RunContext(Generic[C]):
         """Do to the values what a recorded effect did."""
         if changes is not None:
             self.values.apply(changes)
+
+
+def _json_schema(kind: Any) -> dict[str, Any] | None:
+    if kind is None or isinstance(kind, dict):
+        return cast("dict[str, Any] | None", kind)
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind).json_schema()
 
 
 def _revive(value: Any, kind: Any) -> Any:

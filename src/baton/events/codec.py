@@ -4,7 +4,7 @@ An origin is written as [activation id, agent, id of the activation its path goe
 the same size however long the path is. Kinds of events this version does not know are kept as they were read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -82,9 +82,14 @@ def encode_event(event: Event | Delta) -> bytes:
         raise NotEncodableError(f"{type(event).__name__} event", event, str(error)) from None
 
 
+def encode_head() -> bytes:
+    """The line that a log begins with: it names the format."""
+    return _encoder.encode(_Head(FORMAT))
+
+
 def encode_log(events: Iterable[Event]) -> bytes:
     """A whole log: a line with the format, then a line for each event."""
-    lines = [_encoder.encode(_Head(FORMAT)), *map(encode_event, events)]
+    lines = [encode_head(), *map(encode_event, events)]
     return b"\n".join(lines) + b"\n"
 
 
@@ -137,11 +142,16 @@ def decode_log(data: bytes) -> list[Event]:
     lines = data.split(b"\n")
     if lines[-1]:
         raise LogError(len(lines) - 2, "the last line is cut off")
+    return decode_lines(lines[:-1])
+
+
+def decode_lines(lines: Sequence[bytes]) -> list[Event]:
+    """The same, for a log that is split into its lines."""
     try:
-        head = msgspec.json.decode(lines[0], type=_Head)
+        head = msgspec.json.decode(lines[0] if lines else b"", type=_Head)
     except _UNREADABLE:
         raise LogError(0, "it does not start with a line that names its format") from None
     if head.format > FORMAT:
         raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")
     reader = EventReader()
-    return [reader.read(line) for line in lines[1:-1]]
+    return [reader.read(line) for line in lines[1:]]

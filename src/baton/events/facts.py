@@ -9,12 +9,22 @@ from .base import Changes, Event
 
 
 class RunStarted(Event, frozen=True):
-    """A run began: with which input, for which root, with which values."""
+    """A run began: with which input, for which agent, with which values."""
 
     run_id: str
     root: str
     input: tuple[Message, ...] = ()
     values: dict[str, Any] = {}
+    thread: str = ""
+    """The conversation it is part of."""
+    follows: str = ""
+    """The run before it in its thread."""
+    forked_from: str = ""
+    """The run, and after `@` the number of events, that it was forked from."""
+    team: dict[str, str] = {}
+    """The team's fingerprint, by agent."""
+    limits: dict[str, Any] = {}
+    """Limits of its own."""
 
 
 class Resumed(Event, frozen=True):
@@ -52,6 +62,8 @@ class ToolReturned(Event, frozen=True):
     is_final: bool = False
     changes: Changes | None = None
     breaks_loop: bool = False
+    is_undone: bool = False
+    """Whether it tells of a transfer that did not happen: nobody reads of it later."""
 
     @property
     def message(self) -> ToolMessage:
@@ -85,6 +97,8 @@ class Asked(Event, frozen=True):
 
     payload: Any = None
     call: ToolCall | None = None
+    schema: dict[str, Any] | None = None
+    """The JSON schema that an answer must fit."""
 
 
 class Answered(Event, frozen=True):

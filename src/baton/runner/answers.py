@@ -6,8 +6,16 @@ from typing import Any, cast
 
 from ..context import as_json_value
 from ..errors import AnswerError, listed
-from ..events import Answered, Asked
+from ..events import NOBODY, Answered, Asked, Event, Resumed
+from ..log import Log
 from ..tools import approval_of
+from ..tools.once import found_out
+
+
+def opening_of(log: Log, *, answers: Any) -> list[Event]:
+    """What is written first when a run is resumed. Raises AnswerError if an answer is for no open question."""
+    opening: list[Event] = [Resumed(f"resumed{len(log.events)}", NOBODY, time())]
+    return opening + answers_as_events(log.open_questions(), answers)
 
 
 def answers_as_events(open_questions: Mapping[str, Asked], answers: Any) -> list[Answered]:
@@ -15,9 +23,14 @@ def answers_as_events(open_questions: Mapping[str, Asked], answers: Any) -> list
     events: list[Answered] = []
     for id, answer in _by_id(open_questions, answers).items():
         asked = open_questions[id]
-        if asked.call is not None and _is_approval(asked.payload):
+        kind = _kind_of(asked)
+        if kind == "approval":
             answer = approval_of(answer)
+        elif kind == "unknown_outcome":
+            answer = found_out(answer)
         plain = as_json_value(f"the answer to `{id}`", answer)
+        if asked.schema is not None:
+            _check_fit(id, plain, asked.schema)
         events.append(Answered(f"{id}!", asked.origin, time(), id, plain))
     return events
 
@@ -41,5 +54,20 @@ def _by_id(open_questions: Mapping[str, Asked], answers: Any) -> Mapping[str, An
     return {next(iter(open_questions)): answers}
 
 
-def _is_approval(payload: Any) -> bool:
-    return isinstance(payload, dict) and cast(dict[str, Any], payload).get("kind") == "approval"
+def _kind_of(asked: Asked) -> Any:
+    """What sort of question a tool's wrapper asks about a call; None if it is somebody's own."""
+    if asked.call is None or not isinstance(asked.payload, dict):
+        return None
+    return cast("dict[str, Any]", asked.payload).get("kind")  # pyright: ignore[reportUnknownMemberType]
+
+
+def _check_fit(id: str, answer: Any, schema: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator
+
+    problems: list[str] = []
+    validator: Any = Draft202012Validator(schema)
+    for problem in validator.iter_errors(answer):
+        place = ".".join(str(step) for step in problem.absolute_path) or "the answer"
+        problems.append(f"{place}: {problem.message}")
+    if problems:
+        raise AnswerError(f"the answer to `{id}` does not fit what was asked for: {'; '.join(problems[:5])}")

@@ -10,7 +10,7 @@ _CAPACITY = 128
 class Channel:
     """A bounded queue of events. The writer waits when it is full, the reader when it is empty."""
 
-    __slots__ = ("_items", "_reader", "_writers", "is_closed", "is_full")
+    __slots__ = ("_items", "_reader", "_writers", "is_closed", "is_full", "is_patient")
 
     def __init__(self) -> None:
         self._items: list[Event | Delta] = []
@@ -18,6 +18,7 @@ class Channel:
         self._writers: list[asyncio.Future[None]] = []
         self.is_full = False
         self.is_closed = False
+        self.is_patient = False
 
     def put(self, event: Event | Delta) -> None:
         """Take one event; never waits, but may become full."""

@@ -8,7 +8,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from ..context import History, Run
-from ..events import Event, Said, Stepped
+from ..events import Asked, Event, Said, Stepped
 from ..messages import Message, ToolCall, Usage
 from ..tools import Verdict
 from ..tools.verdicts import verdict_in
@@ -26,6 +26,8 @@ class Interrupt(msgspec.Struct, frozen=True):
     path: tuple[str, ...]
     payload: Any = None
     call: ToolCall | None = None
+    schema: dict[str, Any] | None = None
+    """The JSON schema that an answer must fit, if there is one."""
 
 
 class RunUsage(msgspec.Struct, frozen=True):
@@ -57,9 +59,11 @@ class RunResult(Generic[Out]):
         output: Out,
         agent: str,
         error: BaseException | None,
+        said_before: int = 0,
     ) -> None:
         self._run = run
         self._history = history
+        self._said_before = said_before
         self.status: Status = status
         self.output: Out = output
         """The answer of the agent that had the floor last; None if the run is not completed."""
@@ -79,8 +83,8 @@ class RunResult(Generic[Out]):
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """The whole conversation, as it was said."""
-        return tuple([entry.message for entry in self._history.entries])
+        """All that was said in this run, as it was said."""
+        return tuple([entry.message for entry in self._history.entries[self._said_before :]])
 
     @property
     def values(self) -> dict[str, Any]:
@@ -90,10 +94,7 @@ class RunResult(Generic[Out]):
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """Every open question."""
-        return tuple(
-            Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.call)
-            for asked in self._run.log.open_questions().values()
-        )
+        return tuple(interrupt_of(asked) for asked in self._run.log.open_questions().values())
 
     @cached_property
     def usage(self) -> RunUsage:
@@ -107,6 +108,11 @@ class RunResult(Generic[Out]):
 
     def __repr__(self) -> str:
         return f"RunResult({self.status}, agent={self.agent!r}, output={self.output!r}, run_id={self.run_id!r})"
+
+
+def interrupt_of(asked: Asked) -> Interrupt:
+    """A question as those see it who are to answer it."""
+    return Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.call, asked.schema)
 
 
 def usage_of(events: Iterable[Event]) -> RunUsage:

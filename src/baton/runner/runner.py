@@ -1,46 +1,48 @@
 """The front desk: compiles a team once, then starts, streams and resumes runs of it."""
 
 import asyncio
-import itertools
-import os
-import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from functools import partial
+from os import PathLike
 from time import time
-from typing import Any, Generic, Literal
+from types import TracebackType
+from typing import Any, Generic, Literal, Self
 
-from msgspec import Struct
+import msgspec
 from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
-from ..context import Entry, History, Limits, Meter, Run, as_json_value
+from ..context import Entry, Limits, as_json_value
 from ..errors import RunError, RunNotFoundError, SetupError, checked_choice, listed
-from ..events import NOBODY, Completed, Event, Resumed, RunStarted
-from ..flow import Course, Rules, Team, checked_projection
+from ..events import NOBODY, Completed, Event, RunStarted
+from ..flow import Rules, Team, checked_projection
 from ..handoffs import InputFilter, Language
-from ..log import Log, ReadOnlyLog
-from ..messages import AssistantMessage, Input, UserMessage, as_messages, paired
+from ..log import Log
+from ..messages import Input, UserMessage, as_messages, paired
 from ..models import Model, ModelSettings, resolve
-from .answers import answers_as_events
+from ..stores import RunRecord, RunStatus, Store, store_of
+from .answers import opening_of
+from .courses import course_of, limits_in, start_of
+from .custody import answer, cancel, drive, keep, recover, submit, unfinished
+from .forking import forked
+from .ids import new_id
+from .keeping import InMemory, NotKept, Opened, Stopped
 from .live import LiveRun
 from .result import RunResult
+from .stored import Archive, NewRun, OldRun, TakenUp
+from .threads import Thread
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
-
-class _Stopped(Struct, frozen=True):
-    """A run that waits to be resumed."""
-
-    events: Sequence[Event]
-    context: Any = None
-    guests: Mapping[str, Any] = {}
-    limits: Limits | None = None
+Floor = Literal["sticky", "root"]
 
 
 class Runner(Generic[C, Out]):
-    """Runs one team. Holds what concerns runs (model, limits, policies); agents hold what concerns them.
+    """Runs one team. Holds what concerns runs (model, limits, policies, store); agents hold what concerns them.
 
-    One runner may run its team many times at once. Runs that stop before their end wait in it to be resumed.
+    One runner may run its team many times at once. With a store every run is kept there, and any runner of the same
+    team can take it up; without one, runs that stop before their end wait in the runner to be resumed.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class Runner(Generic[C, Out]):
         model: Model | str | None = None,
         settings: ModelSettings | None = None,
         limits: Limits | None = None,
+        store: "Store | str | PathLike[str] | None" = None,
+        lease: float = 30.0,
         history: Projection = "rewritten",
         transfers: Literal["shown", "hidden"] = "shown",
         multiple_transfers: MultipleTransfers = "first",
@@ -60,6 +64,7 @@ class Runner(Generic[C, Out]):
         language: Language = "en",
         agents: Sequence[BaseAgent[Any, Any]] = (),
     ) -> None:
+        """`lease` is for how many seconds a run is this runner's if its process dies while driving it."""
         extra: Any = agents
         everybody: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
         for given in everybody:
@@ -68,6 +73,8 @@ class Runner(Generic[C, Out]):
         checked_choice("Runner(transfers=…)", transfers, ("shown", "hidden"))
         checked_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
         checked_choice("Runner(language=…)", language, ("en", "zh"))
+        if lease <= 0:
+            raise SetupError(f"Runner(lease={lease}) would never hold; give seconds, more than 0")
         self.team = Team.compile(agent, extra=agents, language=language)
         self.limits = limits or Limits()
         options = RunOptions(
@@ -80,7 +87,10 @@ class Runner(Generic[C, Out]):
         self._rules = Rules(
             self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
         )
-        self._waiting: dict[str, _Stopped] = {}
+        self._waiting: dict[str, Stopped] = {}
+        self._lease = lease
+        self._archive = None if store is None else self._archive_of(store)
+        self._threads: Archive | None = None
         if on_loop is not None and self.team.seat(on_loop) is None:
             raise SetupError(f"on_loop names `{on_loop}`, but the team has: {listed([*self.team.seats])}")
         self.team.warn(entries=[on_loop] if on_loop is not None else ())
@@ -93,9 +103,13 @@ class Runner(Generic[C, Out]):
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
+        thread: str | None = None,
+        floor: Floor = "sticky",
     ) -> RunResult[Out]:
         """Run the team to its end, or to its first open question. Raises what ends the run."""
-        live = self.stream(input, context=context, values=values, limits=limits, run_id=run_id)
+        live = self.stream(
+            input, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+        )
         await live.drive()
         return live.result
 
@@ -107,10 +121,13 @@ class Runner(Generic[C, Out]):
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
+        thread: str | None = None,
+        floor: Floor = "sticky",
     ) -> RunResult[Out]:
         """The same, for code without an event loop."""
         _refuse_running_loop()
-        return asyncio.run(self.run(input, context=context, values=values, limits=limits, run_id=run_id))
+        work = self.run(input, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor)
+        return asyncio.run(self._and_close(work))
 
     def stream(
         self,
@@ -120,123 +137,234 @@ class Runner(Generic[C, Out]):
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
+        thread: str | None = None,
+        floor: Floor = "sticky",
     ) -> LiveRun[Out]:
-        """A run to listen to: `async with runner.stream(…) as run: async for event in run: …`."""
-        started = RunStarted(
-            "run",
-            NOBODY,
-            time(),
-            run_id or new_run_id(),
-            self.team.root,
-            (UserMessage(input),) if isinstance(input, str) else tuple(paired(as_messages(input))),
-            as_json_value("the run's values", dict(values)) if values else {},
-        )
-        return self._open(started, [], [started], context=context, limits=limits)
+        """A run to listen to: `async with runner.stream(…) as run: async for event in run: …`.
+
+        With a `thread` it goes on with that conversation: it reads what was said there, and begins with the agent that
+        had the floor last, unless `floor="root"`.
+        """
+        started = self._started(input, values=values, run_id=run_id, thread=thread, limits=limits)
+        checked_choice("floor", floor, ("sticky", "root"))
+        archive = self._archive if thread is None else self._kept or self._threads_in_memory()
+        if archive is not None:
+            owner = new_id()
+            return LiveRun(NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner))
+        course = course_of(started, (), self._rules, context=context, limits=limits or self.limits)
+        opened = Opened(course, started.root, [started])
+        return LiveRun(InMemory(started.run_id, opened, self._waiting, is_new=True))
 
     async def resume(
-        self, run_id: str, answers: Any = None, *, context: C | None = None, limits: Limits | None = None
+        self,
+        run_id: str,
+        answers: Any = None,
+        *,
+        context: C | None = None,
+        limits: Limits | None = None,
+        accept_changes: bool = False,
     ) -> RunResult[Out]:
         """Go on with a run that is suspended, failed or cancelled; what is in its log is not done again.
 
         `answers` maps the ids of open questions to answers; if only one is open, it may be the answer itself.
+        A stored run whose team has changed since is refused, unless `accept_changes`.
         """
-        live = self.stream_resume(run_id, answers, context=context, limits=limits)
+        live = self.stream_resume(run_id, answers, context=context, limits=limits, accept_changes=accept_changes)
         await live.drive()
         return live.result
 
     def stream_resume(
-        self, run_id: str, answers: Any = None, *, context: C | None = None, limits: Limits | None = None
+        self,
+        run_id: str,
+        answers: Any = None,
+        *,
+        context: C | None = None,
+        limits: Limits | None = None,
+        accept_changes: bool = False,
     ) -> LiveRun[Out]:
         """The same, to listen to: only what is new is delivered."""
         stopped = self._waiting.get(run_id)
         if stopped is None:
-            raise RunNotFoundError(run_id, [*self._waiting])
-        events = stopped.events
-        opening: list[Event] = [Resumed(f"resumed{len(events)}", NOBODY, time())]
-        opening += answers_as_events(Log(events).open_questions(), answers)
-        context = context if context is not None else stopped.context
-        live = self._open(_start_of(events), events, opening, context=context, limits=limits or stopped.limits)
-        live.guests.update(stopped.guests)
-        return live
+            how = TakenUp(partial(opening_of, answers=answers), context, limits, accept_changes)
+            return LiveRun(OldRun(self._archive_with(run_id), run_id, how, owner=new_id()))
+        started, opening = start_of(stopped.events), opening_of(Log(stopped.events), answers=answers)
+        course = course_of(
+            started,
+            stopped.events,
+            self._rules,
+            context=context if context is not None else stopped.context,
+            limits=limits or stopped.limits or self.limits,
+            guests=stopped.guests,
+        )
+        return LiveRun(InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False))
 
     def adopt(self, events: Iterable[Event]) -> str:
         """Take over a run from its log, from another process for instance; the id to resume it by.
 
-        The team must be the one that made the log. Give the context again when you resume.
+        The team must be the one that made the log. Give the context again when you resume. For a runner without a
+        store: one with a store takes its runs from there.
         """
         recorded = list(events)
-        started = _start_of(recorded)
+        started = start_of(recorded)
         if any(isinstance(event, Completed) for event in recorded):
             raise RunError(f"run `{started.run_id}` is completed; there is nothing left to resume")
         Log(recorded)  # A log with the same key twice is refused before it is taken in.
-        self._waiting[started.run_id] = _Stopped(recorded)
+        self._waiting[started.run_id] = Stopped(recorded)
         return started.run_id
 
-    async def replay(self, events: Iterable[Event], *, context: C | None = None) -> RunResult[Out]:
+    async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
         """Run the agents' code over a log with no effects allowed. Raises ReplayMismatch at the first divergence."""
-        recorded = list(events)
-        live = self._open(_start_of(recorded), recorded, [], context=context, is_read_only=True)
+        recorded = await self.events(run) if isinstance(run, str) else list(run)
+        started = start_of(recorded)
+        said_before: Sequence[Entry] = ()
+        if started.follows and self._kept is not None:
+            said_before = await self._kept.conversations.up_to(started.follows)
+        course = course_of(
+            started,
+            recorded,
+            self._rules,
+            context=context,
+            limits=limits_in(started) or self.limits,
+            said_before=said_before,
+            is_read_only=True,
+        )
+        live: LiveRun[Out] = LiveRun(NotKept(started.run_id, Opened(course, started.root, (), len(said_before))))
         await live.drive()
         return live.result
 
-    def _open(
+    async def events(self, run_id: str) -> list[Event]:
+        """The log of a run that is kept, or waits, here."""
+        stopped = self._waiting.get(run_id)
+        return list(stopped.events) if stopped is not None else await self._archive_with(run_id).events(run_id)
+
+    async def submit(
         self,
-        started: RunStarted,
-        events: Sequence[Event],
-        opening: Sequence[Event],
+        input: Input,
         *,
-        context: C | None,
+        values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
-        is_read_only: bool = False,
-    ) -> LiveRun[Out]:
-        log = ReadOnlyLog(events) if is_read_only else Log(events)
-        run = Run(started.run_id, log, context, dict(started.values), Meter(limits or self.limits))
-        history = History([Entry(message) for message in started.input])
-        for message in started.input:
-            if type(message) is AssistantMessage:
-                run.call_ids.update(call.id for call in message.calls)
-        on_begin = None if is_read_only else self._resume_begins if events else self._run_begins
-        return LiveRun(Course(run, history, self._rules), opening, on_begin, self._keep)
+        run_id: str | None = None,
+        thread: str | None = None,
+        floor: Floor = "sticky",
+    ) -> str:
+        """Begin a run in the store and leave it to whoever calls `drive` with its id."""
+        started = self._started(input, values=values, run_id=run_id, thread=thread, limits=limits)
+        return await submit(self._store_wanted("submit"), started, floor=floor)
 
-    def _run_begins(self, run_id: str) -> None:
-        if run_id in self._waiting:
-            raise RunError(f"a run `{run_id}` waits here to be resumed; resume it, or give the new run another id")
+    async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
+        """Drive a stored run until it is finished, suspended or cancelled; how it stands then.
 
-    def _resume_begins(self, run_id: str) -> None:
-        # Only now, and not when the resume was asked for: what is never opened still waits.
-        if self._waiting.pop(run_id, None) is None:
+        Safe to call from anywhere, any number of times: a run that is not running is left alone, one that somebody
+        else drives is a RunConflict, one whose driver died is taken up when its lease has run out.
+        """
+        archive = self._store_wanted("drive")
+        return await drive(archive, run_id, context=context, accepts_changes=accept_changes)
+
+    async def answer(self, run_id: str, answers: Any) -> None:
+        """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
+        await answer(self._store_wanted("answer"), run_id, answers)
+
+    async def cancel(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
+        """Have a stored run stopped, whoever drives it, within seconds. How it stands now: `running` until then."""
+        checked_choice("cancel(…)", how, ("now", "after_turn"))
+        return await cancel(self._store_wanted("cancel"), run_id, how)
+
+    async def unfinished(self) -> list[RunRecord]:
+        """Stored runs whose driver has died, or that nobody has driven yet."""
+        return await unfinished(self._store_wanted("unfinished"))
+
+    async def recover(self, *, context: C | None = None, at_once: int = 8) -> dict[str, RunStatus]:
+        """Drive all that is unfinished, several at once; how each run stands then. What others drive is left out."""
+        return await recover(self._store_wanted("recover"), context=context, at_once=at_once)
+
+    async def fork(
+        self,
+        run: "str | Iterable[Event]",
+        *,
+        at: int | None = None,
+        edit: Mapping[str, Any] | None = None,
+        run_id: str | None = None,
+    ) -> str:
+        """A new run that begins with the first `at` events of another, to be resumed by the id that this gives.
+
+        `edit` maps keys of events to what they should have been: the input, an answer, a result, words. What came
+        after a change is left out. The other run stays as it is.
+        """
+        recorded = await self.events(run) if isinstance(run, str) else list(run)
+        events = forked(recorded, run_id or new_id(), at=at, edit=edit)
+        if self._archive is None:
+            return self.adopt(events)
+        return await keep(self._archive, events)
+
+    def thread(self, id: str) -> Thread:
+        """One conversation: its history, its runs, who has the floor; it can be trimmed, deleted and exported."""
+        archive = self._kept or self._threads_in_memory()
+        return Thread(id, archive.store, archive.conversations)
+
+    async def close(self) -> None:
+        """Close the store. The runner can be used again: the store opens anew."""
+        for archive in (self._archive, self._threads):
+            if archive is not None:
+                await archive.store.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    @property
+    def _kept(self) -> Archive | None:
+        return self._archive or self._threads
+
+    def _archive_of(self, store: "Store | str | PathLike[str]") -> Archive:
+        return Archive(store_of(store), self._rules, limits=self.limits, ttl=self._lease)
+
+    def _threads_in_memory(self) -> Archive:
+        """Where a runner without a store keeps the runs of threads."""
+        if self._threads is None:
+            self._threads = self._archive_of("memory:")
+        return self._threads
+
+    def _archive_with(self, run_id: str) -> Archive:
+        if self._kept is None:
             raise RunNotFoundError(run_id, [*self._waiting])
+        return self._kept
 
-    def _keep(self, stopped: LiveRun[Any]) -> None:
-        """A run that has stopped before its end waits here."""
-        if not isinstance(stopped.log, ReadOnlyLog):
-            self._waiting[stopped.run_id] = _Stopped(
-                stopped.log.events, stopped.context, stopped.guests, stopped.limits
-            )
+    def _store_wanted(self, method: str) -> Archive:
+        if self._kept is None:
+            raise SetupError(f"runner.{method}() is about stored runs; give the runner a store: Runner(…, store=…)")
+        return self._kept
 
+    def _started(
+        self,
+        input: Input,
+        *,
+        values: Mapping[str, Any] | None,
+        run_id: str | None,
+        thread: str | None,
+        limits: Limits | None,
+    ) -> RunStarted:
+        return RunStarted(
+            "run",
+            NOBODY,
+            time(),
+            run_id or new_id(),
+            self.team.root,
+            (UserMessage(input),) if isinstance(input, str) else tuple(paired(as_messages(input))),
+            as_json_value("the run's values", dict(values)) if values else {},
+            thread or "",
+            limits={} if limits is None else msgspec.structs.asdict(limits),
+        )
 
-_count = itertools.count()
-_process = ""
-
-
-def _name_this_process() -> None:
-    global _process
-    _process = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
-
-
-_name_this_process()
-os.register_at_fork(after_in_child=_name_this_process)
-
-
-def new_run_id() -> str:
-    """An id that no other run has: when its process began, a random part, and a number that counts up."""
-    return f"{_process}{next(_count):06x}"
-
-
-def _start_of(events: Sequence[Event]) -> RunStarted:
-    if not events or not isinstance(events[0], RunStarted):
-        raise RunError("this log does not begin with RunStarted; it is not the log of a run")
-    return events[0]
+    async def _and_close(self, work: Coroutine[Any, Any, RunResult[Out]]) -> RunResult[Out]:
+        # A store's connections belong to the event loop, and that ends here.
+        try:
+            return await work
+        finally:
+            await self.close()
 
 
 def _refuse_running_loop() -> None:

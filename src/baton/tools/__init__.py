@@ -7,6 +7,7 @@ from .approval import Approval, Approved, NeedsApproval, approval_of
 from .base import Telling, Tool, ToolOutcome
 from .function import FunctionTool, tool
 from .guardrails import guarded_tool
+from .once import Effect, effect_of
 from .results import outcome_of
 from .verdicts import Guardrail, Verdict, guardrail
 from .wrapping import unwrapped
@@ -14,6 +15,7 @@ from .wrapping import unwrapped
 __all__ = [
     "Approval",
     "Approved",
+    "Effect",
     "FunctionTool",
     "Guardrail",
     "NeedsApproval",
@@ -22,6 +24,7 @@ __all__ = [
     "ToolOutcome",
     "Verdict",
     "approval_of",
+    "effect_of",
     "guarded_tool",
     "guardrail",
     "outcome_of",

@@ -6,13 +6,14 @@ from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 from typing_extensions import Unpack
 
 from ..context import RunContext
-from ..errors import SetupError
+from ..errors import SetupError, checked_choice
 from ..messages import ToolSpec
 from .approval import Approved, NeedsApproval
 from .base import Tool, ToolOutcome
 from .failures import ErrorPolicy, checked_policy
 from .invocation import Invocation
 from .mentions import mentioned_by
+from .once import Effect, Once
 from .signature import Source, compile_signature
 from .timeouts import Timed
 
@@ -37,6 +38,8 @@ class ToolOptions(TypedDict, total=False):
     """Whether a person must allow a call: True, False (default), or a function (ctx, arguments) -> bool."""
     thread: bool
     """Whether a function that is not async runs in a worker thread (default), where it may block."""
+    effect: Effect
+    """What a call does outside: "read" nothing, "idempotent" (default) may happen twice, "once" must not."""
     strict: bool
     """Whether the provider is asked to keep the model strictly to the schema."""
 
@@ -55,6 +58,7 @@ class FunctionTool(Generic[P, R]):
         returns_directly: bool = False,
         needs_approval: NeedsApproval = False,
         thread: bool = True,
+        effect: Effect = "idempotent",
         strict: bool = False,
         untyped: Any = None,
         inject: Mapping[str, Source] | None = None,
@@ -72,9 +76,13 @@ class FunctionTool(Generic[P, R]):
             thread=thread,
             strict=strict,
         )
+        checked_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
+        self.effect: Effect = effect
         whole: Tool = self._invocation
         if timeout is not None:
             whole = Timed(whole, timeout, on_error=on_error)
+        if effect == "once":
+            whole = Once(whole)
         # Outside the timeout: a person may take days.
         if needs_approval is not False:
             whole = Approved(whole, needs_approval)

@@ -1,0 +1,124 @@
+"""What was said in a run, read from its log alone: for the next run of a thread, and for whoever looks at old runs.
+
+It needs no agents, so that a conversation goes on though the team has changed since. It is what the run's own history
+was, but for messages that handoffs made up on the way.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+from ..context import WHOLE, Entry
+from ..events import Event, Origin, RunStarted, Said, Started, Stepped, ToolReturned, Transferred
+from ..messages import ToolMessage, UserMessage
+
+_INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
+_NO_RESULT = "This call did not come to an end."
+
+_Place: TypeAlias = tuple[int, ...]
+
+
+def recalled(events: Sequence[Event]) -> list[Entry]:
+    """The entries of a run's history: its input, and what its agents said and found out."""
+    return [*_Recall(events).entries()]
+
+
+def floor_of(events: Sequence[Event]) -> str:
+    """The agent that had the floor last; "" if nobody had it."""
+    for event in reversed(events):
+        if isinstance(event, Started) and "/" not in event.origin.id:
+            return event.agent
+    return ""
+
+
+class _Node:
+    """One activation: what it said, and the activations inside it, in the order in which they began."""
+
+    __slots__ = ("items", "origin", "place")
+
+    def __init__(self, origin: Origin, place: _Place) -> None:
+        self.origin = origin
+        self.place = place
+        self.items: list[Entry | _Node] = []
+
+
+class _Recall:
+    def __init__(self, events: Sequence[Event]) -> None:
+        self._run = events[0].run_id if events and isinstance(events[0], RunStarted) else ""
+        self._top = _Node(Origin("", ""), ())
+        self._nodes: dict[str, _Node] = {"": self._top}
+        self._results = {event.key: event for event in events if isinstance(event, ToolReturned)}
+        self._followed = {event.origin.id: event.call_id for event in events if isinstance(event, Transferred)}
+        self._last_said = {event.origin.id: event.key for event in events if isinstance(event, Said)}
+        for event in events:
+            if _INSIDE_A_CALL.search(event.origin.id):
+                continue
+            if isinstance(event, RunStarted):
+                self._top.items.extend(Entry(message) for message in event.input)
+            elif isinstance(event, Started):
+                self._node(event.origin)
+            elif isinstance(event, Said):
+                self._say(event)
+            elif isinstance(event, Stepped) and event.name == "failed" and event.key.endswith("/failed"):
+                self._fail(event)
+
+    def entries(self, node: _Node | None = None) -> Iterator[Entry]:
+        """What was said, in the order in which it is read: branches that ran at once as they were declared."""
+        beside: list[_Node] = []
+        for item in (node or self._top).items:
+            if isinstance(item, _Node):
+                beside.append(item)
+                continue
+            yield from self._in_turn(beside)
+            beside.clear()
+            yield item
+        yield from self._in_turn(beside)
+
+    def _in_turn(self, nodes: Sequence[_Node]) -> Iterator[Entry]:
+        for node in sorted(nodes, key=lambda node: node.place):
+            yield from self.entries(node)
+
+    def _node(self, origin: Origin) -> _Node:
+        known = self._nodes.get(origin.id)
+        if known is None:
+            around, _, hop = origin.id.rpartition("/")
+            parent, _, place = around.rpartition("/")
+            author = Origin(f"{self._run}:{origin.id}", origin.agent)
+            known = self._nodes[origin.id] = _Node(author, (*map(int, place.split(".")), int(hop)) if place else ())
+            self._nodes.get(parent, self._top).items.append(known)
+        return known
+
+    def _say(self, said: Said) -> None:
+        node, calls = self._node(said.origin), said.message.calls
+        if not calls:
+            # A model's answer that was not the last did not fit the output type, and was taken back.
+            if "/m" not in said.key or self._last_said[said.origin.id] == said.key:
+                node.items.append(Entry(said.message, node.origin, is_answer=True))
+            return
+        results = [self._results.get(f"{said.key}.{position}") for position in range(len(calls))]
+        undone = [position for position, result in enumerate(results) if result is not None and result.is_undone]
+        taken = self._followed.get(said.origin.id)
+        followed = [position for position, call in enumerate(calls) if taken is not None and call.id == taken]
+        node.items.append(Entry(said.message, node.origin, undone=tuple(undone), followed=tuple(followed)))
+        for position, (call, result) in enumerate(zip(calls, results, strict=True)):
+            message = ToolMessage(call.id, call.name, _NO_RESULT, is_error=True) if result is None else result.message
+            entry = Entry(message, node.origin, is_answer=result is not None and result.is_final)
+            if position in undone:
+                entry.undone = (WHOLE,)
+            elif position in followed:
+                entry.followed = (WHOLE,)
+            node.items.append(entry)
+
+    def _fail(self, failed: Stepped) -> None:
+        """What is left of an agent whose failure was passed over: a message that says so."""
+        node = self._node(failed.origin)
+        report = Entry(UserMessage(str(failed.value)), node.origin)
+        if failed.key == f"{failed.origin.id}/failed":
+            node.items[:] = [report]
+            return
+        branch = failed.key[len(failed.origin.id) + 1 : -len("/failed")]
+        place = (*map(int, branch.split(".")),)
+        node.items[:] = [item for item in node.items if not (isinstance(item, _Node) and item.place[:-1] == place)]
+        told = _Node(node.origin, (*place, 0))
+        told.items.append(report)
+        node.items.append(told)

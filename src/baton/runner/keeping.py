@@ -1,0 +1,92 @@
+"""Who takes a run up, keeps what happens in it while it lasts, and puts it away when it stops.
+
+Three of them: the memory of the runner, for runs without a store; nobody, for a replay; and a store, in `stored`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from ..context import Limits
+from ..errors import RunError, RunNotFoundError
+from ..events import Event
+from ..flow import Course
+from ..log import Sink
+from .heartbeat import Stoppable
+from .result import Status
+
+
+class Opened(Struct, frozen=True):
+    """A run that is ready to be driven: its course, who begins, what happens first, and where its own words begin."""
+
+    course: Course
+    first: str
+    opening: Sequence[Event] = ()
+    said_before: int = 0
+
+
+class Keeper(Protocol):
+    """Keeps one run."""
+
+    run_id: str
+
+    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+        """Take the run up. Nobody else drives it until `close`."""
+        ...
+
+    async def close(self, course: Course, status: Status) -> None:
+        """Put the run away, now that it has stopped."""
+        ...
+
+
+class Stopped(Struct, frozen=True):
+    """A run that waits to be resumed."""
+
+    events: Sequence[Event]
+    context: Any = None
+    guests: Mapping[str, Any] = {}
+    limits: Limits | None = None
+
+
+class InMemory:
+    """Keeps a run in the runner's own memory, as long as that lasts."""
+
+    def __init__(self, run_id: str, opened: Opened, waiting: dict[str, Stopped], *, is_new: bool) -> None:
+        self.run_id = run_id
+        self._opened = opened
+        self._waiting = waiting
+        self._is_new = is_new
+
+    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+        """Take the run up, if nobody has done so since it was asked for."""
+        if self._is_new:
+            if self.run_id in self._waiting:
+                because = "resume it, or give the new run another id"
+                raise RunError(f"a run `{self.run_id}` waits here to be resumed; {because}")
+        elif self._waiting.pop(self.run_id, None) is None:
+            raise RunNotFoundError(self.run_id, [*self._waiting])
+        self._opened.course.run.log.sink = listener
+        return self._opened
+
+    async def close(self, course: Course, status: Status) -> None:
+        """A run that has stopped before its end waits here."""
+        if status != "completed":
+            run = course.run
+            self._waiting[self.run_id] = Stopped(run.log.events, run.context, run.guests, run.meter.limits)
+
+
+class NotKept:
+    """Keeps nothing: what is driven is a replay."""
+
+    def __init__(self, run_id: str, opened: Opened) -> None:
+        self.run_id = run_id
+        self._opened = opened
+
+    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+        """Take it up as it is."""
+        self._opened.course.run.log.sink = listener
+        return self._opened
+
+    async def close(self, course: Course, status: Status) -> None:
+        """Nothing is left of it."""

@@ -1,0 +1,197 @@
+"""Runs that a store keeps: begun, taken up again by whoever has the lease, and put away."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..context import Entry, Limits
+from ..errors import LogError, RunError, RunNotFoundError, TeamChanged
+from ..events import Completed, Event, RunStarted, decode_lines
+from ..flow import Course, Rules, differences, fingerprint_of
+from ..log import Log, Sink
+from ..stores import Lease, RunRecord, Store
+from .courses import course_of, limits_in, start_of
+from .heartbeat import Heartbeat, Stoppable
+from .journal import Journal
+from .keeping import Opened
+from .result import Status
+from .threads import Conversations
+
+_REMEMBERED = 1000
+
+
+class Known(Struct, frozen=True):
+    """What no store can keep of a run, and this process knows: the user's object, agents made on the fly, limits."""
+
+    context: Any = None
+    guests: Mapping[str, Any] = {}
+    limits: Limits | None = None
+
+
+class Archive:
+    """A runner's side of its store: what it reads there, and under which conditions it drives a run from there."""
+
+    def __init__(self, store: Store, rules: Rules, *, limits: Limits, ttl: float) -> None:
+        self.store = store
+        self.rules = rules
+        self.limits = limits
+        self.ttl = ttl
+        self.heartbeat = Heartbeat(store, ttl)
+        self.conversations = Conversations(store)
+        self.fingerprint = fingerprint_of(rules.team)
+        self.known: OrderedDict[str, Known] = OrderedDict()
+        """Of runs that stopped here before their end, the latest ones."""
+
+    async def record(self, run_id: str) -> RunRecord:
+        """What is known about a run. Raises RunNotFoundError if there is none."""
+        record = await self.store.record(run_id)
+        if record is None:
+            raise RunNotFoundError(run_id, store=str(self.store))
+        return record
+
+    async def events(self, run_id: str) -> list[Event]:
+        """The log of a run. Raises LogError, saying where, if it cannot be read."""
+        events = decode_lines(await self.store.load(run_id))
+        if not events or not isinstance(events[0], RunStarted) or events[0].run_id != run_id:
+            raise LogError(0, f"it is not the log of run `{run_id}`")
+        return events
+
+    async def begin(self, started: RunStarted, lines: Sequence[bytes], *, owner: str, ttl: float) -> Lease:
+        """Make a run in the store with its first lines."""
+        lease = await self.store.create(started.run_id, lines, thread=started.thread, owner=owner, ttl=ttl)
+        if started.thread:
+            await self.conversations.check_follows(started.thread, started.run_id, started.follows)
+        return lease
+
+    def check_team(self, started: RunStarted) -> None:
+        """Raise TeamChanged if the run began with a team that is not this one."""
+        if started.team and started.team != self.fingerprint:
+            raise TeamChanged(started.run_id, differences(started.team, self.fingerprint))
+
+    async def put_away(self, course: Course, journal: Journal, status: Status) -> None:
+        """Store how a run stopped, and hold its lease no longer."""
+        self.heartbeat.let_go(journal)
+        await journal.finish(status)
+        if status != "completed":
+            run = course.run
+            self.known[run.id] = Known(run.context, run.guests, run.meter.limits)
+            while len(self.known) > _REMEMBERED:
+                self.known.popitem(last=False)
+
+
+class NewRun:
+    """A run that begins in a store."""
+
+    def __init__(
+        self,
+        archive: Archive,
+        started: RunStarted,
+        *,
+        floor: Literal["sticky", "root"],
+        owner: str,
+        context: Any = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.run_id = started.run_id
+        self._archive = archive
+        self._started = started
+        self._context = context
+        self._limits = limits
+        self._floor = floor
+        self._owner = owner
+        self._journal: Journal | None = None
+
+    async def begun(self) -> tuple[RunStarted, Sequence[Entry]]:
+        """The event it begins with, and what was said in its thread before."""
+        archive, started = self._archive, replace(self._started, team=self._archive.fingerprint)
+        if not started.thread:
+            return started, ()
+        conversation = await archive.conversations.latest(started.thread)
+        floor = conversation.floor if self._floor == "sticky" else ""
+        root = floor if floor in archive.rules.team.seats else started.root
+        return replace(started, root=root, follows=conversation.last_run), conversation.entries
+
+    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+        """Set the run up. Its first lines are stored before anything happens in it."""
+        archive = self._archive
+        started, said_before = await self.begun()
+
+        async def begin(lines: Sequence[bytes]) -> Lease:
+            return await archive.begin(started, lines, owner=self._owner, ttl=archive.ttl)
+
+        self._journal = Journal(archive.store, begin=begin, listener=listener)
+        limits = self._limits or archive.limits
+        course = course_of(started, (), archive.rules, context=self._context, limits=limits, said_before=said_before)
+        course.run.log.sink = self._journal
+        archive.heartbeat.hold(self._journal, run)
+        return Opened(course, started.root, [started], len(said_before))
+
+    async def close(self, course: Course, status: Status) -> None:
+        """Store how it stopped, and give the lease back."""
+        if self._journal is not None:
+            await self._archive.put_away(course, self._journal, status)
+
+
+class TakenUp(Struct, frozen=True):
+    """How a run is to be taken up. `opening` gives what is written first; it raises if that is not waited for."""
+
+    opening: Callable[[Log], Sequence[Event]]
+    context: Any = None
+    limits: Limits | None = None
+    accepts_changes: bool = False
+
+
+class OldRun:
+    """A run that is taken up again from a store."""
+
+    def __init__(self, archive: Archive, run_id: str, how: TakenUp, *, owner: str) -> None:
+        self.run_id = run_id
+        self._archive = archive
+        self._how = how
+        self._owner = owner
+        self._journal: Journal | None = None
+
+    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+        """Take the lease, then read the log: nobody else writes to it any more."""
+        archive = self._archive
+        await archive.record(self.run_id)
+        lease = await archive.store.acquire(self.run_id, self._owner, ttl=archive.ttl)
+        try:
+            opened, seq = await self._read()
+        except BaseException:
+            await archive.store.release(lease)
+            raise
+        journal = self._journal = Journal(archive.store, lease=lease, seq=seq, listener=listener)
+        opened.course.run.log.sink = journal
+        archive.heartbeat.hold(journal, run)
+        return opened
+
+    async def _read(self) -> tuple[Opened, int]:
+        archive, how = self._archive, self._how
+        events = await archive.events(self.run_id)
+        started = start_of(events)
+        if any(isinstance(event, Completed) for event in events):
+            raise RunError(f"run `{self.run_id}` is completed; there is nothing left to resume")
+        if not how.accepts_changes:
+            archive.check_team(started)
+        opening = how.opening(Log(events))
+        said_before = await archive.conversations.up_to(started.follows) if started.follows else ()
+        known = archive.known.pop(self.run_id, None) or Known()
+        course = course_of(
+            started,
+            events,
+            archive.rules,
+            context=how.context if how.context is not None else known.context,
+            limits=how.limits or known.limits or limits_in(started) or archive.limits,
+            said_before=said_before,
+            guests=known.guests,
+        )
+        return Opened(course, started.root, opening, len(said_before)), len(events) + 1
+
+    async def close(self, course: Course, status: Status) -> None:
+        """Store how it stopped, and give the lease back."""
+        if self._journal is not None:
+            await self._archive.put_away(course, self._journal, status)
