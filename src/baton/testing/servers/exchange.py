@@ -37,6 +37,7 @@ class Exchange:
         self._delay = delay
         self._given: list[Chunk] = []
         self._stream: AnswerStream | None = None
+        self._beginning = b""
         self._response: web.StreamResponse | None = None
 
     async def answer(self, chunks: AsyncIterator[Chunk]) -> web.StreamResponse:
@@ -96,6 +97,8 @@ class Exchange:
     def _begun(self) -> AnswerStream:
         if self._stream is None:
             self._stream = self._endpoint.stream(self._asked)
+            # Before any piece is made, because some formats number their events.
+            self._beginning = self._stream.begin()
         return self._stream
 
     async def _write(self, data: bytes) -> None:
@@ -103,7 +106,7 @@ class Exchange:
             headers = {"content-type": self._endpoint.stream_type, "cache-control": "no-cache"}
             self._response = web.StreamResponse(headers=headers)
             await self._response.prepare(self._http)
-            data = self._begun().begin() + data
+            data = self._beginning + data
         elif self._delay:
             await asyncio.sleep(self._delay)
         if data:

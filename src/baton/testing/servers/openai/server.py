@@ -13,14 +13,15 @@ from ..server import ProviderServer, ServerOptions
 from .chat import ChatCompletions
 from .chat_wire import ReasoningField
 from .errors import refused, wrong
+from .responses import Responses
 
-_CHAT, _MODELS = "/v1/chat/completions", "/v1/models"
+_CHAT, _RESPONSES, _MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
 _BEARER = "Bearer "
 _BORN = 1_700_000_000
 
 
 class OpenAIServer(ProviderServer):
-    """OpenAI on this machine: `/v1/chat/completions` and `/v1/models`, with and without streaming.
+    """OpenAI on this machine: `/v1/chat/completions`, `/v1/responses` and `/v1/models`, with and without streaming.
 
     `reasoning_field` is for servers that are like OpenAI's but show their thoughts in Chat Completions.
     """
@@ -34,6 +35,7 @@ class OpenAIServer(ProviderServer):
     ) -> None:
         super().__init__(steps, **options)
         self._chat = ChatCompletions(reasoning_field)
+        self._responses = Responses()
 
     @property
     def base_url(self) -> str:
@@ -46,7 +48,7 @@ class OpenAIServer(ProviderServer):
         path, method = received.path, received.method
         if path == _MODELS or path.startswith(f"{_MODELS}/"):
             return self._listing(path.removeprefix(_MODELS).removeprefix("/"))
-        if path != _CHAT:
+        if path not in (_CHAT, _RESPONSES):
             raise wrong(f"Invalid URL ({method} {path})", status=404)
         if method != "POST":
             hint = "(HINT: Perhaps you meant to use a different HTTP method?)"
@@ -55,7 +57,7 @@ class OpenAIServer(ProviderServer):
         if not given.startswith("application/json"):
             accepted = "This API method only accepts 'application/json' requests"
             raise wrong(f"Unsupported content type: '{given}'. {accepted}.")
-        return self._chat
+        return self._chat if path == _CHAT else self._responses
 
     def refused(self, error: ModelError, received: Received) -> Rejection:
         """The status and the body that say the same as this error."""
