@@ -207,6 +207,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ),
     ({"messages": [{"role": "assistant"}]}, "got null", "messages.[0].content", None),
     ({"messages": [{**CALLS, "tool_calls": []}]}, "empty array", "messages[0].tool_calls", "empty_array"),
+    ({"messages": [{**CALLS, "tool_calls": [{**CALL, "id": "a" * 41}]}]}, "length 40", None, "string_above_max_length"),
     ({"messages": [*HELLO, RESULT]}, "must be a response", "messages.[1].role", None),
     ({"messages": [*HELLO, CALLS]}, "did not have response messages: a", "messages", None),
     ({"messages": [*HELLO, CALLS, *HELLO, RESULT]}, "did not have response messages: a", "messages", None),

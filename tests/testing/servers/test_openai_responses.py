@@ -224,6 +224,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"input": [{**CALL, "name": "a b"}, RESULT]}, "pattern", "input[0].name", "invalid_value"),
     ({"input": [{**CALL, "tool": 1}, RESULT]}, "Unknown", "input[0].tool", "unknown_parameter"),
     ({"input": [{"type": "function_call"}]}, "Missing", "input[0].call_id", "missing_required_parameter"),
+    ({"input": [{**CALL, "call_id": "a" * 65}]}, "length 64", "input[0].call_id", "string_above_max_length"),
     ({"input": [CALL]}, "No tool output found for function call a", "input", None),
     ({"input": [RESULT]}, "No tool call found", "input", None),
     ({"input": [RESULT, CALL]}, "No tool call found", "input", None),

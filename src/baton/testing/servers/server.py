@@ -11,7 +11,7 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from ...errors import ContextTooLongError, ModelError, ModelNotFoundError, SetupError
-from ...models import Chunk
+from ...models import Chunk, ModelRequest
 from ..scripted import ScriptedModel
 from ..steps import Step
 from .base import Endpoint
@@ -94,6 +94,11 @@ class ProviderServer(ABC):
         if not self._port:
             raise SetupError(f"{type(self).__name__} has no address yet; enter it first: async with server: …")
         return f"http://127.0.0.1:{self._port}"
+
+    @property
+    def understood(self) -> list[ModelRequest]:
+        """What the requests that were in order say to a model, in Baton's own words."""
+        return [received.request for received in self.requests if received.asked is not None]
 
     @property
     def rejected(self) -> list[Received]:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from .chat_wire import UNSUPPORTED, Assistant, ChatMessage, ChatRequest, NamedTool, SchemaFormat, Tool
 from .errors import empty_array, wrong
-from .schemas import check_choice, check_name, check_range, check_schema, check_tools
+from .schemas import check_choice, check_length, check_name, check_range, check_schema, check_tools
 
 _MOST_STOPS = 4
+_LONGEST_ID = 40
 
 
 def check_options(wire: ChatRequest) -> None:
@@ -74,7 +75,9 @@ def check_pairs(messages: Sequence[ChatMessage]) -> None:
         if isinstance(message, Assistant):
             waiting = [call.id for call in message.tool_calls or ()]
             for position, call in enumerate(message.tool_calls or ()):
-                check_name(call.function.name, f"messages[{index}].tool_calls[{position}].function.name")
+                place = f"messages[{index}].tool_calls[{position}]"
+                check_name(call.function.name, f"{place}.function.name")
+                check_length(call.id, f"{place}.id", _LONGEST_ID)
     _check_none(waiting)
 
 

@@ -17,7 +17,7 @@ from .responses_wire import (
     ResponsesRequest,
     SchemaFormat,
 )
-from .schemas import check_choice, check_name, check_range, check_schema, check_tools
+from .schemas import check_choice, check_length, check_name, check_range, check_schema, check_tools
 
 _KINDS: dict[str, type[Any]] = {
     "function_call": FunctionCall,
@@ -26,6 +26,7 @@ _KINDS: dict[str, type[Any]] = {
 }
 _PREFIXES: tuple[tuple[type[Any], str], ...] = ((OutputMessage, "msg"), (InputMessage, "msg"), (FunctionCall, "fc"))
 _FEWEST_TOKENS = 16
+_LONGEST_ID = 64
 SEAL = "baton-sealed:"
 """How `encrypted_content` begins that this server has made itself."""
 
@@ -91,6 +92,7 @@ def check_items(items: Sequence[Item]) -> None:
         _check_id(item, index)
         if isinstance(item, FunctionCall):
             check_name(item.name, f"input[{index}].name")
+            check_length(item.call_id, f"input[{index}].call_id", _LONGEST_ID)
             if item.call_id in seen:
                 raise wrong(f"Duplicate function call with call_id {item.call_id}.", param=f"input[{index}].call_id")
             seen.add(item.call_id)

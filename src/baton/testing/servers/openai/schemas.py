@@ -16,18 +16,23 @@ def check_name(name: str, param: str) -> None:
     if not name:
         message = f"Invalid '{param}': empty string. Expected a string with minimum length 1."
         raise wrong(message, param=param, code="empty_string")
-    if len(name) > _LONGEST_NAME:
-        message = (
-            f"Invalid '{param}': string too long. Expected a string with maximum length {_LONGEST_NAME}, "
-            f"but got a string with length {len(name)} instead."
-        )
-        raise wrong(message, param=param, code="string_above_max_length")
+    check_length(name, param, _LONGEST_NAME)
     if not _NAME.fullmatch(name):
         message = (
             f"Invalid '{param}': string does not match pattern. "
             "Expected a string that matches the pattern '^[a-zA-Z0-9_-]+$'."
         )
         raise wrong(message, param=param, code="invalid_value")
+
+
+def check_length(text: str, param: str, most: int) -> None:
+    """A text that must not be too long."""
+    if len(text) > most:
+        message = (
+            f"Invalid '{param}': string too long. Expected a string with maximum length {most}, "
+            f"but got a string with length {len(text)} instead."
+        )
+        raise wrong(message, param=param, code="string_above_max_length")
 
 
 def check_tools(
