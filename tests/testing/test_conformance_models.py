@@ -1,6 +1,8 @@
 """The suite for models: one that is in order passes it, and each broken one trips the check that is meant for it."""
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -224,6 +226,16 @@ class TellsTheNewestOnly(Tells):
         return replace(request, messages=request.messages[-1:])
 
 
+class RewritesArguments(Tells):
+    def changed(self, request: ModelRequest) -> ModelRequest:
+        def bare(message: Any) -> Any:
+            if not isinstance(message, AssistantMessage):
+                return message
+            return replace(message, calls=tuple(replace(call, arguments='{"a":1}') for call in message.calls))
+
+        return replace(request, messages=tuple(map(bare, request.messages)))
+
+
 class AnswersOnlyUsers(Tells):
     def changed(self, request: ModelRequest) -> ModelRequest:
         if not request.messages:
@@ -266,6 +278,7 @@ BROKEN: list[tuple[type[Plain], Callable[[Suite], Awaitable[None]]]] = [
         SaysNothingBeforeAFailure,
         lambda suite: suite.test_a_failure_in_the_middle_comes_after_what_was_said(RateLimitError),
     ),
+    (SwallowsFailures, lambda suite: suite.test_an_answer_that_the_filter_stops_says_so()),
     (KnowsOneKindOfError, lambda suite: suite.test_a_failure_in_the_middle_comes_after_what_was_said(ModelError)),
     (TellsNoInstructions, lambda suite: suite.test_instructions_are_told()),
     (TellsNoTools, lambda suite: suite.test_tools_are_told()),
@@ -276,6 +289,7 @@ BROKEN: list[tuple[type[Plain], Callable[[Suite], Awaitable[None]]]] = [
     (TellsNoResults, lambda suite: suite.test_a_history_is_told_as_it_is("a call and its result")),
     (TellsTheNewestOnly, lambda suite: suite.test_a_history_is_told_as_it_is("several turns")),
     (TellsTheNewestOnly, lambda suite: suite.test_a_history_is_told_as_it_is("user twice")),
+    (RewritesArguments, lambda suite: suite.test_a_history_is_told_as_it_is("two calls at once")),
     (TellsNoResults, lambda suite: suite.test_a_picture_in_a_result_is_taken()),
     (AnswersOnlyUsers, lambda suite: suite.test_no_history_at_all_is_taken()),
 ]
@@ -308,6 +322,12 @@ async def test_what_a_model_cannot_do_is_skipped_and_said() -> None:
 
     with pytest.raises(pytest.skip.Exception, match="Modest says that it cannot do: images"):
         await Modest().test_media_are_told_as_they_are("images")
+
+
+def test_it_is_said_that_pytest_is_missing_and_only_the_suite_needs_it() -> None:
+    program = "import sys; sys.modules['pytest'] = None; import baton.testing; import baton.testing.conformance"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert "baton.testing.conformance needs pytest" in finished.stderr
 
 
 def test_an_ability_that_does_not_exist_is_an_error() -> None:

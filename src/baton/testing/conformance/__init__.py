@@ -13,6 +13,6 @@ except ImportError as missing:
 # A failing check then shows what it compared, as in the author's own tests.
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("answers", "failures", "requests")))
 
-from .models import ModelConformance, ModelProvider  # noqa: E402
+from .models import ABILITIES, ModelConformance, ModelProvider  # noqa: E402
 
-__all__ = ["ModelConformance", "ModelProvider"]
+__all__ = ["ABILITIES", "ModelConformance", "ModelProvider"]

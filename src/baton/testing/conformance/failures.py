@@ -82,9 +82,7 @@ class FailureChecks(ModelBench[P]):
             with pytest.raises(MalformedResponseError):
                 await chunks_of(model)
 
-    @pytest.mark.parametrize(
-        "kind", [ModelConnectionError, OverloadedError, MalformedResponseError, ContentFilterError]
-    )
+    @pytest.mark.parametrize("kind", [ModelConnectionError, OverloadedError, MalformedResponseError])
     async def test_a_failure_in_the_middle_comes_after_what_was_said(self, kind: type[ModelError]) -> None:
         self.needs("streaming")
         retryable = kind in PASSING
@@ -95,6 +93,16 @@ class FailureChecks(ModelBench[P]):
         assert "".join([chunk.text for chunk in seen if isinstance(chunk, TextChunk)]) == "So far"
         assert type(raised.value) is kind
         assert raised.value.retryable or not retryable
+
+    async def test_an_answer_that_the_filter_stops_says_so(self) -> None:
+        """By an error, or by the reason for the end: never as if the answer were complete."""
+        self.needs("streaming")
+        async with self.played(Stream("So ", "far", ContentFilterError("no more"))) as (model, _):
+            try:
+                response, _ = await answer_of(model)
+            except ContentFilterError:
+                return
+        assert response.stop_reason == "content_filter"
 
     async def test_nothing_at_all_is_empty(self) -> None:
         async with self.played(EmptyResponseError("nothing", retryable=True)) as (model, _):

@@ -39,6 +39,15 @@ def essence(messages: Sequence[Message]) -> list[Atom]:
     return atoms
 
 
+def says_the_same(understood: Sequence[Message], told: Sequence[Message]) -> bool:
+    """Whether a provider understood what it was told; arguments that are no JSON may have become anything."""
+    there, here = essence(understood), essence(told)
+    for position, atom in enumerate(here):
+        if atom[0] == "call" and atom[3] is None and position < len(there):
+            here[position] = (*atom[:3], *there[position][3:])
+    return there == here
+
+
 def _atoms(messages: Sequence[Message], numbers: dict[str, int]) -> Iterator[Atom]:
     for message in messages:
         match message:

@@ -6,12 +6,23 @@ May import every room but cli, and aiohttp. Must not speak to anything outside t
 from ...errors import SetupError
 
 try:
-    from .server import ProviderServer
+    from .server import ProviderServer, ServerOptions
 except ImportError as missing:
     raise SetupError("baton.testing.servers needs aiohttp: pip install 'baton-adk[testing]'") from missing
 
+from .base import AnswerStream, Endpoint
 from .faults import HttpFault
 from .openai import OpenAIServer
-from .received import Received, Rejection
+from .received import Asked, Received, Rejection
 
-__all__ = ["HttpFault", "OpenAIServer", "ProviderServer", "Received", "Rejection"]
+__all__ = [
+    "AnswerStream",
+    "Asked",
+    "Endpoint",
+    "HttpFault",
+    "OpenAIServer",
+    "ProviderServer",
+    "Received",
+    "Rejection",
+    "ServerOptions",
+]
