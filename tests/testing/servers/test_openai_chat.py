@@ -108,6 +108,16 @@ async def test_a_refusal_is_no_content(streams: bool) -> None:
     assert not said.content
 
 
+async def test_thoughts_are_told_in_one_piece_too_and_taken_back() -> None:
+    step = AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),))
+    async with OpenAIServer([step, "Hi."], reasoning_field="reasoning") as server:
+        _, told = await posted(server, PATH, {"model": "m", "messages": HELLO})
+        said = {key: told["choices"][0]["message"][key] for key in ("role", "content", "reasoning")}
+        status, _ = await posted(server, PATH, {"model": "m", "messages": [*HELLO, said]})
+    assert (said["reasoning"], status) == ("Hm.", 200)
+    assert server.requests[1].request.messages[1] == step
+
+
 async def test_thoughts_are_told_only_by_servers_that_tell_them() -> None:
     step = AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),))
     silent = await accumulated(step)
@@ -187,6 +197,11 @@ async def test_a_request_is_understood() -> None:
     )
 
 
+def holding(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """A strict tool with one parameter of this schema."""
+    return [wave(parameters={**STRICT, "properties": {"city": schema}}, strict=True)]
+
+
 LOOSE = {**STRICT, "additionalProperties": True}
 PARTLY: dict[str, Any] = {**STRICT, "required": []}
 DEEP = {**STRICT, "properties": {"city": {"type": "array", "items": {"type": "object"}}}}
@@ -235,6 +250,10 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"tools": [wave(parameters=LOOSE, strict=True)]}, "to be false", None, "invalid_function_parameters"),
     ({"tools": [wave(parameters=PARTLY, strict=True)]}, "Missing 'city'", None, "invalid_function_parameters"),
     ({"tools": [wave(parameters=DEEP, strict=True)]}, "'items'", None, "invalid_function_parameters"),
+    ({"tools": holding({"type": "array"})}, "missing items", None, "invalid_function_parameters"),
+    ({"tools": holding({"oneOf": []})}, "'oneOf' is not permitted", None, "invalid_function_parameters"),
+    ({"tools": holding({"description": "any"})}, "must have a 'type'", None, "invalid_function_parameters"),
+    ({"tools": holding({"anyOf": ["x"]})}, "must be an object", None, "invalid_function_parameters"),
     ({"tools": [wave()] * 129}, "too long", "tools", "array_above_max_length"),
     ({"tool_choice": "required"}, "only allowed when 'tools'", "tool_choice", None),
     ({"tools": [wave()], "tool_choice": wave(name="bow")}, "'bow' not found", "tool_choice", None),

@@ -11,6 +11,7 @@ from tests.testing.servers.clients import official, posted
 from baton.errors import ContentFilterError, OverloadedError
 from baton.messages import (
     AssistantMessage,
+    Data,
     File,
     Image,
     Reasoning,
@@ -200,6 +201,25 @@ async def test_media_tools_and_settings_are_understood() -> None:
     assert request.settings == ModelSettings(tool_choice="wave", reasoning_effort="low", max_tokens=20)
 
 
+async def test_each_answer_of_a_conversation_is_a_message_of_its_own() -> None:
+    said: list[Any] = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "assistant", "content": "One."},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Two.", "annotations": []}]},
+        {"role": "user", "content": [{"type": "input_text", "text": "Three."}]},
+    ]
+    async with OpenAIServer(["Hi."]) as server, official(server) as client:
+        await client.responses.create(model="gpt-test", input=said, instructions="Hurry.")
+    request = server.requests[0].request
+    assert request.instructions == "Hurry.\n\nBe kind."
+    assert request.messages == (AssistantMessage("One."), AssistantMessage("Two."), UserMessage("Three."))
+
+
+async def test_an_answer_of_parts_is_told_as_text() -> None:
+    response = await answered(Stream("So: ", Data({"city": "Rome"})), streams=True)
+    assert response.output_text == 'So: {"city":"Rome"}'
+
+
 def reasoning(sealed: str | None = "baton-sealed:1") -> dict[str, Any]:
     return {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed}
 
@@ -218,6 +238,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"messages": []}, "Unknown parameter: 'messages'", "messages", "unknown_parameter"),
     ({"input": [{"type": "song"}]}, "'song'", "input[0].type", "invalid_value"),
     ({"input": [{"role": "tool", "content": ""}]}, "'tool'", "input[0].role", "invalid_value"),
+    ({"input": [{"role": "user", "content": []}]}, "empty array", "input[0].content", "empty_array"),
     ({"input": [said("input_text")]}, "'input_text'", "input[0].content[0].type", "invalid_value"),
     ({"input": [said("output_text", "user")]}, "'output_text'", "input[0].content[0].type", "invalid_value"),
     ({"input": [{**CALL, "id": "call_a"}, RESULT]}, "begins with 'fc'", "input[0].id", "invalid_value"),

@@ -188,6 +188,21 @@ async def test_an_answer_waits_for_an_event_and_a_client_that_leaves_is_noticed(
     assert server.closed == [left]
 
 
+async def test_pieces_can_take_their_time() -> None:
+    loop = asyncio.get_running_loop()
+    async with OpenAIServer([Stream("a", "b", "c")], delay=0.02) as server, official(server) as client:
+        begun = loop.time()
+        assert "".join(await streamed(client)) == "abc"
+        assert loop.time() - begun >= 0.06
+
+
+async def test_a_request_can_be_shown() -> None:
+    async with OpenAIServer([HttpFault(503)]) as server, official(server) as client:
+        with pytest.raises(openai.InternalServerError):
+            await said(client)
+    assert repr(server.requests) == "[Received(POST /v1/chat/completions, gpt-test, 503)]"
+
+
 async def test_nobody_left_is_an_assertion() -> None:
     async with OpenAIServer(["Hello."]) as server, official(server) as client:
         await said(client)
