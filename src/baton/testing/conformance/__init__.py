@@ -1,0 +1,18 @@
+"""What a model or a store must do to be one: suites of tests, for the author of one to run with pytest.
+
+May import every room but cli, and pytest. Must not know any provider: what is behind a model comes from its author.
+"""
+
+from ...errors import SetupError
+
+try:
+    import pytest
+except ImportError as missing:
+    raise SetupError("baton.testing.conformance needs pytest: pip install pytest pytest-asyncio") from missing
+
+# A failing check then shows what it compared, as in the author's own tests.
+pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("answers", "failures", "requests")))
+
+from .models import ABILITIES, ModelConformance, ModelProvider  # noqa: E402
+
+__all__ = ["ABILITIES", "ModelConformance", "ModelProvider"]

@@ -1,0 +1,28 @@
+"""Providers on this machine: servers that speak a provider's wire format and answer as a script says.
+
+May import every room but cli, and aiohttp. Must not speak to anything outside this machine, nor mend a bad request.
+"""
+
+from ...errors import SetupError
+
+try:
+    from .server import ProviderServer, ServerOptions
+except ImportError as missing:
+    raise SetupError("baton.testing.servers needs aiohttp: pip install 'baton-adk[testing]'") from missing
+
+from .base import AnswerStream, Endpoint
+from .faults import HttpFault
+from .openai import OpenAIServer
+from .received import Asked, Received, Rejection
+
+__all__ = [
+    "AnswerStream",
+    "Asked",
+    "Endpoint",
+    "HttpFault",
+    "OpenAIServer",
+    "ProviderServer",
+    "Received",
+    "Rejection",
+    "ServerOptions",
+]

@@ -1,0 +1,83 @@
+"""OpenAI's addresses, and who may use them."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from typing_extensions import Unpack
+
+from ....errors import ContextTooLongError, ModelError
+from ...steps import Step
+from ..base import Endpoint
+from ..received import Received, Rejection
+from ..server import ProviderServer, ServerOptions
+from .chat import ChatCompletions
+from .chat_wire import ReasoningField
+from .errors import refused, wrong
+from .responses import Responses
+
+_CHAT, _RESPONSES, _MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
+_BEARER = "Bearer "
+_BORN = 1_700_000_000
+
+
+class OpenAIServer(ProviderServer):
+    """OpenAI on this machine: `/v1/chat/completions`, `/v1/responses` and `/v1/models`, with and without streaming.
+
+    `reasoning_field` is for servers that are like OpenAI's but show their thoughts in Chat Completions.
+    """
+
+    def __init__(
+        self,
+        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        *,
+        reasoning_field: ReasoningField = "",
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        super().__init__(steps, **options)
+        self._chat = ChatCompletions(reasoning_field)
+        self._responses = Responses()
+
+    @property
+    def base_url(self) -> str:
+        """What the client is given: the origin and `/v1`."""
+        return f"{self.origin}/v1"
+
+    def route(self, received: Received) -> Endpoint | bytes:
+        """The endpoint of this path."""
+        self._authenticate(received)
+        path, method = received.path, received.method
+        if path == _MODELS or path.startswith(f"{_MODELS}/"):
+            return self._listing(path.removeprefix(_MODELS).removeprefix("/"))
+        if path not in (_CHAT, _RESPONSES):
+            raise wrong(f"Invalid URL ({method} {path})", status=404)
+        if method != "POST":
+            hint = "(HINT: Perhaps you meant to use a different HTTP method?)"
+            raise wrong(f"Not allowed to {method} on {path}. {hint}", status=405)
+        given = received.headers.get("content-type", "")
+        if not given.startswith("application/json"):
+            accepted = "This API method only accepts 'application/json' requests"
+            raise wrong(f"Unsupported content type: '{given}'. {accepted}.")
+        return self._chat if path == _CHAT else self._responses
+
+    def refused(self, error: ModelError, received: Received) -> Rejection:
+        """The status and the body that say the same as this error."""
+        is_chat = received.path == _CHAT
+        param = ("messages" if is_chat else "input") if isinstance(error, ContextTooLongError) else None
+        return refused(error, param)
+
+    def _authenticate(self, received: Received) -> None:
+        given = received.headers.get("authorization", "")
+        if not given.startswith(_BEARER):
+            how = "You need to provide it in an Authorization header using Bearer auth."
+            raise wrong(f"You didn't provide an API key. {how}", status=401)
+        if given != f"{_BEARER}{self.api_key}":
+            raise wrong("Incorrect API key provided.", code="invalid_api_key", status=401)
+
+    def _listing(self, name: str) -> bytes:
+        known = [{"id": model, "object": "model", "created": _BORN, "owned_by": "baton"} for model in self.models or ()]
+        if not name:
+            return msgspec.json.encode({"object": "list", "data": known})
+        for model in known:
+            if model["id"] == name:
+                return msgspec.json.encode(model)
+        raise wrong(f"The model '{name}' does not exist", param="model", code="model_not_found", status=404)
