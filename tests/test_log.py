@@ -24,6 +24,9 @@ class Ear:
     def put(self, event: Event | Delta) -> None:
         self.heard.append(event)
 
+    def keep(self, event: Event) -> None:
+        pass
+
     async def room(self) -> None:
         await self.emptied.wait()
 

@@ -381,4 +381,5 @@ class ThreadBusy(StoreError):
 
 def ends_the_run(error: Exception) -> bool:
     """Whether nothing inside the run may go on after this, neither a caller nor a branch beside it."""
-    return isinstance(error, SetupError | ReplayMismatch | LogError | StoreError | NotEncodableError | LimitError)
+    of_the_run = ReplayMismatch | LogError | StoreError | RunNotFoundError | NotEncodableError | LimitError
+    return isinstance(error, SetupError | of_the_run)

@@ -29,6 +29,10 @@ class Sink(Protocol):
         """Take one event."""
         ...
 
+    def keep(self, event: Event) -> None:
+        """Take one event that nobody is to be told of."""
+        ...
+
     async def room(self) -> None:
         """Wait until there is room for more."""
         ...
@@ -85,9 +89,13 @@ class Log:
 
     def write(self, event: Event) -> None:
         """Record what happened and tell the listener. Its key must be new: ask `find` first."""
+        if self.sink is not None:
+            # First, because a sink may refuse what it cannot store: then it is in nobody's log.
+            if self._hushed and event.key.startswith(self._hushed):
+                self.sink.keep(event)
+            else:
+                self.sink.put(event)
         self.events.append(event)
-        if self.sink is not None and not (self._hushed and event.key.startswith(self._hushed)):
-            self.sink.put(event)
 
     def tell(self, delta: Delta) -> None:
         """Tell the listener something that is not recorded."""

@@ -29,6 +29,9 @@ class Channel:
         if self._reader is not None:
             self._wake_reader()
 
+    def keep(self, event: Event) -> None:
+        """Nothing is kept here."""
+
     async def room(self) -> None:
         """Return when there is room again."""
         while self.is_full and not self.is_closed:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from time import time
 from typing import Any, Literal
 
-from ..errors import RunConflict
-from ..events import NOBODY, Cancelled, Event, RunStarted, encode_event, encode_head
+from ..errors import RunConflict, RunError
+from ..events import NOBODY, Cancelled, Completed, Event, RunStarted, encode_event, encode_head
 from ..log import Log
 from ..stores import RunRecord, RunStatus
 from .answers import opening_of
@@ -17,6 +17,7 @@ from .live import LiveRun
 from .stored import Archive, NewRun, OldRun, TakenUp
 
 _logger = logging.getLogger("baton.runner")
+_PAUSE = 0.02
 
 
 async def submit(archive: Archive, started: RunStarted, *, floor: Literal["sticky", "root"]) -> str:
@@ -30,8 +31,9 @@ async def keep(archive: Archive, events: Sequence[Event]) -> str:
     """Store a log that was made elsewhere as a run that waits to be resumed."""
     started = start_of(events)
     lines = [encode_head(), *map(encode_event, events)]
-    lease = await archive.store.create(started.run_id, lines, thread=started.thread)
+    lease = await archive.store.create(started.run_id, lines, thread=started.thread, owner=new_id(), ttl=archive.ttl)
     await archive.store.append(started.run_id, len(lines), (), status="suspended", fence=lease.fence)
+    await archive.store.release(lease)
     return started.run_id
 
 
@@ -40,10 +42,18 @@ async def drive(archive: Archive, run_id: str, *, context: Any, accepts_changes:
     record = await archive.record(run_id)
     if record.status != "running":
         return record.status
-    how = TakenUp(_nothing_new, context, accepts_changes=accepts_changes)
+    if record.cancel and record.lease_until <= time():
+        # Whoever was to read that word is dead; it counts all the same.
+        return await cancel(archive, run_id, record.cancel)
+    how = TakenUp(_nothing_new, context, accepts_changes=accepts_changes, only_if_running=True)
     live: LiveRun[Any] = LiveRun(OldRun(archive, run_id, how, owner=new_id()))
     try:
         await live.drive()
+    except RunConflict:
+        record = await archive.record(run_id)
+        if record.status == "running":
+            raise
+        return record.status
     except Exception:
         record = await archive.record(run_id)
         # What ended the run is on record; what kept us from driving it is not, and is raised.
@@ -60,6 +70,8 @@ async def answer(archive: Archive, run_id: str, answers: Any) -> None:
     lease = await archive.store.acquire(run_id, new_id(), ttl=archive.ttl)
     try:
         events = await archive.events(run_id)
+        if any(isinstance(event, Completed) for event in events):
+            raise RunError(f"run `{run_id}` is completed; it has no open questions")
         opening = opening_of(Log(events), answers=answers)
         lines = [encode_event(event) for event in opening]
         await archive.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence)
@@ -69,14 +81,18 @@ async def answer(archive: Archive, run_id: str, answers: Any) -> None:
 
 async def cancel(archive: Archive, run_id: str, how: Literal["now", "after_turn"]) -> RunStatus:
     """Stop a run: by word to its driver, or, if it has none, by writing down that it is stopped."""
-    record = await archive.record(run_id)
-    if record.status not in ("running", "suspended"):
-        return record.status
-    try:
-        lease = await archive.store.acquire(run_id, new_id(), ttl=archive.ttl)
-    except RunConflict:
-        await archive.store.ask_to_cancel(run_id, how)
-        return record.status
+    while True:
+        record = await archive.record(run_id)
+        if record.status not in ("running", "suspended"):
+            return record.status
+        try:
+            lease = await archive.store.acquire(run_id, new_id(), ttl=archive.ttl)
+            break
+        except RunConflict:
+            # If it is held and not running, its driver is about to let go, or has only just begun.
+            if await archive.store.ask_to_cancel(run_id, how):
+                return "running"
+            await asyncio.sleep(_PAUSE)
     try:
         record = await archive.record(run_id)
         if record.status not in ("running", "suspended"):
@@ -101,7 +117,10 @@ async def unfinished(archive: Archive) -> list[RunRecord]:
 
 
 async def recover(archive: Archive, *, context: Any, at_once: int) -> dict[str, RunStatus]:
-    """Drive all unfinished runs, some at once. Others may do the same: what they hold is left to them."""
+    """Drive all unfinished runs, some at once. Others may do the same: what they hold is left to them.
+
+    A run that cannot be driven, because its log is damaged for instance, is no reason to leave the others undone.
+    """
     room = asyncio.Semaphore(at_once)
     statuses: dict[str, RunStatus] = {}
 
@@ -111,6 +130,9 @@ async def recover(archive: Archive, *, context: Any, at_once: int) -> dict[str, 
                 statuses[run_id] = await drive(archive, run_id, context=context, accepts_changes=False)
             except RunConflict:
                 _logger.info("run `%s` is driven by somebody else", run_id)
+            except Exception:
+                _logger.exception("run `%s` could not be driven", run_id)
+                statuses[run_id] = "running"
 
     async with asyncio.TaskGroup() as tasks:
         for record in await unfinished(archive):

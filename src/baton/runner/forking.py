@@ -9,6 +9,7 @@ from ..context import as_json_value
 from ..errors import RunError, listed
 from ..events import (
     Answered,
+    Asked,
     Cancelled,
     Completed,
     Event,
@@ -20,7 +21,9 @@ from ..events import (
     Suspended,
     ToolReturned,
 )
-from ..messages import UserMessage, as_messages
+from ..messages import UserMessage, as_messages, paired
+from ..tools import outcome_of
+from .answers import answers_as_events
 from .courses import start_of
 
 _ABOUT_THE_RUN = (Completed, Suspended, Failed, Cancelled, Resumed)
@@ -29,36 +32,46 @@ _ABOUT_THE_RUN = (Completed, Suspended, Failed, Cancelled, Resumed)
 def forked(events: Sequence[Event], run_id: str, *, at: int | None, edit: Mapping[str, Any] | None) -> list[Event]:
     """The first `at` events as the log of a new run, with what `edit` changes by key.
 
-    Nothing that came after a change is kept: it may have come of what was changed.
+    Of what came after the first change only other changes are kept: the rest may have come of it.
     """
     started = start_of(events)
     if at is not None and not 1 <= at <= len(events):
         raise RunError(f"run `{started.run_id}` has {len(events)} events; it can be forked at 1 to {len(events)}")
     kept = list(events if at is None else events[:at])
-    for key, value in (edit or {}).items():
-        place = next((number for number, event in enumerate(kept) if event.key == key), None)
-        if place is None:
-            some = listed([event.key for event in kept[:8]])
-            raise RunError(f"run `{started.run_id}` has no event `{key}` to change before the fork; it has {some} …")
-        kept[place] = _changed(kept[place], value)
-        del kept[place + 1 :]
+    if edit:
+        kept = _edited(kept, edit)
     origin = f"{started.run_id}@{len(kept)}"
     kept[0] = replace(start_of(kept), run_id=run_id, forked_from=origin, thread="")
     return [event for event in kept if not isinstance(event, _ABOUT_THE_RUN)]
 
 
-def _changed(event: Event, value: Any) -> Event:
+def _edited(events: Sequence[Event], edit: Mapping[str, Any]) -> list[Event]:
+    known = {event.key: event for event in events}
+    for key in edit:
+        if key not in known:
+            name, some = start_of(events).run_id, listed([event.key for event in events[:8]])
+            raise RunError(f"run `{name}` has no event `{key}` to change before the fork; it has {some} …")
+    first = next(number for number, event in enumerate(events) if event.key in edit)
+    questions = {event.key: event for event in events if isinstance(event, Asked)}
+    changed = [_changed(event, edit[event.key], questions) for event in events[first:] if event.key in edit]
+    return [*events[:first], *changed]
+
+
+def _changed(event: Event, value: Any, questions: Mapping[str, Asked]) -> Event:
     match event:
         case RunStarted():
-            said = (UserMessage(value),) if isinstance(value, str) else tuple(as_messages(value))
+            said = (UserMessage(value),) if isinstance(value, str) else tuple(paired(as_messages(value)))
             return replace(event, input=said)
         case ToolReturned():
-            return replace(event, content=value)
+            return replace(event, content=outcome_of(value, event.name).content)
         case Answered():
-            return replace(event, answer=as_json_value("the changed answer", value))
+            (answered,) = answers_as_events({event.id: questions[event.id]}, {event.id: value})
+            return replace(event, answer=answered.answer)
         case Stepped():
             return replace(event, value=as_json_value("the changed value", value))
         case Said():
+            if not isinstance(value, str):
+                raise RunError(f"the words of `{event.key}` can be changed to other words, not to {value!r}")
             return replace(event, message=replace(event.message, content=value))
         case _:
             raise RunError(f"a {type(event).__name__} event cannot be changed; input, answers, results and words can")

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any, Literal, Protocol
 
-from ..errors import RunConflict, StoreError
+from ..errors import RunConflict, RunError, RunNotFoundError, StoreError
 from ..stores import Store
 from .journal import Journal
 
@@ -15,8 +15,8 @@ _LONGEST_PAUSE = 2.0
 class Stoppable(Protocol):
     """A run under way, as the heartbeat sees it."""
 
-    def stop_for(self, error: RunConflict, driver: "asyncio.Task[Any]") -> None:
-        """Stop now: the run is somebody else's. `driver` is the task that drives it."""
+    def stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+        """Stop now: the run is somebody else's, or gone. `driver` is the task that drives it."""
         ...
 
     def stop_when_asked(self, how: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
@@ -39,7 +39,7 @@ class Heartbeat:
         driver = asyncio.current_task()
         assert driver is not None
         self._runs[journal] = (run, driver)
-        if len(self._runs) == 1:
+        if self._timer is None and self._task is None:
             self._wait()
 
     def let_go(self, journal: Journal) -> None:
@@ -47,6 +47,7 @@ class Heartbeat:
         self._runs.pop(journal, None)
         if not self._runs and self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     def _wait(self) -> None:
         # A timer and not a task that sleeps: most runs are over before it is due, and a timer costs next to nothing.
@@ -54,29 +55,40 @@ class Heartbeat:
         self._timer = asyncio.get_running_loop().call_later(pause, self._beat)
 
     def _beat(self) -> None:
+        self._timer = None
         self._task = asyncio.ensure_future(self._renew_all())
 
     async def _renew_all(self) -> None:
-        for journal in [*self._runs]:
-            await self._renew(journal)
-        if self._runs:
-            self._wait()
+        try:
+            for journal in [*self._runs]:
+                try:
+                    await self._renew(journal)
+                except Exception:
+                    # Whatever a store raises: the other runs must not lose their leases for it.
+                    _logger.exception("a lease could not be renewed")
+        finally:
+            self._task = None
+            if self._runs:
+                self._wait()
 
     async def _renew(self, journal: Journal) -> None:
         lease = journal.lease
         if lease is None or journal not in self._runs:
             return
-        run, driver = self._runs[journal]
         try:
             renewed = await self._store.renew(lease, ttl=self._ttl)
             record = await self._store.record(lease.run_id)
-        except RunConflict as error:
-            journal.fail(error)
-            run.stop_for(error, driver)
+        except (RunConflict, RunNotFoundError) as error:
+            # A run that has stopped meanwhile has nothing to lose, and its task may be at something else by now.
+            if journal in self._runs:
+                run, driver = self._runs[journal]
+                journal.fail(error)
+                run.stop_for(error, driver)
         except StoreError:
             _logger.warning("the lease on run `%s` could not be renewed", lease.run_id, exc_info=True)
         else:
             if journal.lease is lease:
                 journal.lease = renewed
-            if record is not None and record.cancel:
+            if record is not None and record.cancel and journal in self._runs:
+                run, driver = self._runs[journal]
                 run.stop_when_asked(record.cancel, driver)

@@ -2,10 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, TypeAlias
 
-from ..errors import RunConflict, StoreError
+from msgspec import Struct
+
+from ..errors import RunConflict, StoreError, ThreadBusy
 from ..events import Delta, Event, encode_event, encode_head
 from ..log import Sink
 from ..stores import Lease, RunStatus, Store
@@ -15,6 +17,14 @@ _ATTEMPTS = 6
 _FIRST_PAUSE = 0.05
 
 Begin: TypeAlias = Callable[[Sequence[bytes]], Awaitable[Lease]]
+
+
+class _Batch(Struct, frozen=True):
+    """What is stored in one piece, and what is told once that is done."""
+
+    lines: Sequence[bytes]
+    status: RunStatus | None
+    untold: Sequence[Event | Delta]
 
 
 class Journal:
@@ -30,24 +40,30 @@ class Journal:
         begin: Begin | None = None,
         lease: Lease | None = None,
         seq: int = 0,
+        status: RunStatus | None = None,
         listener: Sink | None = None,
     ) -> None:
-        """`begin` makes the run with its first lines; without it, the run has `seq` lines and is held by `lease`."""
+        """`begin` makes the run with its first lines; without it, the run has `seq` lines and is held by `lease`.
+
+        `status` is stored with whatever is stored first.
+        """
         self._store = store
         self._begin = begin
         self.lease = lease
+        self.is_given_back = False
+        """Whether the lease is held no longer."""
         self._seq = seq
-        self._pending: list[Event | Delta] = []
-        self._status: RunStatus | None = None
+        self._lines: list[bytes] = []
+        self._untold: list[Event | Delta] = []
+        self._status: RunStatus | None = status
         self._busy: asyncio.Future[None] | None = None
-        self._is_quick = bool(getattr(store, "is_immediate", False))
         self.listener = listener
         self.failure: BaseException | None = None
 
     @property
     def is_full(self) -> bool:
         """Whether something waits to be stored, or the listener to be waited for."""
-        return bool(self._pending) or self.failure is not None or (self.listener is not None and self.listener.is_full)
+        return bool(self._lines) or self.failure is not None or (self.listener is not None and self.listener.is_full)
 
     @property
     def is_patient(self) -> bool:
@@ -56,22 +72,29 @@ class Journal:
 
     def put(self, event: Event | Delta) -> None:
         """Take one event. What is not recorded is told at once, unless something that is waits before it."""
-        if self.failure is not None:
+        if isinstance(event, Event):
+            self.keep(event)
+        if self.listener is None or self.failure is not None:
             return
-        if self._pending or isinstance(event, Event):
-            self._pending.append(event)
-        elif self.listener is not None:
+        if self._lines or self._busy is not None:
+            self._untold.append(event)
+        else:
             self.listener.put(event)
+
+    def keep(self, event: Event) -> None:
+        """Take one event that nobody is told of. Raises NotEncodableError, and has not taken it, if it is not JSON."""
+        if self.failure is None:
+            self._lines.append(encode_event(event))
 
     async def room(self) -> None:
         """Return when everything is stored and told. Raises what the store raised."""
-        while self._pending or self._busy is not None:
+        while self._lines or self._status is not None or self._busy is not None:
             if self.failure is not None:
                 raise self.failure
             if self._busy is not None:
                 await asyncio.wait([self._busy])
-                continue
-            await self._store_pending()
+            else:
+                await self._store_pending()
         if self.failure is not None:
             raise self.failure
         if self.listener is not None and self.listener.is_full:
@@ -79,58 +102,84 @@ class Journal:
 
     async def finish(self, status: RunStatus) -> None:
         """Store what is left together with the run's status, and give the lease back."""
-        if self.failure is None:
-            self._status = status
-            await self.room()
-        if self.lease is not None:
-            try:
-                await self._store.release(self.lease)
-            except StoreError:
-                # It runs out by itself; what matters is stored.
-                _logger.warning("the lease on run `%s` could not be given back", self.lease.run_id, exc_info=True)
+        try:
+            if self.failure is None:
+                self._status = status
+                await self.room()
+        finally:
+            await self._give_back()
 
     def fail(self, error: BaseException) -> None:
         """Take nothing more: the run is somebody else's, or the store cannot be reached."""
         if self.failure is None:
             self.failure = error
-            self._pending.clear()
+            self._lines.clear()
+            self._untold.clear()
+            self._status = None
+
+    async def _give_back(self) -> None:
+        if self.lease is None:
+            return
+        try:
+            await self._store.release(self.lease)
+            self.is_given_back = True
+        except StoreError:
+            # It runs out by itself; what matters is stored.
+            _logger.warning("the lease on run `%s` could not be given back", self.lease.run_id, exc_info=True)
 
     async def _store_pending(self) -> None:
-        batch, self._pending = self._pending, []
-        status, self._status = self._status, None
+        batch = _Batch(self._lines, self._status, self._untold)
+        self._lines, self._status, self._untold = [], None, []
         busy = self._busy = asyncio.get_running_loop().create_future()
         try:
-            lines = [encode_event(event) for event in batch if isinstance(event, Event)]
-            if self._is_quick:
-                await self._write(lines, status)
-            else:
-                await _to_the_end(self._write(lines, status))
-        except Exception as error:
-            self.fail(error)
-            raise
+            if self._begin is not None:
+                await _to_the_end(self._commit(batch))
+                return
+            try:
+                await self._commit(batch)
+            except asyncio.CancelledError:
+                # The store has all of it or nothing, and only the store knows which.
+                await _to_the_end(self._commit(batch, is_again=True))
+                raise
         finally:
             self._busy = None
             busy.set_result(None)
+
+    async def _commit(self, batch: _Batch, *, is_again: bool = False) -> None:
+        try:
+            if self._begin is not None:
+                await self._begin_with(self._begin, batch)
+            else:
+                await self._append(batch, is_again=is_again)
+        except Exception as error:
+            self.fail(error)
+            raise
         if self.listener is not None:
-            for event in batch:
+            untold = batch.untold
+            if not self._lines:
+                # What is left has been put meanwhile, and is not recorded.
+                untold, self._untold = [*untold, *self._untold], []
+            for event in untold:
                 self.listener.put(event)
 
-    async def _write(self, lines: Sequence[bytes], status: RunStatus | None) -> None:
-        if self._begin is not None:
-            self.lease = await self._begin([encode_head(), *lines])
-            self._begin, self._seq = None, len(lines) + 1
-            if status is None:
-                return
-            lines = []
+    async def _begin_with(self, begin: Begin, batch: _Batch) -> None:
+        self.lease = await begin([encode_head(), *batch.lines])
+        self._begin, self._seq = None, len(batch.lines) + 1
+        if batch.status is not None:
+            await self._append(_Batch((), batch.status, ()), is_again=False)
+
+    async def _append(self, batch: _Batch, *, is_again: bool) -> None:
         lease, pause = self.lease, _FIRST_PAUSE
         assert lease is not None
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                await self._store.append(lease.run_id, self._seq, lines, status=status, fence=lease.fence)
+                await self._store.append(lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence)
                 break
             except RunConflict:
-                if attempt > 1 and await self._was_written(lease, len(lines)):
+                if (is_again or attempt > 1) and await self._was_written(lease, len(batch.lines)):
                     break
+                raise
+            except ThreadBusy:
                 raise
             except StoreError:
                 if attempt == _ATTEMPTS:
@@ -138,7 +187,7 @@ class Journal:
                 _logger.warning("run `%s` could not be written to; trying again", lease.run_id, exc_info=True)
                 await asyncio.sleep(pause)
                 pause *= 2
-        self._seq += len(lines)
+        self._seq += len(batch.lines)
 
     async def _was_written(self, lease: Lease, count: int) -> bool:
         """Whether an attempt got through of which the store could not tell us, because the connection was cut."""
@@ -146,11 +195,17 @@ class Journal:
         return record is not None and record.fence == lease.fence and record.seq == self._seq + count
 
 
-async def _to_the_end(work: Awaitable[None]) -> None:
-    """Do it, even if we are cancelled meanwhile: half-known writes help nobody."""
+async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+    """Do it, however often we are cancelled meanwhile, and only then be cancelled: half-known writes help nobody."""
     task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
-        raise
+    is_cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    failure = None if task.cancelled() else task.exception()
+    if is_cancelled or task.cancelled():
+        raise asyncio.CancelledError
+    if failure is not None:
+        raise failure

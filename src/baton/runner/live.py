@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from ..agents import HOOK_STEP, Outcome, RunHooks, settled, tell
 from ..context import RunContext, Suspend
-from ..errors import LimitError, ReplayMismatch, RunConflict, RunError, checked_choice
+from ..errors import LimitError, ReplayMismatch, RunError, checked_choice
 from ..events import (
     NOBODY,
     Asked,
@@ -56,11 +56,11 @@ class LiveRun(Generic[Out]):
         self._channel: Channel | None = None
         self._task: asyncio.Task[None] | None = None
         self._driver: asyncio.Task[Any] | None = None
-        """The task that was cancelled because somebody elsewhere asked that the run stop."""
+        """The task that was cancelled because of what somebody elsewhere did or asked for."""
         self._result: RunResult[Any] | None = None
         self._is_cancelled = False
         self._stops_after_turn = False
-        self._conflict: RunConflict | None = None
+        self._conflict: RunError | None = None
         self._has_begun = False
         self._unread: deque[Event | Delta] = deque()
 
@@ -111,18 +111,25 @@ class LiveRun(Generic[Out]):
                 await self._tell_questions(hooks, known)
         except asyncio.CancelledError:
             await self._stop(Cancelled(f"cancelled{len(log.events)}", NOBODY, time()))
+            if self._is_cancelled_by_caller():
+                raise
             if self._conflict is not None:
                 raise self._conflict from None
-            if self._driver is None:
-                raise
-            self._driver.uncancel()
         except Exception as error:
+            self._is_cancelled_by_caller()
             error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
             key, kind = f"failed{len(log.events)}", type(error).__name__
-            await self._stop(Failed(key, NOBODY, time(), kind, str(error)), failure=error)
+            await self._stop(Failed(key, NOBODY, time(), kind, _storable(error)), failure=error)
             raise
         else:
+            if self._driver is not None:
+                self._is_cancelled_by_caller()
             await self._stop(Completed("completed", NOBODY, time()), outcome=outcome)
+
+    def _is_cancelled_by_caller(self) -> bool:
+        """Whether the task is cancelled for a reason that is not ours. What was ours is taken back."""
+        driver, self._driver = self._driver, None
+        return driver is None or driver.uncancel() > 0
 
     async def _led(self, opened: Opened, hooks: RunHooks | None) -> Outcome:
         """Give the floor to whoever begins; how it ends."""
@@ -180,18 +187,25 @@ class LiveRun(Generic[Out]):
         if self._opened is not None:
             self._opened.course.run.signals.stops_after_turn = True
 
-    def stop_for(self, error: RunConflict, driver: "asyncio.Task[Any]") -> None:
-        """Stop now: the run is somebody else's."""
-        self._conflict = error
-        driver.cancel()
+    def stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+        """Stop now: the run is somebody else's, or gone."""
+        if self._conflict is None:
+            self._conflict = error
+            self._cancel(driver)
 
     def stop_when_asked(self, how: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
         """Stop because somebody elsewhere asked for it."""
         if how == "after_turn":
             self._stop_after_turn()
-        elif self._driver is None:
-            self._driver, self._is_cancelled = driver, True
+        elif not self._is_cancelled:
+            self._is_cancelled = True
             self._course.run.signals.is_cancelled = True
+            self._cancel(driver)
+
+    def _cancel(self, driver: "asyncio.Task[Any]") -> None:
+        # Once: as often as it is cancelled here, it must be taken back in the end.
+        if self._driver is None:
+            self._driver = driver
             driver.cancel()
 
     async def __aenter__(self) -> Self:
@@ -254,3 +268,8 @@ class LiveRun(Generic[Out]):
             said_before=opened.said_before if opened is not None else 0,
         )
         await self._keeper.close(course, status)
+
+
+def _storable(error: Exception) -> str:
+    """What an error says, without halves of characters, which no log can hold."""
+    return str(error).encode(errors="backslashreplace").decode()

@@ -274,7 +274,10 @@ class Runner(Generic[C, Out]):
         return await unfinished(self._store_wanted("unfinished"))
 
     async def recover(self, *, context: C | None = None, at_once: int = 8) -> dict[str, RunStatus]:
-        """Drive all that is unfinished, several at once; how each run stands then. What others drive is left out."""
+        """Drive all that is unfinished, several at once; how each run stands then. What others drive is left out.
+
+        A run that cannot be driven stays `running`; the log of the program says why.
+        """
         return await recover(self._store_wanted("recover"), context=context, at_once=at_once)
 
     async def fork(
@@ -288,7 +291,7 @@ class Runner(Generic[C, Out]):
         """A new run that begins with the first `at` events of another, to be resumed by the id that this gives.
 
         `edit` maps keys of events to what they should have been: the input, an answer, a result, words. What came
-        after a change is left out. The other run stays as it is.
+        after the first change is left out, but for other changes. The other run stays as it is.
         """
         recorded = await self.events(run) if isinstance(run, str) else list(run)
         events = forked(recorded, run_id or new_id(), at=at, edit=edit)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..context import Entry, Limits
-from ..errors import LogError, RunError, RunNotFoundError, TeamChanged
+from ..errors import LogError, RunConflict, RunError, RunNotFoundError, StoreError, TeamChanged
 from ..events import Completed, Event, RunStarted, decode_lines
 from ..flow import Course, Rules, differences, fingerprint_of
 from ..log import Log, Sink
@@ -29,6 +29,8 @@ class Known(Struct, frozen=True):
     context: Any = None
     guests: Mapping[str, Any] = {}
     limits: Limits | None = None
+    owner: str = ""
+    """Who has the lease still, because the store could not take it back."""
 
 
 class Archive:
@@ -63,7 +65,12 @@ class Archive:
         """Make a run in the store with its first lines."""
         lease = await self.store.create(started.run_id, lines, thread=started.thread, owner=owner, ttl=ttl)
         if started.thread:
-            await self.conversations.check_follows(started.thread, started.run_id, started.follows)
+            try:
+                await self.conversations.check_follows(started.thread, started.run_id, started.follows)
+            except StoreError:
+                # Nobody knows of the run yet; it must not keep its thread busy.
+                await self.store.delete(started.run_id)
+                raise
         return lease
 
     def check_team(self, started: RunStarted) -> None:
@@ -74,12 +81,14 @@ class Archive:
     async def put_away(self, course: Course, journal: Journal, status: Status) -> None:
         """Store how a run stopped, and hold its lease no longer."""
         self.heartbeat.let_go(journal)
-        await journal.finish(status)
-        if status != "completed":
-            run = course.run
-            self.known[run.id] = Known(run.context, run.guests, run.meter.limits)
-            while len(self.known) > _REMEMBERED:
-                self.known.popitem(last=False)
+        try:
+            await journal.finish(status)
+        finally:
+            if journal.lease is not None and (status != "completed" or journal.failure is not None):
+                run, owner = course.run, "" if journal.is_given_back else journal.lease.owner
+                self.known[run.id] = Known(run.context, run.guests, run.meter.limits, owner)
+                while len(self.known) > _REMEMBERED:
+                    self.known.popitem(last=False)
 
 
 class NewRun:
@@ -142,6 +151,8 @@ class TakenUp(Struct, frozen=True):
     context: Any = None
     limits: Limits | None = None
     accepts_changes: bool = False
+    only_if_running: bool = False
+    """Whether a run that has stopped is left as it is; RunConflict says that it has."""
 
 
 class OldRun:
@@ -157,19 +168,25 @@ class OldRun:
     async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
         """Take the lease, then read the log: nobody else writes to it any more."""
         archive = self._archive
-        await archive.record(self.run_id)
-        lease = await archive.store.acquire(self.run_id, self._owner, ttl=archive.ttl)
+        known = archive.known.get(self.run_id) or Known()
+        lease = await archive.store.acquire(self.run_id, known.owner or self._owner, ttl=archive.ttl)
         try:
-            opened, seq = await self._read()
+            record = await archive.record(self.run_id)
+            if self._how.only_if_running and record.status != "running":
+                raise RunConflict(self.run_id, f"somebody else drove it meanwhile, and it is {record.status}")
+            opened, seq = await self._read(known)
         except BaseException:
             await archive.store.release(lease)
             raise
-        journal = self._journal = Journal(archive.store, lease=lease, seq=seq, listener=listener)
-        opened.course.run.log.sink = journal
+        archive.known.pop(self.run_id, None)
+        # A run that had stopped is running again from its first new line on: if we die, somebody must pick it up.
+        status = None if record.status == "running" else "running"
+        journal = Journal(archive.store, lease=lease, seq=seq, status=status, listener=listener)
+        opened.course.run.log.sink = self._journal = journal
         archive.heartbeat.hold(journal, run)
         return opened
 
-    async def _read(self) -> tuple[Opened, int]:
+    async def _read(self, known: Known) -> tuple[Opened, int]:
         archive, how = self._archive, self._how
         events = await archive.events(self.run_id)
         started = start_of(events)
@@ -179,7 +196,6 @@ class OldRun:
             archive.check_team(started)
         opening = how.opening(Log(events))
         said_before = await archive.conversations.up_to(started.follows) if started.follows else ()
-        known = archive.known.pop(self.run_id, None) or Known()
         course = course_of(
             started,
             events,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from ..context import Entry
-from ..errors import LogError, RunNotFoundError, ThreadBusy
+from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusy
 from ..events import Event, RunStarted, decode_lines
 from ..flow import floor_of, recalled
 from ..messages import Message
@@ -118,13 +118,21 @@ class Thread:
         return (await self._conversation()).floor
 
     async def trim(self, keep: int) -> int:
-        """Forget all but the last `keep` runs; how many were forgotten. What was said in them is not read any more."""
+        """Forget all but the last `keep` runs; how many were forgotten. What was said in them is not read any more.
+
+        Raises ThreadBusy if one that has not ended would be among them.
+        """
+        if keep < 0:
+            raise SetupError(f"trim(keep={keep}) cannot keep that many runs; give 0 or more")
         records = await self.runs()
         forgotten = records[: max(0, len(records) - keep)]
+        for record in forgotten:
+            if record.status not in FINISHED:
+                raise ThreadBusy(self.id, record.run_id, record.status)
         return await self._forget(forgotten)
 
     async def delete(self) -> int:
-        """Forget the whole conversation; how many runs it had. Raises ThreadBusy if one of them has not ended."""
+        """Forget the whole conversation; how many runs it had. Raises ThreadBusy if one of them is running."""
         records = await self.runs()
         for record in records:
             if record.status == "running":
