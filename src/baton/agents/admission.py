@@ -73,6 +73,8 @@ async def _approval(handoff: Handoff, ctx: RunContext[Any], reader: InputReader 
 
 
 async def _call_back(handoff: Handoff, ctx: RunContext[Any], value: Any) -> None:
+    # The response that asked for the transfer may not be stored yet; a callback is an effect like a tool's.
+    await ctx.run.log.settle()
     callback: Any = handoff.on_handoff
     given = callback(ctx) if handoff.input_type is None else callback(ctx, value)
     if is_to_await(given):

@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
+from ..agents.toolbox import EXIT_TOOL
 from ..context import WHOLE, Entry
 from ..events import Event, Origin, RunStarted, Said, Started, Stepped, ToolReturned, Transferred
 from ..messages import ToolMessage, UserMessage
 
 _INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
+_IS_RESPONSE = re.compile(r"/m\d+$")
 _NO_RESULT = "This call did not come to an end."
 
 _Place: TypeAlias = tuple[int, ...]
@@ -49,7 +51,7 @@ class _Recall:
         self._nodes: dict[str, _Node] = {"": self._top}
         self._results = {event.key: event for event in events if isinstance(event, ToolReturned)}
         self._followed = {event.origin.id: event.call_id for event in events if isinstance(event, Transferred)}
-        self._last_said = {event.origin.id: event.key for event in events if isinstance(event, Said)}
+        self._last_response = {e.origin.id: e.key for e in events if isinstance(e, Said) and _IS_RESPONSE.search(e.key)}
         for event in events:
             if _INSIDE_A_CALL.search(event.origin.id):
                 continue
@@ -92,22 +94,32 @@ class _Recall:
         node, calls = self._node(said.origin), said.message.calls
         if not calls:
             # A model's answer that was not the last did not fit the output type, and was taken back.
-            if "/m" not in said.key or self._last_said[said.origin.id] == said.key:
+            if self._last_response.get(said.origin.id, said.key) == said.key or not _IS_RESPONSE.search(said.key):
                 node.items.append(Entry(said.message, node.origin, is_answer=True))
             return
         results = [self._results.get(f"{said.key}.{position}") for position in range(len(calls))]
         undone = [position for position, result in enumerate(results) if result is not None and result.is_undone]
         taken = self._followed.get(said.origin.id)
         followed = [position for position, call in enumerate(calls) if taken is not None and call.id == taken]
+        answer = None if followed else self._answer_among(said, results)
         node.items.append(Entry(said.message, node.origin, undone=tuple(undone), followed=tuple(followed)))
         for position, (call, result) in enumerate(zip(calls, results, strict=True)):
             message = ToolMessage(call.id, call.name, _NO_RESULT, is_error=True) if result is None else result.message
-            entry = Entry(message, node.origin, is_answer=result is not None and result.is_final)
+            entry = Entry(message, node.origin, is_answer=position == answer)
             if position in undone:
                 entry.undone = (WHOLE,)
             elif position in followed:
                 entry.followed = (WHOLE,)
             node.items.append(entry)
+
+    def _answer_among(self, said: Said, results: Sequence[ToolReturned | None]) -> int | None:
+        """The position of the result that was the agent's answer: the last that may be, if the turn ended the matter."""
+        if self._last_response.get(said.origin.id) != said.key:
+            return None
+        if any(result is not None and result.name == EXIT_TOOL and not result.is_error for result in results):
+            return None
+        final = [position for position, result in enumerate(results) if result is not None and result.is_final]
+        return final[-1] if final else None
 
     def _fail(self, failed: Stepped) -> None:
         """What is left of an agent whose failure was passed over: a message that says so."""

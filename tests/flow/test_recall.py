@@ -1,0 +1,174 @@
+"""A conversation read from a log alone is the one that the run itself had."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given, note, settings
+from pydantic import BaseModel
+from tests.laws.conftest import quiet_baton as quiet_baton
+from tests.laws.plans import Scenario
+from tests.laws.play import Play, in_loop
+from tests.laws.strategies import scenarios
+
+from baton import Agent, LoopAgent, ParallelAgent, RunContext, Runner, RunResult, SequentialAgent, handoff, tool
+from baton.context import Entry
+from baton.errors import ModelError
+from baton.events import Event, decode_log, encode_log
+from baton.flow import floor_of, recalled
+from baton.messages import AssistantMessage, ToolMessage, UserMessage
+from baton.testing import ScriptedModel, call, say, transfer_to
+
+pytestmark = pytest.mark.usefixtures("quiet_baton")
+_MADE_UP = "For context: ["
+
+
+def as_read(entries: Sequence[Entry]) -> list[tuple[Any, ...]]:
+    """What counts of entries: what was said, by whom, and what others do not read of it."""
+    return [
+        (entry.message, entry.author, entry.is_answer, sorted(entry.undone), entry.followed)
+        for entry in entries
+        if not (
+            isinstance(entry.message, UserMessage) and entry.author and str(entry.message.content).startswith(_MADE_UP)
+        )
+    ]
+
+
+def own_history(result: RunResult[Any]) -> list[Entry]:
+    """The history that the run itself had."""
+    return result._history.entries  # pyright: ignore[reportPrivateUsage]
+
+
+def stored(events: Sequence[Event]) -> list[Event]:
+    """The log as a store gives it back."""
+    return decode_log(encode_log(events))
+
+
+@settings(max_examples=settings().max_examples * 2)
+@given(scenario=scenarios())
+def test_what_is_recalled_is_what_the_run_itself_remembers(scenario: Scenario) -> None:
+    # D14
+    note(repr(scenario))
+    result = in_loop(Play(scenario).run())
+    mine, read = as_read(own_history(result)), as_read(recalled(stored(result.events)))
+    if result.status == "completed":
+        assert read == mine
+    else:
+        # What a run that stopped halfway had not entered yet is there as well, each call with a result.
+        assert [said[:2] for said in read[: len(mine)]] == [said[:2] for said in mine]
+    check_calls_have_results([message for message, *_ in read])
+
+
+def check_calls_have_results(messages: Sequence[Any]) -> None:
+    """Whatever became of a run, a provider takes its history."""
+    wanted: list[str] = []
+    for message in messages:
+        if isinstance(message, ToolMessage):
+            assert message.call_id == wanted.pop(0)
+        else:
+            assert not wanted
+            wanted = [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
+    assert not wanted
+
+
+def speaker(name: str) -> Agent:
+    return Agent(name, description=f"Is {name}.")
+
+
+@tool
+async def look(word: str) -> str:
+    """Look."""
+    return f"saw {word}"
+
+
+@tool
+async def ask(ctx: RunContext, question: str) -> str:
+    """Ask."""
+    return str(await ctx.interrupt(question))
+
+
+async def test_branches_are_recalled_as_they_were_declared_and_not_as_they_ended() -> None:
+    # D14
+    a, b = Agent("A", description="a", tools=[look]), speaker("B")
+    steps = {"A": [call("look", word="x"), "from A"], "B": ["from B"], "Last": ["the end"]}
+    team = SequentialAgent("All", sub_agents=[ParallelAgent("Both", sub_agents=[a, b]), speaker("Last")])
+    result = await Runner(team, model=ScriptedModel(steps)).run("hi")
+    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
+    said = [entry.message.content for entry in recalled(result.events)]
+    assert said == ["hi", "", "saw x", "from A", "from B", "the end"]
+    assert floor_of(result.events) == "All"
+
+
+async def test_a_branch_that_failed_is_recalled_by_its_report() -> None:
+    # D14
+    a, b = Agent("A", description="a", tools=[look]), speaker("B")
+    steps = {"A": [call("look", word="x"), ModelError("gone")], "B": ["from B"]}
+    team = ParallelAgent("Both", sub_agents=[a, b], on_error="ignore")
+    result = await Runner(team, model=ScriptedModel(steps)).run("hi")
+    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
+    assert [entry.message.content for entry in recalled(result.events)] == [
+        "hi",
+        "[A] failed: ModelError: gone",
+        "from B",
+    ]
+
+
+async def test_rounds_of_a_loop_are_recalled_in_turn() -> None:
+    # D14
+    team = LoopAgent("Rounds", sub_agents=[speaker("A"), speaker("B")], max_iterations=12)
+    steps = {"A": [f"a{n}" for n in range(12)], "B": [f"b{n}" for n in range(12)]}
+    result = await Runner(team, model=ScriptedModel(steps)).run("hi")
+    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
+    assert [entry.message.content for entry in recalled(result.events)][-2:] == ["a11", "b11"]
+
+
+async def test_what_happens_inside_a_call_is_not_part_of_the_conversation() -> None:
+    # D14
+    inner = Agent("Inner", description="i", tools=[look])
+    outer = Agent("Outer", tools=[inner.as_tool()])
+    steps = {"Outer": [call("inner", request="go"), "outer ends"], "Inner": [call("look", word="x"), "inner ends"]}
+    result = await Runner(outer, model=ScriptedModel(steps)).run("hi")
+    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
+    assert [entry.message.content for entry in recalled(result.events)] == ["hi", "", "inner ends", "outer ends"]
+
+
+async def test_an_answer_that_was_taken_back_is_not_recalled() -> None:
+    # D14: later readers do not read of it either.
+    class City(BaseModel):
+        name: str
+
+    model = ScriptedModel(["Rome", '{"name": "Rome"}'])
+    result = await Runner(Agent("A", model=model, output_type=City)).run("hi")
+    assert [entry.message.content for entry in recalled(stored(result.events))] == ["hi", '{"name": "Rome"}']
+
+
+async def test_messages_that_handoffs_made_up_are_left_out_and_nothing_else() -> None:
+    # D14
+    class Reason(BaseModel):
+        why: str
+
+    desk = Agent("Desk", handoffs=[handoff(speaker("Other"), input_type=Reason)])
+    steps = {"Desk": [say("over", call("transfer_to_other", why="late"))], "Other": ["hello"]}
+    result = await Runner(desk, model=ScriptedModel(steps)).run("hi")
+    assert len(own_history(result)) == len(recalled(stored(result.events))) + 1
+    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
+
+
+async def test_the_floor_is_with_whoever_had_it_last() -> None:
+    # D14
+    team = Agent("A", sub_agents=[speaker("B")])
+    result = await Runner(team, model=ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})).run("hi")
+    assert floor_of(result.events) == "B"
+    assert floor_of(result.events[:1]) == ""
+
+
+async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> None:
+    # D14
+    model = ScriptedModel([[call("look", word="x"), call("ask", question="?")]])
+    result = await Runner(Agent("A", model=model, tools=[look, ask])).run("hi")
+    assert [entry.message.content for entry in recalled(stored(result.events))] == [
+        "hi",
+        "",
+        "saw x",
+        "This call did not come to an end.",
+    ]
