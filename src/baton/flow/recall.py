@@ -113,7 +113,7 @@ class _Recall:
             node.items.append(entry)
 
     def _answer_among(self, said: Said, results: Sequence[ToolReturned | None]) -> int | None:
-        """The position of the result that was the agent's answer: the last that may be, if the turn ended the matter."""
+        """The position of the result that was the agent's answer: the last that may be, if it was the last turn."""
         if self._last_response.get(said.origin.id) != said.key:
             return None
         if any(result is not None and result.name == EXIT_TOOL and not result.is_error for result in results):

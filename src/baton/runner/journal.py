@@ -139,8 +139,7 @@ class Journal:
                 await self._commit(batch)
             except asyncio.CancelledError:
                 # The store has all of it or nothing, and only the store knows which.
-                await _to_the_end(self._commit(batch, is_again=True))
-                raise
+                await _to_the_end(self._commit(batch, is_again=True), is_cancelled=True)
         finally:
             self._busy = None
             busy.set_result(None)
@@ -195,10 +194,9 @@ class Journal:
         return record is not None and record.fence == lease.fence and record.seq == self._seq + count
 
 
-async def _to_the_end(work: Coroutine[Any, Any, None]) -> None:
+async def _to_the_end(work: Coroutine[Any, Any, None], *, is_cancelled: bool = False) -> None:
     """Do it, however often we are cancelled meanwhile, and only then be cancelled: half-known writes help nobody."""
     task = asyncio.ensure_future(work)
-    is_cancelled = False
     while not task.done():
         try:
             await asyncio.wait([task])
