@@ -45,8 +45,8 @@ bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other f
 house: $(READY)  ## sizes, floors, loops
 	$(BIN)/python tests/house/look.py
 
-soak: $(READY)  ## the property tests, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws -p no:cacheprovider
+soak: $(READY)  ## the property tests, and processes that are killed, much longer
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak -p no:cacheprovider
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist
