@@ -1,0 +1,244 @@
+"""Threads: runs one after the other that share what was said and who has the floor."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.runner.kept import Watched, known
+
+from baton import Agent, RunContext, Runner, SetupError, tool
+from baton.errors import ModelError, ThreadBusy
+from baton.events import RunStarted
+from baton.messages import text_of
+from baton.testing import ScriptedModel, call, transfer_to
+
+
+@tool
+async def ask(ctx: RunContext, question: str) -> str:
+    """Ask."""
+    return str(await ctx.interrupt(question))
+
+
+def desk(steps: Any, store: Any = None) -> tuple[Runner[Any, Any], ScriptedModel]:
+    """Two agents who can pass a conversation to each other."""
+    model = ScriptedModel(steps)
+    b = Agent("B", description="b", tools=[ask])
+    return Runner(Agent("A", description="a", sub_agents=[b], tools=[ask]), model=model, store=store), model
+
+
+def read(model: ScriptedModel, number: int = -1) -> list[str]:
+    """What the model read, the last time or some other."""
+    return [text_of(message.content) for message in model.requests[number].messages]
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is_stored: bool) -> None:
+    # D14, D15
+    runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, Watched() if is_stored else None)
+    first = await runner.run("hi", thread="u42")
+    second = await runner.run("and now?", thread="u42")
+    assert (first.agent, second.agent, second.output) == ("B", "B", "still B")
+    assert read(model)[0] == "hi"
+    assert read(model)[-2:] == ["I am B", "and now?"]
+    assert [text_of(message.content) for message in second.messages] == ["and now?", "still B"]
+    thread = runner.thread("u42")
+    assert await thread.floor() == "B"
+    assert [record.run_id for record in await thread.runs()] == [first.run_id, second.run_id]
+    said = [text_of(message.content) for message in await thread.history()]
+    assert said[:1] + said[-3:] == ["hi", "I am B", "and now?", "still B"]
+
+
+async def test_the_floor_may_go_back_to_the_root() -> None:
+    # D14
+    runner, model = desk({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
+    await runner.run("hi", thread="t")
+    assert (await runner.run("and now?", thread="t", floor="root")).output == "A again"
+    assert "I am B" in " ".join(read(model))
+    wrong: Any = "mine"
+    with pytest.raises(SetupError, match="floor"):
+        await runner.run("x", thread="t", floor=wrong)
+
+
+async def test_another_process_knows_the_conversation() -> None:
+    # D14
+    store = Watched()
+    await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
+    runner, model = desk({"B": ["still B"]}, store)
+    assert (await runner.run("and now?", thread="t")).output == "still B"
+    assert read(model)[-2:] == ["I am B", "and now?"]
+
+
+async def test_an_agent_that_is_gone_gives_the_floor_to_the_root() -> None:
+    # D14
+    store = Watched()
+    await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
+    alone = Runner(Agent("A", model=ScriptedModel(["alone"])), store=store)
+    assert (await alone.run("and now?", thread="t")).output == "alone"
+
+
+async def test_threads_do_not_hear_each_other() -> None:
+    # D14
+    runner, model = desk({"A": ["one", "two", "three"]})
+    await runner.run("mine", thread="a")
+    await runner.run("yours", thread="b")
+    assert read(model) == ["yours"]
+    await runner.run("nobody's")
+    assert read(model) == ["nobody's"]
+
+
+# --- one run at a time
+
+
+async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
+    # D14
+    store = Watched()
+    runner, _ = desk({"A": [call("ask", question="?"), "done", "next"]}, store)
+    waiting = await runner.run("hi", thread="t")
+    for begun in (runner.run("hello", thread="t"), runner.submit("hello", thread="t")):
+        with pytest.raises(ThreadBusy, match=f"{waiting.run_id}.*suspended"):
+            await begun
+    assert len(await runner.thread("t").runs()) == 1
+    await runner.resume(waiting.run_id, "yes")
+    assert (await runner.run("hello", thread="t")).output == "next"
+
+
+async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
+    # D14
+    for _ in range(5):
+        runner, _ = desk({"A": ["one", "two"]}, Watched())
+        ended = await asyncio.gather(*[runner.run("hi", thread="t") for _ in range(2)], return_exceptions=True)
+        kinds = sorted(type(one).__name__ for one in ended)
+        assert kinds in (["RunResult", "ThreadBusy"], ["RunResult", "RunResult"])
+        runs = await runner.thread("t").runs()
+        assert len(runs) == kinds.count("RunResult")
+        starts = [event for event in await runner.thread("t").export() if isinstance(event, RunStarted)]
+        assert [start.follows for start in starts] == ["", *[run.run_id for run in runs[:-1]]]
+
+
+async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() -> None:
+    # D14: a run must not follow one that is not the last any more.
+    store = Watched()
+    slow, _ = desk({"A": ["late"]}, store)
+    fast, _ = desk({"A": ["early"]}, store)
+
+    async def overtaken() -> None:
+        await fast.run("hi", thread="t", run_id="fast")
+
+    store.faults["create"].append(overtaken)
+    with pytest.raises(ThreadBusy, match="fast"):
+        await slow.run("hi", thread="t", run_id="slow")
+    assert [record.run_id for record in await slow.thread("t").runs()] == ["fast"]
+
+
+async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> None:
+    # D14
+    store = Watched()
+    runner, _ = desk({"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store)
+    first = await runner.run("hi", thread="t")
+    await runner.cancel(first.run_id)
+    second = await runner.run("hello", thread="t")
+    lines = await store.load(first.run_id)
+    for late in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
+        with pytest.raises(ThreadBusy, match=second.run_id):
+            await late
+    record = await known(store, first.run_id)
+    assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
+    await runner.resume(second.run_id, "yes")
+    assert (await runner.resume(first.run_id, "yes")).status == "completed"
+
+
+# --- what ended otherwise than well
+
+
+async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
+    # D14
+    runner, model = desk({"A": [[call("ask", question="?"), call("nope")], "done"]}, Watched())
+    first = await runner.run("hi", thread="t")
+    await runner.cancel(first.run_id)
+    assert (await runner.run("hello", thread="t")).output == "done"
+    assert read(model) == [
+        "hi",
+        "",
+        "This call did not come to an end.",
+        "There is no tool `nope`; the tools are: `ask`, `transfer_to_agent`.",
+        "hello",
+    ]
+
+
+async def test_a_run_that_failed_at_once_leaves_its_input() -> None:
+    # D14
+    runner, model = desk({"A": [ModelError("overloaded"), "done"]}, Watched())
+    with pytest.raises(ModelError):
+        await runner.run("hi", thread="t")
+    await runner.run("hello?", thread="t")
+    assert read(model) == ["hi", "hello?"]
+
+
+async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
+    # DESIGN §4: the history any provider receives is valid.
+    runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, Watched())
+    await runner.run("hi", thread="t")
+    await runner.run("hello", thread="t")
+    ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "calls", ())]
+    assert len(ids) == len(set(ids)) == 2
+
+
+# --- keeping house
+
+
+async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
+    # D14
+    store = Watched()
+    runner, model = desk({"A": ["one", "two", "three", "four"]}, store)
+    for word in ("a", "b", "c"):
+        await runner.run(word, thread="t")
+    thread = runner.thread("t")
+    exported = await thread.export()
+    assert [event.input[0].content for event in exported if isinstance(event, RunStarted)] == ["a", "b", "c"]
+    assert await thread.trim(1) == 2
+    assert [text_of(message.content) for message in await thread.history()] == ["c", "three"]
+    await runner.run("d", thread="t")
+    assert read(model) == ["c", "three", "d"]
+    assert await thread.delete() == 2
+    assert (await thread.runs(), await thread.history(), await thread.floor()) == ([], (), "")
+
+
+async def test_trimming_takes_no_run_that_has_not_ended() -> None:
+    # D14
+    store = Watched()
+    runner, _ = desk({"A": [call("ask", question="?"), "done"]}, store)
+    waiting = await runner.run("hi", thread="t")
+    with pytest.raises(ThreadBusy):
+        await runner.thread("t").trim(0)
+    with pytest.raises(SetupError, match="trim"):
+        await runner.thread("t").trim(-1)
+    assert (await runner.resume(waiting.run_id, "yes")).output == "done"
+    assert await runner.thread("t").trim(0) == 1
+
+
+async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
+    # D14
+    runner, _ = desk({"A": ["done"]}, Watched())
+    await runner.submit("hi", thread="t", run_id="r")
+    with pytest.raises(ThreadBusy, match="r"):
+        await runner.thread("t").delete()
+    await runner.recover()
+    assert await runner.thread("t").delete() == 1
+
+
+async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_what_was_said_before() -> None:
+    # D13, D14
+    store = Watched()
+    steps = {"A": ["first", call("ask", question="?"), "second", "forked"]}
+    runner, model = desk(steps, store)
+    await runner.run("hi", thread="t")
+    waiting = await runner.run("hello", thread="t", run_id="r2")
+    other = Runner(runner.team.seats["A"].agent, model=model, store=store)
+    result = await other.resume(waiting.run_id, "yes")
+    assert read(model)[:3] == ["hi", "first", "hello"]
+    assert text_of(result.messages[0].content) == "hello"
+    assert (await other.replay("r2")).output == "second"
+    fork = await runner.fork("r2", edit={"1/m1.0/ask1!": "no"})
+    assert (await runner.resume(fork)).output == "forked"
+    assert read(model) == ["hi", "first", "hello", "", "no"]
+    assert [record.run_id for record in await runner.thread("t").runs()][-1] == "r2"
