@@ -1,0 +1,139 @@
+"""Answers from outside: checked against what was asked for before anything is written."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from tests.runner.kept import Watched, events_in, known
+
+from baton import Agent, AgentContext, RunContext, Runner, agent, tool
+from baton.errors import AnswerError
+from baton.events import Answered
+from baton.testing import ScriptedModel, call
+
+
+class Address(BaseModel):
+    street: str
+    number: int
+
+
+@dataclass
+class Size:
+    width: int
+    height: int = 1
+
+
+def asking(schema: Any, heard: list[Any], store: Any = None) -> Runner[Any, Any]:
+    """A runner whose agent asks for something of this form."""
+
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        heard.append(await ctx.interrupt("which?", schema=schema))
+        return "ok"
+
+    model = ScriptedModel([call("ask"), "done"], cycle=True)
+    return Runner(Agent("A", model=model, tools=[ask]), store=store)
+
+
+@pytest.mark.parametrize("is_stored", [False, True])
+@pytest.mark.parametrize(
+    ("schema", "answer", "given"),
+    [
+        (Address, {"street": "High", "number": 5}, Address(street="High", number=5)),
+        (Address, Address(street="High", number=5), Address(street="High", number=5)),
+        (Size, {"width": 3}, Size(3)),
+        (int, 7, 7),
+        (list[int], [1, 2], [1, 2]),
+        ({"type": "object", "required": ["x"]}, {"x": [1]}, {"x": [1]}),
+        ({"enum": ["red", "blue"]}, "red", "red"),
+        (None, {"anything": ["at", "all"]}, {"anything": ["at", "all"]}),
+        (None, None, None),
+    ],
+)
+async def test_an_answer_that_fits_comes_back_as_what_was_asked_for(
+    schema: Any, answer: Any, given: Any, is_stored: bool
+) -> None:
+    # D1
+    heard: list[Any] = []
+    runner = asking(schema, heard, Watched() if is_stored else None)
+    waiting = await runner.run("hi")
+    (question,) = waiting.interrupts
+    assert (question.schema is None) == (schema is None)
+    assert (await runner.resume(waiting.run_id, {question.id: answer})).output == "done"
+    assert heard == [given]
+
+
+@pytest.mark.parametrize(
+    ("schema", "answer", "problem"),
+    [
+        (Address, {"street": "High"}, "'number' is a required property"),
+        (Address, {"street": "High", "number": "five"}, "number: 'five' is not of type 'integer'"),
+        (int, "seven", "'seven' is not of type 'integer'"),
+        (int, None, "None is not of type 'integer'"),
+        ({"enum": ["red", "blue"]}, "green", "'green' is not one of"),
+        ({"type": "object", "properties": {"a": {"items": {"type": "string"}}}}, {"a": ["x", 1]}, "a.1: 1 is not of"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_is_refused_and_nothing_is_written(
+    schema: Any, answer: Any, problem: str
+) -> None:
+    # D1
+    heard: list[Any] = []
+    store = Watched()
+    stored, plain = asking(schema, heard, store), asking(schema, heard)
+    for runner in (stored, plain):
+        waiting = await runner.run("hi", run_id="r")
+        before, given = await runner.events("r"), {waiting.interrupts[0].id: answer}
+        with pytest.raises(AnswerError, match="does not fit what was asked for") as caught:
+            await runner.resume("r", given)
+        assert problem in str(caught.value)
+        if runner is stored:
+            with pytest.raises(AnswerError, match="does not fit what was asked for"):
+                await runner.answer("r", given)
+        assert await runner.events("r") == before
+        assert (await runner.resume("r")).interrupts == waiting.interrupts
+    record = await known(store, "r")
+    assert (record.status, record.lease_until) == ("suspended", 0.0)
+    assert heard == []
+
+
+async def test_several_questions_are_checked_before_any_answer_is_written() -> None:
+    # D4
+    store = Watched()
+
+    @tool
+    async def ask(ctx: RunContext, kind: str) -> str:
+        """Ask."""
+        return str(await ctx.interrupt(kind, schema=int if kind == "number" else str))
+
+    calls = [call("ask", kind="number"), call("ask", kind="text")]
+    runner = Runner(Agent("A", model=ScriptedModel([calls, "done"]), tools=[ask]), store=store)
+    waiting = await runner.run("hi", run_id="r")
+    number, text = [question.id for question in waiting.interrupts]
+    with pytest.raises(AnswerError, match=text):
+        await runner.resume("r", {number: 5, text: 6})
+    assert not [event for event in await events_in(store, "r") if isinstance(event, Answered)]
+    assert (await runner.resume("r", {number: 5, text: "six"})).output == "done"
+
+
+async def test_ids_of_questions_stay_the_same_for_their_place() -> None:
+    # D1: the activation and an ordinal.
+    store = Watched()
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        first = await ctx.interrupt("one")
+        second = await ctx.interrupt("two")
+        await ctx.say(f"{first} {second}")
+
+    ids: list[str] = []
+    result = await Runner(a, store=store).run("hi", run_id="r")
+    for answer in ("x", "y"):
+        for _ in range(2):
+            result = await Runner(a, store=store).resume("r")
+            ids += [question.id for question in result.interrupts]
+        result = await Runner(a, store=store).resume("r", answer)
+    assert ids == ["1/ask1", "1/ask1", "1/ask2", "1/ask2"]
+    assert result.messages[-1].content == "x y"
