@@ -49,10 +49,10 @@ class Conversation:
     async def run(self) -> Action | None:
         """Take turns until one of them settles the matter."""
         agent, ctx = self._agent, self._ctx
+        signals = ctx.run.signals
         turn = 0
         while True:
             turn += 1
-            signals = ctx.run.signals
             if signals.is_cancelled:
                 # A tool may have swallowed the cancellation; the run is over all the same.
                 raise asyncio.CancelledError

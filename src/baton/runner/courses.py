@@ -30,9 +30,10 @@ def course_of(
     if guests:
         run.guests.update(guests)
     history = History([*said_before, *map(Entry, started.input)])
-    for entry in history.entries:
-        if type(entry.message) is AssistantMessage:
-            run.call_ids.update([call.id for call in entry.message.calls])
+    if len(history.entries) > 1:
+        for entry in history.entries:
+            if type(entry.message) is AssistantMessage:
+                run.call_ids.update([call.id for call in entry.message.calls])
     return Course(run, history, rules)
 
 

@@ -3,7 +3,7 @@
 Three of them: the memory of the runner, for runs without a store; nobody, for a replay; and a store, in `stored`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -27,15 +27,15 @@ class Opened(Struct, frozen=True):
 
 
 class Keeper(Protocol):
-    """Keeps one run."""
+    """Keeps one run. What it gives may have to be waited for; memory need not be, and waiting costs even then."""
 
     run_id: str
 
-    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+    def open(self, listener: Sink | None, run: Stoppable) -> Opened | Awaitable[Opened]:
         """Take the run up. Nobody else drives it until `close`."""
         ...
 
-    async def close(self, course: Course, status: Status) -> None:
+    def close(self, course: Course, status: Status) -> Awaitable[None] | None:
         """Put the run away, now that it has stopped."""
         ...
 
@@ -58,7 +58,7 @@ class InMemory:
         self._waiting = waiting
         self._is_new = is_new
 
-    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+    def open(self, listener: Sink | None, run: Stoppable) -> Opened:
         """Take the run up, if nobody has done so since it was asked for."""
         if self._is_new:
             if self.run_id in self._waiting:
@@ -69,7 +69,7 @@ class InMemory:
         self._opened.course.run.log.sink = listener
         return self._opened
 
-    async def close(self, course: Course, status: Status) -> None:
+    def close(self, course: Course, status: Status) -> None:
         """A run that has stopped before its end waits here."""
         if status != "completed":
             run = course.run
@@ -83,10 +83,10 @@ class NotKept:
         self.run_id = run_id
         self._opened = opened
 
-    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+    def open(self, listener: Sink | None, run: Stoppable) -> Opened:
         """Take it up as it is."""
         self._opened.course.run.log.sink = listener
         return self._opened
 
-    async def close(self, course: Course, status: Status) -> None:
+    def close(self, course: Course, status: Status) -> None:
         """Nothing is left of it."""

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Literal, Self
+from typing import Any, Generic, Literal, Self, cast
 
 from typing_extensions import TypeVar
 
@@ -87,11 +87,13 @@ class LiveRun(Generic[Out]):
         if self._has_begun:
             raise RunError(f"run `{self.run_id}` has been driven already; start another, or resume it")
         self._has_begun = True
-        opened = self._opened = await self._keeper.open(self._channel, self)
-        course = opened.course
-        log, run = course.run.log, course.run
+        given = self._keeper.open(self._channel, self)
+        opened = self._opened = given if type(given) is Opened else await cast("Awaitable[Opened]", given)
+        course, log = opened.course, opened.course.run.log
         hooks, known = course.rules.options.hooks, len(log.events)
-        run.signals.is_cancelled, run.signals.stops_after_turn = self._is_cancelled, self._stops_after_turn
+        if self._is_cancelled or self._stops_after_turn:
+            signals = course.run.signals
+            signals.is_cancelled, signals.stops_after_turn = self._is_cancelled, self._stops_after_turn
         for event in opened.opening:
             log.write(event)
         try:
@@ -99,7 +101,10 @@ class LiveRun(Generic[Out]):
                 await log.settle()
             if self._is_cancelled:
                 raise asyncio.CancelledError
-            outcome = await self._led(opened, hooks)
+            if hooks is None and course.run.meter.limits.seconds is None:
+                outcome = await follow(course, course.team.seats[opened.first])
+            else:
+                outcome = await self._led(opened, hooks)
             if log.has_past:
                 self._check_replay()
         except Suspend:
@@ -124,7 +129,9 @@ class LiveRun(Generic[Out]):
         else:
             if self._driver is not None:
                 self._is_cancelled_by_caller()
-            await self._stop(Completed("completed", NOBODY, time()), outcome=outcome)
+            closing = self._ended(Completed("completed", NOBODY, time()), outcome=outcome)
+            if closing is not None:
+                await closing
 
     def _is_cancelled_by_caller(self) -> bool:
         """Whether the task is cancelled for a reason that is not ours. What was ours is taken back."""
@@ -249,9 +256,15 @@ class LiveRun(Generic[Out]):
         events = self._course.run.log.events
         return next((event.path for event in reversed(events) if event.path), ())
 
-    async def _stop(
+    async def _stop(self, event: Event, *, failure: BaseException | None = None) -> None:
+        """Stop before the end."""
+        closing = self._ended(event, failure=failure)
+        if closing is not None:
+            await closing
+
+    def _ended(
         self, event: Event, *, outcome: Outcome | None = None, failure: BaseException | None = None
-    ) -> None:
+    ) -> Awaitable[None] | None:
         """The last thing a drive does: record why it stops, make the result, and put the run away."""
         opened, course = self._opened, self._course
         if not isinstance(course.run.log, ReadOnlyLog):
@@ -267,7 +280,7 @@ class LiveRun(Generic[Out]):
             error=failure,
             said_before=opened.said_before if opened is not None else 0,
         )
-        await self._keeper.close(course, status)
+        return self._keeper.close(course, status)
 
 
 def _storable(error: Exception) -> str:

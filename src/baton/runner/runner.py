@@ -145,8 +145,9 @@ class Runner(Generic[C, Out]):
         With a `thread` it goes on with that conversation: it reads what was said there, and begins with the agent that
         had the floor last, unless `floor="root"`.
         """
-        started = self._started(input, values=values, run_id=run_id, thread=thread, limits=limits)
-        checked_choice("floor", floor, ("sticky", "root"))
+        started = self._started(input, values, run_id, thread, limits)
+        if floor != "sticky":
+            checked_choice("floor", floor, ("sticky", "root"))
         archive = self._archive if thread is None else self._kept or self._threads_in_memory()
         if archive is not None:
             owner = new_id()
@@ -248,7 +249,7 @@ class Runner(Generic[C, Out]):
         floor: Floor = "sticky",
     ) -> str:
         """Begin a run in the store and leave it to whoever calls `drive` with its id."""
-        started = self._started(input, values=values, run_id=run_id, thread=thread, limits=limits)
+        started = self._started(input, values, run_id, thread, limits)
         return await submit(self._store_wanted("submit"), started, floor=floor)
 
     async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
@@ -344,13 +345,12 @@ class Runner(Generic[C, Out]):
     def _started(
         self,
         input: Input,
-        *,
         values: Mapping[str, Any] | None,
         run_id: str | None,
         thread: str | None,
         limits: Limits | None,
     ) -> RunStarted:
-        return RunStarted(
+        started = RunStarted(
             "run",
             NOBODY,
             time(),
@@ -359,8 +359,10 @@ class Runner(Generic[C, Out]):
             (UserMessage(input),) if isinstance(input, str) else tuple(paired(as_messages(input))),
             as_json_value("the run's values", dict(values)) if values else {},
             thread or "",
-            limits={} if limits is None else msgspec.structs.asdict(limits),
         )
+        if limits is None:
+            return started
+        return msgspec.structs.replace(started, limits=msgspec.structs.asdict(limits))
 
     async def _and_close(self, work: Coroutine[Any, Any, RunResult[Out]]) -> RunResult[Out]:
         # A store's connections belong to the event loop, and that ends here.
