@@ -102,7 +102,9 @@ def record_result(
     log = ctx.run.log
     event = log.find(key, ToolReturned) if log.has_past else None
     if event is None:
-        event = ToolReturned(key, ctx.origin, time(), call.id, call.name, content, is_error, is_undone=is_undone)
+        event = ToolReturned(key, ctx.origin, time(), call.id, call.name, content, is_error)
+        if is_undone:
+            event = msgspec.structs.replace(event, is_undone=True)
         log.write(event)
     return event
 

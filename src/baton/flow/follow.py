@@ -157,13 +157,13 @@ _STRAIGHT = _Crossing()
 
 
 def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
-    rules, history = course.rules, course.history
+    rules, history, chosen = course.rules, course.history, crossing.chosen
     policy = crossing.projection or seat.agent.history or rules.projection
-    if crossing.chosen is not None:
-        view = view_of(history, crossing.chosen)
-    else:
+    if chosen is None:
         view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
-    if crossing.chosen is not None or type(policy) is not str:
+    else:
+        view = view_of(history, chosen)
+    if type(policy) is not str or chosen is not None:
         # Somebody else has put this together, with call ids that the agent's own calls must not have.
         for message in view.messages():
             if type(message) is AssistantMessage:

@@ -155,7 +155,9 @@ class _Readers:
     def read_on(self, reader: _Reader, origin: Origin, stop: int) -> None:
         """Read what has been said up to `stop`, in the words in which this activation reads it."""
         messages, hides, rewrites = reader.messages, self.hides, self.rewrites
-        start, reader.position = reader.position, max(reader.position, stop)
+        start = reader.position
+        if stop > start:
+            reader.position = stop
         me = None if reader.is_common else origin.agent
         last_author: Origin | None = None
         for entry in self.entries[start:stop]:
