@@ -96,7 +96,7 @@ def test_open_questions_are_those_without_an_answer() -> None:
 async def test_the_listener_hears_what_is_new_and_not_what_was_loaded() -> None:
     ear = Ear()
     log = Log([START])
-    log.sink = ear
+    log.attach(ear)
     log.write(END)
     delta = TextDelta(A, "x")
     log.tell(delta)
@@ -107,7 +107,7 @@ async def test_the_listener_hears_what_is_new_and_not_what_was_loaded() -> None:
 async def test_a_full_listener_is_waited_for() -> None:
     ear = Ear()
     log = Log()
-    log.sink = ear
+    log.attach(ear)
     await log.settle()
     ear.is_full = True
     waiting = asyncio.ensure_future(log.settle())

@@ -3,11 +3,11 @@
 The log knows nothing of agents, models or stores. Whoever listens is a Sink; whoever produces asks `find` first.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from .errors import ReplayMismatch
-from .events import Asked, Delta, Event, Origin
+from .events import Asked, Delta, Event, Origin, ToolReturned
 
 E = TypeVar("E", bound=Event)
 
@@ -44,14 +44,17 @@ class Log:
     The index by key is made when it is first needed: a run that asks nothing and is not resumed never needs it.
     """
 
-    __slots__ = ("_hushed", "_index", "_unvisited", "events", "has_past", "sink")
+    __slots__ = ("_hushed", "_index", "_unvisited", "events", "has_past", "sink", "write")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = list(events)
         self.sink: Sink | None = None
+        """Whoever listens; see `attach`."""
+        self.write: Callable[[Event], None] = self.events.append
+        """Record what happened and tell the listener. Its key must be new: ask `find` first."""
         self.has_past = bool(self.events)
         """Whether it was loaded with events. If not, an agent's own keys need not be looked for."""
-        self._hushed: tuple[str, ...] = ()
+        self._hushed: list[str] = []
         self._index: dict[str, Event] = {}
         self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
 
@@ -67,6 +70,9 @@ class Log:
 
     def announce(self, key: str, kind: type[Event]) -> None:
         """Say that code is about to have an effect that will be recorded so; a log that is only read forbids it."""
+
+    def announce_call(self, key: str) -> None:
+        """The same for a tool call, whose result will have this key."""
 
     def has_inside(self, key: str) -> bool:
         """Whether anything is recorded inside the effect with this key, such as a question that a tool asked."""
@@ -87,15 +93,11 @@ class Log:
         """Whether there is an event with this key. Does not count as asking for it."""
         return key in self._indexed()
 
-    def write(self, event: Event) -> None:
-        """Record what happened and tell the listener. Its key must be new: ask `find` first."""
-        if self.sink is not None:
-            # First, because a sink may refuse what it cannot store: then it is in nobody's log.
-            if self._hushed and event.key.startswith(self._hushed):
-                self.sink.keep(event)
-            else:
-                self.sink.put(event)
-        self.events.append(event)
+    def attach(self, sink: Sink | None) -> None:
+        """Have somebody listen from now on, or nobody."""
+        self.sink = sink
+        # Not a method: without a listener this is the list's own append, and it runs several times for every turn.
+        self.write = self.events.append if sink is None else _writing(self.events, sink, self._hushed)
 
     def tell(self, delta: Delta) -> None:
         """Tell the listener something that is not recorded."""
@@ -105,11 +107,11 @@ class Log:
     def hush(self, prefix: str) -> None:
         """Deliver nothing of what happens under keys that begin like this. It is recorded all the same."""
         if prefix not in self._hushed:
-            self._hushed += (prefix,)
+            self._hushed.append(prefix)
 
     def listener(self, origin: Origin) -> Sink | None:
         """Who is told what happens in this activation, if anybody is."""
-        return None if self._hushed and origin.id.startswith(self._hushed) else self.sink
+        return None if self._hushed and origin.id.startswith(tuple(self._hushed)) else self.sink
 
     async def settle(self, *, is_patient: bool = False) -> None:
         """Return when what was written is safe and the listener has room for more: a slow one slows the run down.
@@ -167,10 +169,37 @@ class Log:
 class ReadOnlyLog(Log):
     """A log to which nothing can be added: code that runs over it must do just what it did before."""
 
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        super().__init__(events)
+        self.write = _refuse
+
+    def attach(self, sink: Sink | None) -> None:
+        """Nothing happens that anybody could be told of."""
+
     def announce(self, key: str, kind: type[Event]) -> None:
         """Refuse, before anything has happened."""
         raise ReplayMismatch(key, "nothing", kind.__name__)
 
-    def write(self, event: Event) -> None:
-        """Refuse."""
-        raise ReplayMismatch(event.key, "nothing", type(event).__name__)
+    def announce_call(self, key: str) -> None:
+        """Refuse, unless the call waits for an answer: it comes to its question again, which is no effect."""
+        if not self.waits_inside(key):
+            self.announce(key, ToolReturned)
+
+
+def _writing(events: list[Event], sink: Sink, hushed: list[str]) -> Callable[[Event], None]:
+    # Of the log's parts and not of the log itself: a ring would wait for the collector.
+    keep = events.append
+
+    def write(event: Event) -> None:
+        # The sink first, because it may refuse what it cannot store: then it is in nobody's log.
+        if hushed and event.key.startswith(tuple(hushed)):
+            sink.keep(event)
+        else:
+            sink.put(event)
+        keep(event)
+
+    return write
+
+
+def _refuse(event: Event) -> None:
+    raise ReplayMismatch(event.key, "nothing", type(event).__name__)

@@ -315,7 +315,7 @@ async def test_a_status_is_stored_even_if_nothing_else_is_left() -> None:
 async def test_a_log_that_refuses_an_event_does_not_have_it() -> None:
     journal = await journal_in(Watched())
     log = Log()
-    log.sink = journal
+    log.attach(journal)
     with pytest.raises(NotEncodableError):
         log.write(Started("1/start", Origin("1", "\ud83d"), 1.0))
     assert log.events == []

@@ -35,9 +35,8 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
             await ctx.told.tool_start(inner, call, is_past=True)
             await ctx.told.tool_end(inner, call, result, is_past=True)
         return recorded
-    # A tool that waits for an answer comes to its question again, which is no effect.
-    if log.has_past and not log.waits_inside(key):
-        log.announce(key, ToolReturned)
+    if log.has_past:
+        log.announce_call(key)
     if ctx.told is not None:
         await ctx.told.tool_start(inner, call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP))
     try:

@@ -66,7 +66,8 @@ class InMemory:
                 raise RunError(f"a run `{self.run_id}` waits here to be resumed; {because}")
         elif self._waiting.pop(self.run_id, None) is None:
             raise RunNotFoundError(self.run_id, [*self._waiting])
-        self._opened.course.run.log.sink = listener
+        if listener is not None:
+            self._opened.course.run.log.attach(listener)
         return self._opened
 
     def close(self, course: Course, status: Status) -> None:
@@ -85,7 +86,8 @@ class NotKept:
 
     def open(self, listener: Sink | None, run: Stoppable) -> Opened:
         """Take it up as it is."""
-        self._opened.course.run.log.sink = listener
+        if listener is not None:
+            self._opened.course.run.log.attach(listener)
         return self._opened
 
     def close(self, course: Course, status: Status) -> None:

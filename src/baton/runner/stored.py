@@ -134,7 +134,7 @@ class NewRun:
         self._journal = Journal(archive.store, begin=begin, listener=listener)
         limits = self._limits or archive.limits
         course = course_of(started, (), archive.rules, context=self._context, limits=limits, said_before=said_before)
-        course.run.log.sink = self._journal
+        course.run.log.attach(self._journal)
         archive.heartbeat.hold(self._journal, run)
         return Opened(course, started.root, [started], len(said_before))
 
@@ -182,7 +182,8 @@ class OldRun:
         # A run that had stopped is running again from its first new line on: if we die, somebody must pick it up.
         status = None if record.status == "running" else "running"
         journal = Journal(archive.store, lease=lease, seq=seq, status=status, listener=listener)
-        opened.course.run.log.sink = self._journal = journal
+        self._journal = journal
+        opened.course.run.log.attach(journal)
         archive.heartbeat.hold(journal, run)
         return opened
 
