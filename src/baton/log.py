@@ -60,7 +60,10 @@ class Log:
 
     def find(self, key: str, kind: type[E]) -> E | None:
         """The recorded event with this key, if the run has come past here before."""
-        event = self._indexed().get(key)
+        index = self._index
+        if len(index) < len(self.events):
+            index = self._indexed()
+        event = index.get(key)
         if event is None:
             return None
         if type(event) is not kind:

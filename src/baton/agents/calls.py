@@ -29,13 +29,14 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
     """The recorded result of the call; if there is none, the tool runs now."""
     log = ctx.run.log
     inner = RunContext(ctx.run, ctx.origin, key, call, ctx)
-    if log.has_past and (recorded := _recorded(ctx, key)) is not None:
-        if ctx.told is not None:
-            result = recorded if isinstance(recorded, ToolReturned) else _result_of(recorded, inner, call)
-            await ctx.told.tool_start(inner, call, is_past=True)
-            await ctx.told.tool_end(inner, call, result, is_past=True)
-        return recorded
     if log.has_past:
+        recorded = recorded_call(ctx, key)
+        if recorded is not None:
+            if ctx.told is not None:
+                result = recorded if isinstance(recorded, ToolReturned) else _result_of(recorded, inner, call)
+                await ctx.told.tool_start(inner, call, is_past=True)
+                await ctx.told.tool_end(inner, call, result, is_past=True)
+            return recorded
         log.announce_call(key)
     if ctx.told is not None:
         await ctx.told.tool_start(inner, call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP))
@@ -75,14 +76,16 @@ async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: st
     return returned
 
 
-def _recorded(ctx: AgentContext[Any], key: str) -> ToolReturned | Handed | None:
+def recorded_call(ctx: AgentContext[Any], key: str) -> ToolReturned | Handed | None:
+    """What the log has of a call; None if it has not ended yet."""
     handed = ctx.run.log.find(f"{key}/agent", Stepped)
     if handed is not None:
         ctx.apply_changes(handed.changes)
         return msgspec.convert(handed.value, Handed)
     returned = ctx.run.log.find(key, ToolReturned)
     if returned is not None:
-        ctx.apply_changes(returned.changes)
+        if returned.changes is not None:
+            ctx.apply_changes(returned.changes)
         ctx.breaks_loop = ctx.breaks_loop or returned.breaks_loop
     return returned
 

@@ -21,7 +21,7 @@ from ..messages import Content, ToolCall, text_of
 from ..tools import Tool
 from .admission import Admitted, Denied, admission_to, refusal_of
 from .base import AgentContext
-from .calls import Handed, perform
+from .calls import Handed, perform, recorded_call
 from .definition import AgentDefinition
 from .toolbox import EXIT_TOOL
 
@@ -63,7 +63,10 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
     entries = ctx.history.entries
     payload: Any = None
     if tool is not None:
-        done = await perform(ctx, tool, call, key=key)
+        # What is on record and of no interest to hooks need not be waited for: a long log is read through in no time.
+        done = recorded_call(ctx, key) if ctx.run.log.has_past and ctx.told is None else None
+        if done is None:
+            done = await perform(ctx, tool, call, key=key)
         if type(done) is ToolReturned:
             entries.append(Entry(said.message, ctx.origin))
             entries.append(Entry(done.message, ctx.origin, done.is_final))

@@ -5,7 +5,7 @@ the same size however long the path is. Kinds of events this version does not kn
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -101,6 +101,20 @@ class EventReader:
         self._decoder = msgspec.json.Decoder(_Fact, dec_hook=self._decode_special)
         self._count = 0
 
+    def read_all(self, lines: Sequence[bytes]) -> list[Event]:
+        """The events on these lines. Raises LogError if one of them is none."""
+        # All at once is several times cheaper. Whatever is odd about it is found out line by line.
+        whole = msgspec.json.Decoder(list[_Fact], dec_hook=self._decode_special)
+        try:
+            events = whole.decode(b"[" + b",".join(lines) + b"]")
+        except _UNREADABLE:
+            events = []
+        if len(events) == len(lines):
+            self._count += len(lines)
+            return cast("list[Event]", events)
+        self._origins = {NOBODY.id: NOBODY}
+        return [self.read(line) for line in lines]
+
     def read(self, line: bytes | str) -> Event:
         """The event on this line. Raises LogError if it is none."""
         where, self._count = self._count, self._count + 1
@@ -128,6 +142,11 @@ class EventReader:
 
     def _decode_special(self, kind: type, value: Any) -> Any:
         if kind is Origin:
+            # Nearly always one that is known: then it need not be checked again.
+            first: Any = value[0] if type(value) is list and value else None
+            known = self._origins.get(first) if type(first) is str else None
+            if known is not None:
+                return known
             return self._origin(*msgspec.convert(value, tuple[str, str, str | None]))
         raise NotImplementedError(kind)
 
@@ -153,5 +172,4 @@ def decode_lines(lines: Sequence[bytes]) -> list[Event]:
         raise LogError(0, "it does not start with a line that names its format") from None
     if head.format > FORMAT:
         raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")
-    reader = EventReader()
-    return [reader.read(line) for line in lines[1:]]
+    return EventReader().read_all(lines[1:])

@@ -9,23 +9,21 @@ from ..context import Entry, History, Limits, Meter, Run
 from ..errors import RunError
 from ..events import Event, RunStarted
 from ..flow import Course, Rules
-from ..log import Log, ReadOnlyLog
+from ..log import Log
 from ..messages import AssistantMessage
 
 
 def course_of(
     started: RunStarted,
-    events: Sequence[Event],
+    log: Log,
     rules: Rules,
     *,
     context: Any,
     limits: Limits,
     said_before: Sequence[Entry] = (),
     guests: Mapping[str, Any] | None = None,
-    is_read_only: bool = False,
 ) -> Course:
     """The course of a run; `said_before` is what was said in its thread, `guests` are agents made on the fly."""
-    log = ReadOnlyLog(events) if is_read_only else Log(events)
     run = Run(started.run_id, log, context, dict(started.values), Meter(limits))
     if guests:
         run.guests.update(guests)

@@ -70,7 +70,7 @@ async def answer(archive: Archive, run_id: str, answers: Any) -> None:
     lease = await archive.store.acquire(run_id, new_id(), ttl=archive.ttl)
     try:
         events = await archive.events(run_id)
-        if any(isinstance(event, Completed) for event in events):
+        if isinstance(events[-1], Completed):
             raise RunError(f"run `{run_id}` is completed; it has no open questions")
         opening = opening_of(Log(events), answers=answers)
         lines = [encode_event(event) for event in opening]

@@ -17,7 +17,7 @@ from ..errors import RunError, RunNotFoundError, SetupError, checked_choice, lis
 from ..events import NOBODY, Completed, Event, RunStarted
 from ..flow import Rules, Team, checked_projection
 from ..handoffs import InputFilter, Language
-from ..log import Log
+from ..log import Log, ReadOnlyLog
 from ..messages import Input, UserMessage, as_messages, paired
 from ..models import Model, ModelSettings, resolve
 from ..stores import RunRecord, RunStatus, Store, store_of
@@ -152,7 +152,7 @@ class Runner(Generic[C, Out]):
         if archive is not None:
             owner = new_id()
             return LiveRun(NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner))
-        course = course_of(started, (), self._rules, context=context, limits=limits or self.limits)
+        course = course_of(started, Log(), self._rules, context=context, limits=limits or self.limits)
         opened = Opened(course, started.root, [started])
         return LiveRun(InMemory(started.run_id, opened, self._waiting, is_new=True))
 
@@ -188,10 +188,11 @@ class Runner(Generic[C, Out]):
         if stopped is None:
             how = TakenUp(partial(opening_of, answers=answers), context, limits, accept_changes)
             return LiveRun(OldRun(self._archive_with(run_id), run_id, how, owner=new_id()))
-        started, opening = start_of(stopped.events), opening_of(Log(stopped.events), answers=answers)
+        started, log = start_of(stopped.events), Log(stopped.events)
+        opening = opening_of(log, answers=answers)
         course = course_of(
             started,
-            stopped.events,
+            log,
             self._rules,
             context=context if context is not None else stopped.context,
             limits=limits or stopped.limits or self.limits,
@@ -222,12 +223,11 @@ class Runner(Generic[C, Out]):
             said_before = await self._kept.conversations.up_to(started.follows)
         course = course_of(
             started,
-            recorded,
+            ReadOnlyLog(recorded),
             self._rules,
             context=context,
             limits=limits_in(started) or self.limits,
             said_before=said_before,
-            is_read_only=True,
         )
         live: LiveRun[Out] = LiveRun(NotKept(started.run_id, Opened(course, started.root, (), len(said_before))))
         await live.drive()

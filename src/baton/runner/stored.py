@@ -133,7 +133,7 @@ class NewRun:
 
         self._journal = Journal(archive.store, begin=begin, listener=listener)
         limits = self._limits or archive.limits
-        course = course_of(started, (), archive.rules, context=self._context, limits=limits, said_before=said_before)
+        course = course_of(started, Log(), archive.rules, context=self._context, limits=limits, said_before=said_before)
         course.run.log.attach(self._journal)
         archive.heartbeat.hold(self._journal, run)
         return Opened(course, started.root, [started], len(said_before))
@@ -191,15 +191,16 @@ class OldRun:
         archive, how = self._archive, self._how
         events = await archive.events(self.run_id)
         started = start_of(events)
-        if any(isinstance(event, Completed) for event in events):
+        if isinstance(events[-1], Completed):
             raise RunError(f"run `{self.run_id}` is completed; there is nothing left to resume")
         if not how.accepts_changes:
             archive.check_team(started)
-        opening = how.opening(Log(events))
+        log = Log(events)
+        opening = how.opening(log)
         said_before = await archive.conversations.up_to(started.follows) if started.follows else ()
         course = course_of(
             started,
-            events,
+            log,
             archive.rules,
             context=how.context if how.context is not None else known.context,
             limits=how.limits or known.limits or limits_in(started) or archive.limits,
