@@ -143,10 +143,8 @@ class EventReader:
     def _decode_special(self, kind: type, value: Any) -> Any:
         if kind is Origin:
             # Nearly always one that is known: then it need not be checked again.
-            first: Any = value[0] if type(value) is list and value else None
-            known = self._origins.get(first) if type(first) is str else None
-            if known is not None:
-                return known
+            if type(value) is list and value and value[0] in self._origins:
+                return self._origins[value[0]]
             return self._origin(*msgspec.convert(value, tuple[str, str, str | None]))
         raise NotImplementedError(kind)
 
