@@ -14,13 +14,14 @@ from benchmarks import report
 from benchmarks.budgets import checks
 from benchmarks.cold_import import ImportFailed, import_cost
 from benchmarks.contender import BARE, BATON, PEERS, Contender
+from benchmarks.durable import measured
 from benchmarks.peer_sessions import peer_session
 from benchmarks.results import Results
 from benchmarks.timing import QUICK, Effort, Gap, measure
 from benchmarks.workloads import WORKLOADS
 
-IMPORT = "import"
-NAMES = [*(workload.name for workload in WORKLOADS), IMPORT]
+IMPORT, DURABLE = "import", "durable"
+NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, DURABLE]
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 # A peer is two orders of magnitude away from the bare loop; few rounds settle that.
@@ -33,9 +34,18 @@ QUICK_PEER_EFFORT = Effort(rounds=2, seconds_per_sample=0.01, seconds_per_worklo
 @click.option("--only", multiple=True, type=click.Choice(NAMES), help="Only this workload; may be repeated.")
 @click.option("--peers", is_flag=True, help="Also measure the other agent libraries that are installed.")
 @click.option("--peers-python", default=sys.executable, help="The interpreter that has them installed.")
+@click.option("--postgres", default=None, help="The url of a PostgreSQL database to keep runs in, for `durable`.")
 @click.option("--json", "json_path", type=click.Path(path_type=Path), default=LATEST, help="Where to write the result.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a budget is broken or a result is wrong.")
-def main(quick: bool, only: tuple[str, ...], peers: bool, peers_python: str, json_path: Path, check: bool) -> None:
+def main(
+    quick: bool,
+    only: tuple[str, ...],
+    peers: bool,
+    peers_python: str,
+    postgres: str | None,
+    json_path: Path,
+    check: bool,
+) -> None:
     """Measure what Baton costs beside a hand-written loop."""
     names = only or tuple(NAMES)
     results = Results(versions={BARE.name: f"Python {platform.python_version()}", BATON.name: _version(BATON)})
@@ -44,6 +54,10 @@ def main(quick: bool, only: tuple[str, ...], peers: bool, peers_python: str, jso
         _measure_peers(results, names, peers_python, QUICK_PEER_EFFORT if quick else PEER_EFFORT)
     if IMPORT in names:
         _measure_imports(results, peers_python, samples=3 if quick else 7)
+    if DURABLE in names:
+        _progress("runs that are kept")
+        rounds = 5 if quick else 15
+        results.durability = measured(rounds, postgres=postgres, peers_python=peers_python if peers else None)
     found = checks(results)
     report.show(results, found)
     results.write(json_path, [asdict(budget) | {"holds": budget.holds} for budget in found])

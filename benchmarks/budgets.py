@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.cold_import import ImportCost
 from benchmarks.contender import BATON
+from benchmarks.durable import Durability
 from benchmarks.results import Results
 
 MOST_TIMES_BARE = {
@@ -17,6 +18,11 @@ MOST_TIMES_BARE = {
 }
 MOST_GROWTH_PER_HANDOFF = 1.3
 MOST_FOR_A_TYPED_HANDOFF = 2.0
+MOST_TIMES_A_COMMIT = 8.0
+MOST_GROWTH_OF_AN_EVENT = 1.1
+# Far from the 50 of the design: reading and decoding a thousand lines alone takes four times that.
+MOST_FOR_A_RESUME = 600.0
+MOST_OF_A_PEER = 0.1
 MOST_IMPORT_CPU_SECONDS = 0.15
 MOST_IMPORT_MEGABYTES = 30.0
 
@@ -49,10 +55,52 @@ def checks(results: Results) -> list[Check]:
     if plain is not None and typed is not None:
         ratio = typed.microseconds / plain.microseconds
         found.append(Check("a typed, filtered handoff beside a plain one", ratio, MOST_FOR_A_TYPED_HANDOFF, "x"))
+    found += _durability_checks(results.durability)
     for cost in results.imports:
         if cost.contender == BATON.name and cost.statement == BATON.import_statement:
             found += _import_checks(cost)
     return found
+
+
+def _durability_checks(found: Durability) -> list[Check]:
+    promises = (
+        (
+            "SQLite: what a turn costs more, beside a bare commit",
+            _added(found),
+            found["bare commit"],
+            MOST_TIMES_A_COMMIT,
+        ),
+        (
+            "bytes for an event of 10,000 beside one of 1,000",
+            found["bytes for an event of 10,000"],
+            found["bytes for an event of 1,000"],
+            MOST_GROWTH_OF_AN_EVENT,
+        ),
+        (
+            "resume of 1,000 events beside a model call",
+            found["resume of 1,000 events"],
+            found["turn in memory"],
+            MOST_FOR_A_RESUME,
+        ),
+        (
+            "200 steps beside langgraph: time",
+            found["200 steps with SQLite"],
+            found["200 steps with langgraph"],
+            MOST_OF_A_PEER,
+        ),
+        (
+            "200 steps beside langgraph: bytes",
+            found["bytes of 200 steps"],
+            found["bytes of 200 steps with langgraph"],
+            MOST_OF_A_PEER,
+        ),
+    )
+    return [Check(what, cost / scale, limit, "x") for what, cost, scale, limit in promises if cost and scale]
+
+
+def _added(found: Durability) -> float | None:
+    kept, plain = found["turn with SQLite, reading tools"], found["turn in memory"]
+    return None if kept is None or plain is None else kept - plain
 
 
 def _import_checks(cost: ImportCost) -> list[Check]:

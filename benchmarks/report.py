@@ -29,6 +29,8 @@ def show(results: Results, checks: list[Check]) -> None:
             console.print(f"{DISTURBED} measured while the machine was busy: measure again before quoting it")
     if results.imports:
         console.print(_imports(results))
+    if results.durability.costs:
+        console.print(_durability(results))
     if checks:
         console.print(_budgets(checks))
 
@@ -90,6 +92,17 @@ def _imports(results: Results) -> Table:
     for cost in results.imports:
         heavy = ", ".join(cost.heavy_packages) or "none"
         table.add_row(cost.statement, f"{cost.cpu_seconds:.3f}", f"{cost.megabytes:.1f}", heavy)
+    return table
+
+
+def _durability(results: Results) -> Table:
+    table = Table(
+        title="Runs that are kept: CPU time, wall time where a disk or a server is waited for", title_justify="left"
+    )
+    table.add_column("what")
+    table.add_column("costs", justify="right")
+    for cost in results.durability.costs:
+        table.add_row(cost.name, f"{cost.value:,.4g} {cost.unit}")
     return table
 
 

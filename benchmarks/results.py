@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.cold_import import ImportCost
+from benchmarks.durable import Durability
 from benchmarks.timing import Gap, Measurement
 from benchmarks.workloads import WORKLOADS
 
@@ -21,6 +22,7 @@ class Results:
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     imports: list[ImportCost] = field(default_factory=list[ImportCost])
     gaps: list[Gap] = field(default_factory=list[Gap])
+    durability: Durability = field(default_factory=Durability)
 
     def cell(self, workload: str, contender: str) -> Measurement | None:
         wanted = (workload, contender)
@@ -47,6 +49,7 @@ class Results:
             ],
             "imports": [asdict(cost) for cost in self.imports],
             "gaps": [asdict(gap) for gap in self.gaps],
+            "durability": [asdict(cost) for cost in self.durability.costs],
         }
 
     def write(self, path: Path, checks: list[dict[str, Any]]) -> None:

@@ -61,7 +61,7 @@ class StreamingStubModel(StubModel):
             yield chunk
 
 
-def tool_graph(workload: Workload, script: Script) -> Any:
+def tool_graph(workload: Workload, script: Script, *, checkpointer: Any = None) -> Any:
     model = StreamingStubModel(script=script) if workload.shape == "stream" else StubModel(script=script)
     name = workload.agents[0]
 
@@ -78,7 +78,7 @@ def tool_graph(workload: Workload, script: Script) -> Any:
         graph.add_node("tools", ToolNode([step]))
         graph.add_conditional_edges(name, tools_condition)
         graph.add_edge("tools", name)
-    return graph.compile()
+    return graph.compile(checkpointer=checkpointer)
 
 
 def handoff_graph(workload: Workload, script: Script) -> Any:

@@ -22,7 +22,7 @@ class Sink(Protocol):
 
     @property
     def is_patient(self) -> bool:
-        """Whether what was put last may wait for what comes next."""
+        """Whether nobody listens, so that what was put last may wait for what comes next."""
         ...
 
     def put(self, event: Event | Delta) -> None:
@@ -104,8 +104,9 @@ class Log:
 
     def tell(self, delta: Delta) -> None:
         """Tell the listener something that is not recorded."""
-        if self.sink is not None and self.listener(delta.origin) is not None:
-            self.sink.put(delta)
+        listener = self.listener(delta.origin)
+        if listener is not None:
+            listener.put(delta)
 
     def hush(self, prefix: str) -> None:
         """Deliver nothing of what happens under keys that begin like this. It is recorded all the same."""
@@ -113,8 +114,10 @@ class Log:
             self._hushed.append(prefix)
 
     def listener(self, origin: Origin) -> Sink | None:
-        """Who is told what happens in this activation, if anybody is."""
-        return None if self._hushed and origin.id.startswith(tuple(self._hushed)) else self.sink
+        """Who is told what happens in this activation, if anybody is: not a sink that only stores."""
+        if self.sink is None or self.sink.is_patient or (self._hushed and origin.id.startswith(tuple(self._hushed))):
+            return None
+        return self.sink
 
     async def settle(self, *, is_patient: bool = False) -> None:
         """Return when what was written is safe and the listener has room for more: a slow one slows the run down.

@@ -103,7 +103,7 @@ class Conversation:
                 raise
             except Exception as error:
                 raise self._model_error(error) from error
-            if type(stream) is Ready and log.sink is None:
+            if type(stream) is Ready and (log.sink is None or log.listener(origin) is None):
                 response = assembled(stream.chunks)
             else:
                 response = await self._heard(stream)
