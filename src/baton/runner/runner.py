@@ -1,7 +1,7 @@
 """The front desk: compiles a team once, then starts, streams and resumes runs of it."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from time import time
@@ -31,6 +31,7 @@ from .live import LiveRun
 from .result import RunResult
 from .stored import Archive, NewRun, OldRun, TakenUp
 from .threads import Thread
+from .watching import watched
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -236,6 +237,13 @@ class Runner(Generic[C, Out]):
         """The log of a run that is kept, or waits, here."""
         stopped = self._waiting.get(run_id)
         return list(stopped.events) if stopped is not None else await self._archive_with(run_id).events(run_id)
+
+    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
+        """The events of a stored run, with their numbers from 1 on, as whoever drives it writes them.
+
+        `after` leaves out what is known already. Ends when the run stops, for whatever reason.
+        """
+        return watched(self._store_wanted("watch"), run_id, after=after)
 
     async def submit(
         self,
