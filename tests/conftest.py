@@ -1,12 +1,19 @@
-"""How long the property tests run: `default` with every test run, `soak` with HYPOTHESIS_PROFILE=soak (make soak).
+"""A PostgreSQL server for tests that want one, and how long the property tests run.
+
+They run as `default` with every test run, as `soak` with HYPOTHESIS_PROFILE=soak (make soak).
 
 A soak tries LAWS examples of most laws, 1500 if that is not set, which takes about an hour on two slow cores.
 """
 
 import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+if TYPE_CHECKING:
+    from tests.postgres import PostgresServer
 
 _SLOW_IS_FINE = [HealthCheck.too_slow, HealthCheck.data_too_large]
 # Explaining a failure takes longer than finding it, and our plans explain themselves.
@@ -34,3 +41,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if PROFILE == "soak":
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> "Iterator[PostgresServer]":
+    """A PostgreSQL server for all tests of a session."""
+    from tests.postgres import PostgresServer
+
+    server = PostgresServer()
+    try:
+        server.start()
+        yield server
+    finally:
+        server.remove()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: "PostgresServer") -> str:
+    """An empty place in the session's PostgreSQL server."""
+    return postgres_server.empty_place()

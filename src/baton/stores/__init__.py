@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store
 
 if TYPE_CHECKING:
+    from .keyvalue import KeyValueStore
     from .memory import MemoryStore
+    from .postgres import PostgresStore
     from .sqlite import SQLiteStore
     from .urls import store_of
 
 _HOMES = {
+    "KeyValueStore": "keyvalue",
     "MemoryStore": "memory",
+    "PostgresStore": "postgres",
     "SQLiteStore": "sqlite",
     "store_of": "urls",
 }
@@ -23,9 +27,11 @@ _HOMES = {
 __all__ = [
     "FINISHED",
     "STATUSES",
+    "KeyValueStore",
     "Lease",
     "MemoryStore",
     "Page",
+    "PostgresStore",
     "RunRecord",
     "RunStatus",
     "SQLiteStore",

@@ -6,30 +6,31 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from sqlite3 import Connection, IntegrityError
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Literal, NoReturn, TypeVar
 
 from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusy, checked_choice
 from . import rules
-from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus
 from .group_commit import GroupCommit
 from .packing import log_of, packed
-from .paging import Query, asked, page_of
+from .paging import asked, page_of
+from .rows import COLUMNS, among, record_in, row_of, selection
 from .sqlite_file import LINES_OF_A_RUN, Locked, SQLiteFile, Work
 
 T = TypeVar("T")
 
-_COLUMNS = "run_id, status, seq, thread, created_at, updated_at, owner, lease_until, fence, cancel"
-_CREATE = f"INSERT INTO runs({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_CREATE = f"INSERT INTO runs({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP = f"INSERT INTO pieces SELECT number * {LINES_OF_A_RUN} + ?, ? FROM runs WHERE run_id = ?"
 _MOVE = """
 UPDATE runs SET seq = seq + ?, updated_at = ?, status = coalesce(?, status)
 WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence)"""
 _LEASE = "UPDATE runs SET owner = ?, lease_until = ?, fence = ?, cancel = ? WHERE run_id = ?"
-_RECORD = f"SELECT {_COLUMNS} FROM runs WHERE run_id = ?"
+_RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
 _BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
 _NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
 _FROM = "SELECT coalesce(max(place), ?1) FROM pieces WHERE place BETWEEN ?1 AND ?2"
-_LOAD = "SELECT place - ?, lines FROM pieces WHERE place BETWEEN ? AND ? ORDER BY place"
+# Whatever a damaged row holds comes as bytes, and the checksum tells.
+_LOAD = "SELECT place - ?, coalesce(CAST(lines AS BLOB), x'') FROM pieces WHERE place BETWEEN ? AND ? ORDER BY place"
 _FORGET = (
     "DELETE FROM runs WHERE number = ?1",
     f"DELETE FROM pieces WHERE place BETWEEN ?1 * {LINES_OF_A_RUN} AND ?1 * {LINES_OF_A_RUN} + {LINES_OF_A_RUN - 1}",
@@ -79,9 +80,9 @@ class SQLiteStore:
 
         def begin(connection: Connection) -> Lease:
             try:
-                connection.execute(_CREATE, _row(record))
+                connection.execute(_CREATE, row_of(record))
             except IntegrityError:
-                if _found(connection, run_id) is not None:
+                if self._found(connection, run_id) is not None:
                     raise RunExistsError(run_id) from None
                 _raise_busy(connection, thread)
             if piece:
@@ -122,10 +123,13 @@ class SQLiteStore:
             found = connection.execute(_NUMBER, (run_id,)).fetchone()
             if found is None:
                 return None
-            origin = found[0] * LINES_OF_A_RUN
+            number, seq = found
+            if not isinstance(number, int) or not isinstance(seq, int):
+                raise self._odd(run_id)
+            origin = number * LINES_OF_A_RUN
             # The line may stand in the middle of a piece; the piece then begins before it.
             (place,) = connection.execute(_FROM, (origin, origin + start)).fetchone() if start else (origin,)
-            return found[1], connection.execute(_LOAD, (origin, place, origin + LINES_OF_A_RUN - 1)).fetchall()
+            return seq, connection.execute(_LOAD, (origin, place, origin + LINES_OF_A_RUN - 1)).fetchall()
 
         kept = await self._read(pieces)
         if kept is None:
@@ -134,7 +138,7 @@ class SQLiteStore:
 
     async def record(self, run_id: str) -> RunRecord | None:
         """What is known about a run."""
-        return await self._read(lambda connection: _found(connection, run_id))
+        return await self._read(lambda connection: self._found(connection, run_id))
 
     async def list(
         self,
@@ -157,9 +161,9 @@ class SQLiteStore:
             after=after,
             oldest_first=oldest_first,
         )
-        statement, values = _selection(query)
+        statement, values = selection(query, table="runs", mark="?")
         rows = await self._read(lambda connection: connection.execute(statement, values).fetchall())
-        return page_of(query, [_record(row) for row in rows])
+        return page_of(query, [record_in(row, store=self._name) for row in rows])
 
     async def delete(self, run_id: str) -> bool:
         """Forget a run."""
@@ -173,7 +177,7 @@ class SQLiteStore:
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
         """Forget runs that nobody has written to for long."""
         wanted, now = rules.checked_status(status), self._clock()
-        statement = f"SELECT number FROM runs WHERE {_among(wanted)} AND updated_at <= ? AND lease_until <= ?"
+        statement = f"SELECT number FROM runs WHERE {among(wanted, mark='?')} AND updated_at <= ? AND lease_until <= ?"
         values = (*wanted, now - older_than, now)
         return await self._write(lambda file: _forget(file, file.execute(statement, values).fetchall()))
 
@@ -199,7 +203,7 @@ class SQLiteStore:
         """Give a lease back."""
 
         def let_go(connection: Connection) -> None:
-            if (known := _found(connection, lease.run_id)) is not None:
+            if (known := self._found(connection, lease.run_id)) is not None:
                 _lease(connection, rules.released(known, lease))
 
         await self._write(let_go)
@@ -208,7 +212,7 @@ class SQLiteStore:
         """Leave word for the run's driver to stop."""
 
         def leave_word(connection: Connection) -> bool:
-            known = _found(connection, run_id)
+            known = self._found(connection, run_id)
             told = known and rules.asked_to_cancel(known, how)
             if told is None:
                 return False
@@ -252,43 +256,17 @@ class SQLiteStore:
             raise StoreError(f"a log has at most {LINES_OF_A_RUN - 1} lines", store=self._name)
         return packed(lines) if lines else b""
 
+    def _found(self, connection: Connection, run_id: str) -> RunRecord | None:
+        row = connection.execute(_RECORD, (run_id,)).fetchone()
+        return None if row is None else record_in(row, store=self._name)
+
     def _known(self, connection: Connection, run_id: str) -> RunRecord:
-        if (record := _found(connection, run_id)) is None:
+        if (record := self._found(connection, run_id)) is None:
             raise RunNotFoundError(run_id, store=self._name)
         return record
 
     def _odd(self, run_id: str) -> StoreError:
-        return StoreError(f"the index of run `{run_id}` does not fit its record: the file is damaged", store=self._name)
-
-
-def _row(record: RunRecord) -> tuple[Any, ...]:
-    return (
-        *(record.run_id, record.status, record.seq, record.thread, record.created_at, record.updated_at),
-        *(record.owner, record.lease_until, record.fence, record.cancel),
-    )
-
-
-def _record(row: Sequence[Any]) -> RunRecord:
-    run_id, status, seq, thread, created_at, updated_at, owner, lease_until, fence, cancel = row
-    if status not in STATUSES:
-        raise StoreError(f"run `{run_id}` has the status {status!r}, which does not exist: the file is damaged")
-    return RunRecord(
-        run_id=run_id,
-        status=status,
-        seq=seq,
-        thread=thread,
-        created_at=created_at,
-        updated_at=updated_at,
-        owner=owner,
-        lease_until=lease_until,
-        fence=fence,
-        cancel=cancel,
-    )
-
-
-def _found(connection: Connection, run_id: str) -> RunRecord | None:
-    row = connection.execute(_RECORD, (run_id,)).fetchone()
-    return None if row is None else _record(row)
+        return StoreError(f"the index of run `{run_id}` does not fit its record; the file is damaged", store=self._name)
 
 
 def _lease(connection: Connection, record: RunRecord) -> Lease:
@@ -307,29 +285,3 @@ def _forget(connection: Connection, rows: Sequence[tuple[int]]) -> int:
 def _raise_busy(connection: Connection, thread: str) -> NoReturn:
     run_id, status = connection.execute(_BUSY, (thread,)).fetchone()
     raise ThreadBusy(thread, run_id, status)
-
-
-def _among(status: Sequence[str]) -> str:
-    return f"status IN ({', '.join('?' * len(status))})"
-
-
-def _selection(query: Query) -> tuple[str, list[Any]]:
-    conditions, values = ["1"], list[Any]()
-    if query.status is not None:
-        conditions.append(_among(query.status))
-        values += query.status
-    for condition, value in (
-        ("thread = ?", query.thread),
-        ("created_at >= ?", query.since),
-        ("created_at < ?", query.until),
-    ):
-        if value is not None:
-            conditions.append(condition)
-            values.append(value)
-    if query.after is not None:
-        conditions.append(f"(created_at, run_id) {'>' if query.oldest_first else '<'} (?, ?)")
-        values += query.after
-    order = "ASC" if query.oldest_first else "DESC"
-    where = " AND ".join(conditions)
-    statement = f"SELECT {_COLUMNS} FROM runs WHERE {where} ORDER BY created_at {order}, run_id {order} LIMIT ?"
-    return statement, [*values, query.limit + 1]

@@ -56,7 +56,7 @@ class SQLiteFile:
     """A connection to a file, for one piece of work at a time."""
 
     def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], patience: float = 0.0) -> None:
-        self._path = path
+        self._path = os.fspath(path)
         self._name = name
         self._synchronous = synchronous
         self._patience = patience
@@ -86,7 +86,7 @@ class SQLiteFile:
                 connection.execute("COMMIT")
             except BaseException as failure:
                 self._undo(connection)
-                if isinstance(failure, sqlite3.Error | UnicodeEncodeError):
+                if isinstance(failure, sqlite3.Error | UnicodeError):
                     raise self._explained(failure) from failure
                 raise
             return result
@@ -100,7 +100,7 @@ class SQLiteFile:
             self._drop()
         try:
             self._connection = self._connected()
-        except sqlite3.Error as failure:
+        except (sqlite3.Error, UnicodeError) as failure:
             raise self._explained(failure) from failure
         self._identity = self._identity_now()
         return self._connection
@@ -166,10 +166,12 @@ class SQLiteFile:
         if connection is not None and self._identity[0] == os.getpid():
             connection.close()
 
-    def _explained(self, failure: sqlite3.Error | UnicodeEncodeError) -> StoreError:
+    def _explained(self, failure: sqlite3.Error | UnicodeError) -> StoreError:
         if isinstance(failure, UnicodeEncodeError):
             return StoreError("a name has characters that cannot be stored; use plain text", store=self._name)
-        code = getattr(failure, "sqlite_errorcode", 0) & 0xFF
+        # What was text when it was written is no longer.
+        is_garbled = isinstance(failure, UnicodeDecodeError) or str(failure).startswith("Could not decode")
+        code = sqlite3.SQLITE_CORRUPT if is_garbled else getattr(failure, "sqlite_errorcode", 0) & 0xFF
         if code not in _HARMLESS:
             self._drop()
         advice = _ADVICE.get(code, "SQLite refused")

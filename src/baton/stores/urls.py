@@ -29,6 +29,8 @@ def store_of(where: "str | os.PathLike[str] | Store") -> Store:
             return _memory(where)
         case "sqlite":
             return _sqlite_url(where)
+        case "postgres" | "postgresql":
+            return _postgres(where)
         case other:
             raise SetupError(f"there is no store for {other}: addresses; it can be {WORKS}")
 
@@ -73,3 +75,9 @@ def _sqlite(path: str, options: dict[str, str]) -> Store:
         raise SetupError(f"timeout is {seconds!r}; it must be a number of seconds") from None
     # An unknown word is refused by the store itself.
     return SQLiteStore(path, durability=cast("Any", durability), timeout=timeout)
+
+
+def _postgres(url: str) -> Store:
+    from .postgres import PostgresStore
+
+    return PostgresStore(url)

@@ -14,5 +14,14 @@ except ImportError as missing:
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("answers", "failures", "requests")))
 
 from .models import ABILITIES, ModelConformance, ModelProvider  # noqa: E402
+from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, name_of  # noqa: E402
 
-__all__ = ["ABILITIES", "ModelConformance", "ModelProvider"]
+__all__ = [
+    "ABILITIES",
+    "SHARED_STORE_CHECKS",
+    "STORE_CHECKS",
+    "ModelConformance",
+    "ModelProvider",
+    "StoreCheck",
+    "name_of",
+]

@@ -1,0 +1,247 @@
+"""A store over anything that can get and set bytes by a key: a cache, a bucket, a table of blobs."""
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Literal
+from weakref import WeakValueDictionary
+
+from ..errors import LogError, RunExistsError, RunNotFoundError, StoreError, ThreadBusy
+from . import rules
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .blobs import Blobs, Head, Shelves
+from .packing import log_of, packed
+from .paging import asked, page_of
+
+TAIL = 16_384
+"""How many bytes of the newest lines stand in the head of a run before they become a segment of their own."""
+
+
+class KeyValueStore:
+    """Keeps logs in anything that can `get(key) -> bytes | None` and `set(key, bytes)`, at best also `delete(key)`.
+
+    Its methods may be sync or async. Such a thing cannot compare and set, so only one process may use it at a time:
+    within it all promises of a store hold; two processes that write to one run at the same moment are not noticed.
+    `prefix` goes before every key.
+
+    An append sets one key, the head: the record and the newest lines. Full heads are cut off into segments, which are
+    set once and never again, so what is stored grows with the lines and an append stays the same size.
+    """
+
+    def __init__(self, blobs: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
+        self._blobs = Blobs(blobs, prefix)
+        self._clock = clock
+        self._all = Shelves(self._blobs, "runs")
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __repr__(self) -> str:
+        return self._blobs.name
+
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        """Begin a run with its first lines."""
+        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, ttl=ttl, now=self._clock())
+        async with self._alone(f"run {run_id}"), self._thread(thread):
+            if await self._found(run_id) is not None:
+                raise RunExistsError(run_id)
+            await self._check_thread(record)
+            # The head makes the run: if setting it fails, the shelves name a run that is not there, which harms nobody.
+            async with self._alone("shelves"):
+                for shelves in self._shelves(thread):
+                    await shelves.add(run_id, record.created_at)
+            await self._put(Head(record, (), ()), lines)
+        return rules.lease_of(record)
+
+    async def append(
+        self,
+        run_id: str,
+        expected_seq: int,
+        lines: Sequence[bytes],
+        *,
+        status: RunStatus | None = None,
+        fence: int | None = None,
+    ) -> None:
+        """Add lines after the first `expected_seq`."""
+        async with self._alone(f"run {run_id}"):
+            head = await self._known(run_id)
+            record = rules.appended(
+                head.record, expected_seq, len(lines), status=status, fence=fence, now=self._clock()
+            )
+            goes_on = rules.keeps_thread_busy(record.status) and not rules.keeps_thread_busy(head.record.status)
+            async with self._thread(record.thread if goes_on else ""):
+                if goes_on:
+                    await self._check_thread(record)
+                await self._put(Head(record, head.segments, head.tail), lines)
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        """The lines of a run from number `start` on. LogError if any are damaged or missing."""
+        head = await self._known(run_id)
+        kept = [segment for segment, end in zip(head.segments, head.ends(), strict=True) if end > start]
+        pieces = await asyncio.gather(*(self._blobs.get(_segment(run_id, first)) for first in kept))
+        found: list[tuple[int, bytes]] = []
+        for first, piece in zip(kept, pieces, strict=True):
+            if piece is None:
+                raise LogError(first, f"the segment that begins there is gone from {self._blobs.name}")
+            found.append((first, piece))
+        if head.tail:
+            found.append((head.record.seq - len(head.tail), packed(head.tail)))
+        return log_of(found, start=start, end=head.record.seq)
+
+    async def record(self, run_id: str) -> RunRecord | None:
+        """What is known about a run."""
+        head = await self._found(run_id)
+        return None if head is None else head.record
+
+    async def list(
+        self,
+        *,
+        status: Collection[RunStatus] | None = None,
+        thread: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        oldest_first: bool = False,
+    ) -> Page:
+        """Records by status, thread and time of creation. Reads the heads of all that are not ruled out by time."""
+        query = asked(
+            status=status,
+            thread=thread,
+            since=since,
+            until=until,
+            limit=limit,
+            after=after,
+            oldest_first=oldest_first,
+        )
+        shelves = self._shelves(thread)[-1] if thread else self._all
+        places = sorted(filter(query.reaches, await shelves.places()), reverse=not query.oldest_first)
+        records: list[RunRecord] = []
+        for created_at, run_id in places:
+            record = await self.record(run_id)
+            # A shelf may name a run that was deleted and made again: then it stands at another place, too.
+            if record is not None and record.created_at == created_at and query.accepts(record):
+                records.append(record)
+                if len(records) > query.limit:
+                    break
+        return page_of(query, records)
+
+    async def delete(self, run_id: str) -> bool:
+        """Forget a run."""
+        async with self._alone(f"run {run_id}"):
+            head = await self._found(run_id)
+            if head is None:
+                return False
+            await self._forget(head)
+            return True
+
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+        """Forget runs that nobody has written to for long."""
+        wanted, now, forgotten = rules.checked_status(status), self._clock(), 0
+        for _, run_id in await self._all.places():
+            async with self._alone(f"run {run_id}"):
+                head = await self._found(run_id)
+                if head is not None and rules.is_expired(head.record, older_than, status=wanted, now=now):
+                    await self._forget(head)
+                    forgotten += 1
+        return forgotten
+
+    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+        """Take the lease on a run."""
+        return await self._change(run_id, lambda record: rules.acquired(record, owner, ttl=ttl, now=self._clock()))
+
+    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
+        """Hold a lease for longer."""
+        return await self._change(lease.run_id, lambda record: rules.renewed(record, lease, ttl=ttl, now=self._clock()))
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        async with self._alone(f"run {lease.run_id}"):
+            head = await self._found(lease.run_id)
+            if head is not None:
+                await self._put(Head(rules.released(head.record, lease), head.segments, head.tail), ())
+
+    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+        """Leave word for the run's driver to stop."""
+        async with self._alone(f"run {run_id}"):
+            head = await self._found(run_id)
+            told = head and rules.asked_to_cancel(head.record, how)
+            if head is None or told is None:
+                return False
+            await self._put(Head(told, head.segments, head.tail), ())
+            return True
+
+    async def close(self) -> None:
+        """Nothing to give back: whoever made the thing that gets and sets closes it."""
+
+    async def _change(self, run_id: str, change: Callable[[RunRecord], RunRecord]) -> Lease:
+        async with self._alone(f"run {run_id}"):
+            head = await self._known(run_id)
+            changed = change(head.record)
+            await self._put(Head(changed, head.segments, head.tail), ())
+            return rules.lease_of(changed)
+
+    async def _put(self, head: Head, lines: Sequence[bytes]) -> None:
+        """Set a head with more lines. A segment is set before the head that names it: until then nobody reads it."""
+        tail = (*head.tail, *lines)
+        if sum(map(len, tail)) > TAIL:
+            first = head.record.seq - len(tail)
+            await self._blobs.set(_segment(head.record.run_id, first), packed(tail))
+            head = Head(head.record, (*head.segments, first), ())
+        else:
+            head = Head(head.record, head.segments, tail)
+        await self._blobs.set(f"head/{head.record.run_id}", head.encoded())
+
+    async def _forget(self, head: Head) -> None:
+        record = head.record
+        await self._blobs.remove(f"head/{record.run_id}")
+        for first in head.segments:
+            await self._blobs.remove(_segment(record.run_id, first))
+        async with self._alone("shelves"):
+            for shelves in self._shelves(record.thread):
+                await shelves.remove(record.run_id, record.created_at)
+
+    async def _check_thread(self, record: RunRecord) -> None:
+        """Raise ThreadBusy if another run of the thread goes on; otherwise note that this one does."""
+        if not record.thread:
+            return
+        key = f"busy/{record.thread}"
+        busy = ((await self._blobs.get(key)) or b"").decode()
+        head = await self._found(busy) if busy and busy != record.run_id else None
+        if head is not None and head.record.thread == record.thread and rules.keeps_thread_busy(head.record.status):
+            raise ThreadBusy(record.thread, busy, head.record.status)
+        await self._blobs.set(key, record.run_id.encode())
+
+    async def _found(self, run_id: str) -> Head | None:
+        blob = await self._blobs.get(f"head/{run_id}")
+        if blob is None:
+            return None
+        try:
+            return Head.decoded(blob)
+        except ValueError as problem:
+            raise StoreError(
+                f"the head of run `{run_id}` cannot be read: {problem}", store=self._blobs.name
+            ) from problem
+
+    async def _known(self, run_id: str) -> Head:
+        if (head := await self._found(run_id)) is None:
+            raise RunNotFoundError(run_id, store=self._blobs.name)
+        return head
+
+    def _shelves(self, thread: str | None) -> tuple[Shelves, ...]:
+        return (self._all, Shelves(self._blobs, f"thread/{thread}")) if thread else (self._all,)
+
+    def _thread(self, thread: str) -> AbstractAsyncContextManager[Any]:
+        return self._alone(f"thread {thread}") if thread else nullcontext()
+
+    def _alone(self, what: str) -> asyncio.Lock:
+        """A lock that lives as long as somebody holds it. Taken in the order run, thread, shelves."""
+        if (lock := self._locks.get(what)) is None:
+            lock = self._locks[what] = asyncio.Lock()
+        return lock
+
+
+def _segment(run_id: str, first: int) -> str:
+    """The key of a segment: the number stands first, so that no run's id can be mistaken for another's segment."""
+    return f"segment/{first}/{run_id}"

@@ -1,0 +1,215 @@
+"""A store in a PostgreSQL database, for runs that any machine may drive. Needs the extra `postgres`."""
+
+from collections.abc import Collection, Sequence
+from random import getrandbits
+from typing import Literal, LiteralString
+
+from ..errors import RunConflict, RunExistsError, RunNotFoundError, SetupError, ThreadBusy
+from . import rules
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .packing import log_of, packed
+from .paging import asked, page_of
+from .rows import COLUMNS, record_in, selection
+
+# The server's clock: the machines that share a store need not agree on the time.
+_NOW: LiteralString = "extract(epoch FROM clock_timestamp())::float8"
+_CREATE: LiteralString = f"""
+WITH now AS (SELECT {_NOW} AS at), begun AS (
+    INSERT INTO baton_runs({COLUMNS}, last_write)
+    SELECT %(run_id)s, 'running', %(count)s, %(thread)s, at, at, %(owner)s, at + %(ttl)s, 1, '', %(write)s FROM now
+    RETURNING number, lease_until
+), kept AS (
+    INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(count)s > 0)
+SELECT lease_until FROM begun"""
+# A writer whose connection was cut asks again; `last_write` tells it that it was itself who wrote.
+_APPEND: LiteralString = f"""
+WITH moved AS (
+    UPDATE baton_runs SET seq = seq + %(count)s, updated_at = {_NOW}, status = coalesce(%(status)s, status),
+        last_write = %(write)s
+    WHERE run_id = %(run_id)s AND seq = %(expected)s AND fence = coalesce(%(fence)s, fence)
+        AND last_write <> %(write)s
+    RETURNING number
+), kept AS (
+    INSERT INTO baton_pieces SELECT number, %(expected)s, %(piece)s FROM moved WHERE %(count)s > 0)
+SELECT number FROM moved"""
+_LOAD: LiteralString = """
+SELECT seq, first, lines FROM baton_runs LEFT JOIN baton_pieces ON run = number AND first >= coalesce((
+    SELECT max(first) FROM baton_pieces JOIN baton_runs ON run = number
+    WHERE run_id = %(run_id)s AND first <= %(start)s), 0)
+WHERE run_id = %(run_id)s ORDER BY first"""
+_ACQUIRE: LiteralString = f"""
+UPDATE baton_runs SET owner = %(owner)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s, cancel = ''
+WHERE run_id = %(run_id)s AND (owner = %(owner)s OR lease_until <= {_NOW}) RETURNING {COLUMNS}"""
+_RENEW: LiteralString = f"""
+UPDATE baton_runs SET lease_until = {_NOW} + %(ttl)s
+WHERE run_id = %(run_id)s AND fence = %(fence)s RETURNING {COLUMNS}"""
+_RELEASE: LiteralString = "UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s"
+_CANCEL: LiteralString = """
+UPDATE baton_runs SET cancel = CASE cancel WHEN 'now' THEN 'now' ELSE %s END
+WHERE run_id = %s AND status = 'running' RETURNING number"""
+_RECORD: LiteralString = f"SELECT {COLUMNS}, last_write, {_NOW} FROM baton_runs WHERE run_id = %s"
+_BUSY: LiteralString = """
+SELECT run_id, status FROM baton_runs WHERE thread = %s AND thread <> '' AND status IN ('running', 'suspended')"""
+_DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING number"
+_EXPIRE: LiteralString = f"""
+DELETE FROM baton_runs WHERE status = ANY(%s) AND updated_at <= {_NOW} - %s AND lease_until <= {_NOW}
+RETURNING number"""
+
+
+class PostgresStore:
+    """Keeps logs in a PostgreSQL database, in tables whose names begin with `baton_`, made when first needed.
+
+    They survive what the server promises to survive. `connections` is how many it uses at most in one event loop, and
+    `timeout` how long, in seconds, it waits for one.
+    """
+
+    def __init__(self, url: str, *, connections: int = 10, timeout: float = 10.0) -> None:
+        try:
+            from .postgres_pool import PostgresPool
+        except ImportError as missing:
+            raise SetupError(
+                f"PostgresStore needs a package that is not here ({missing.name or missing}); "
+                "pip install 'baton-adk[postgres]'"
+            ) from missing
+        self._pool = PostgresPool(url, size=connections, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return self._pool.name
+
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        """Begin a run with its first lines."""
+        rules.checked_names(run_id, thread, owner)
+        write = getrandbits(63)
+        values = {"run_id": run_id, "thread": thread, "owner": owner, "ttl": ttl, "write": write}
+        values |= {"count": len(lines), "piece": packed(lines)}
+        rows = await self._pool.changed(_CREATE, values)
+        if rows is None:
+            known = await self._found(run_id)
+            if known is None:
+                # The run that kept the thread busy may have ended since; then it is as if it had been a moment later.
+                await self._raise_busy(thread)
+                return await self.create(run_id, lines, thread=thread, owner=owner, ttl=ttl)
+            if known[1] != write:
+                raise RunExistsError(run_id)
+            return rules.lease_of(known[0])
+        return Lease(run_id, owner, 1, rows[0][0])
+
+    async def append(
+        self,
+        run_id: str,
+        expected_seq: int,
+        lines: Sequence[bytes],
+        *,
+        status: RunStatus | None = None,
+        fence: int | None = None,
+    ) -> None:
+        """Add lines after the first `expected_seq`."""
+        write = getrandbits(63)
+        values = {"run_id": run_id, "expected": expected_seq, "status": status, "fence": fence, "write": write}
+        values |= {"count": len(lines), "piece": packed(lines)}
+        rows = await self._pool.changed(_APPEND, values)
+        if rows:
+            return
+        known = await self._found(run_id)
+        if known is None:
+            raise RunNotFoundError(run_id, store=repr(self))
+        record, last_write, _ = known
+        if last_write == write:
+            return
+        if rows is None:
+            await self._raise_busy(record.thread)
+            await self.append(run_id, expected_seq, lines, status=status, fence=fence)
+            return
+        raise rules.refusal(record, expected_seq, fence) or RunConflict(run_id, "it was being written to")
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        """The lines of a run from number `start` on. LogError if any are damaged or missing."""
+        rows = await self._pool.fetch(_LOAD, {"run_id": run_id, "start": start})
+        if not rows:
+            raise RunNotFoundError(run_id, store=repr(self))
+        pieces = [(first, lines) for _, first, lines in rows if lines is not None]
+        return log_of(pieces, start=start, end=rows[0][0])
+
+    async def record(self, run_id: str) -> RunRecord | None:
+        """What is known about a run."""
+        known = await self._found(run_id)
+        return None if known is None else known[0]
+
+    async def list(
+        self,
+        *,
+        status: Collection[RunStatus] | None = None,
+        thread: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        oldest_first: bool = False,
+    ) -> Page:
+        """Records by status, thread and time of creation."""
+        query = asked(
+            status=status,
+            thread=thread,
+            since=since,
+            until=until,
+            limit=limit,
+            after=after,
+            oldest_first=oldest_first,
+        )
+        statement, values = selection(query, table="baton_runs", mark="%s")
+        rows = await self._pool.fetch(statement, values)
+        return page_of(query, [record_in(row, store=repr(self)) for row in rows])
+
+    async def delete(self, run_id: str) -> bool:
+        """Forget a run."""
+        return bool(await self._pool.fetch(_DELETE, (run_id,)))
+
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+        """Forget runs that nobody has written to for long."""
+        wanted = rules.checked_status(status)
+        return len(await self._pool.fetch(_EXPIRE, ([*wanted], older_than)))
+
+    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+        """Take the lease on a run."""
+        rules.checked_names(run_id, "", owner)
+        rows = await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "owner": owner, "ttl": ttl})
+        if rows:
+            return rules.lease_of(record_in(rows[0], store=repr(self)))
+        record, _, now = await self._known(run_id)
+        raise rules.held(record, now)
+
+    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
+        """Hold a lease for longer."""
+        rows = await self._pool.fetch(_RENEW, {"run_id": lease.run_id, "fence": lease.fence, "ttl": ttl})
+        if rows:
+            return rules.lease_of(record_in(rows[0], store=repr(self)))
+        record, _, now = await self._known(lease.run_id)
+        return rules.lease_of(rules.renewed(record, lease, ttl=ttl, now=now))
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back."""
+        await self._pool.fetch(_RELEASE, (lease.run_id, lease.fence))
+
+    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+        """Leave word for the run's driver to stop."""
+        return bool(await self._pool.fetch(_CANCEL, (how, run_id)))
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._pool.close()
+
+    async def _found(self, run_id: str) -> tuple[RunRecord, int, float] | None:
+        """A record, which write was its last, and the time."""
+        rows = await self._pool.fetch(_RECORD, (run_id,))
+        return (record_in(rows[0][:10], store=repr(self)), rows[0][10], rows[0][11]) if rows else None
+
+    async def _known(self, run_id: str) -> tuple[RunRecord, int, float]:
+        if (known := await self._found(run_id)) is None:
+            raise RunNotFoundError(run_id, store=repr(self))
+        return known
+
+    async def _raise_busy(self, thread: str) -> None:
+        for run_id, status in await self._pool.fetch(_BUSY, (thread,)):
+            raise ThreadBusy(thread, run_id, status)

@@ -1,0 +1,239 @@
+"""Connections to one PostgreSQL database: opened when needed, replaced when cut, their trouble told as a StoreError.
+
+The only file that imports psycopg.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, LiteralString
+from weakref import WeakSet
+
+from psycopg import AsyncConnection, Error, IntegrityError, OperationalError, errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+
+from ..errors import SetupError, StoreError
+
+VERSION = 1
+_LOCK = 0x4241544F
+"""Whoever makes the tables holds this advisory lock: "BATO"."""
+_LAYOUT: tuple[LiteralString, ...] = (
+    """CREATE TABLE baton_runs(
+        number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, run_id text COLLATE "C" NOT NULL,
+        status text NOT NULL, seq integer NOT NULL, thread text NOT NULL,
+        created_at float8 NOT NULL, updated_at float8 NOT NULL, owner text NOT NULL,
+        lease_until float8 NOT NULL, fence integer NOT NULL, cancel text NOT NULL, last_write bigint NOT NULL,
+        CONSTRAINT baton_run_ids UNIQUE (run_id)) WITH (fillfactor = 80)""",
+    "CREATE INDEX baton_runs_by_time ON baton_runs(created_at, run_id)",
+    "CREATE INDEX baton_runs_by_status ON baton_runs(status, created_at, run_id)",
+    "CREATE INDEX baton_runs_by_thread ON baton_runs(thread, created_at, run_id) WHERE thread <> ''",
+    """CREATE UNIQUE INDEX baton_busy_threads ON baton_runs(thread)
+        WHERE thread <> '' AND status IN ('running', 'suspended')""",
+    """CREATE TABLE baton_pieces(
+        run bigint NOT NULL REFERENCES baton_runs ON DELETE CASCADE, first integer NOT NULL, lines bytea NOT NULL,
+        PRIMARY KEY (run, first))""",
+    "CREATE TABLE baton_layout(version integer NOT NULL)",
+    "INSERT INTO baton_layout VALUES (1)",
+)
+
+Row = tuple[Any, ...]
+Values = Mapping[str, Any] | Sequence[Any]
+Pool = AsyncConnectionPool[AsyncConnection[Row]]
+
+
+class PostgresPool:
+    """Runs one statement at a time in a database, each in a transaction of its own.
+
+    A pool belongs to the event loop it was opened in; there is one for each loop that is in use.
+    """
+
+    def __init__(self, url: str, *, size: int, timeout: float) -> None:
+        try:
+            known = conninfo_to_dict(url)
+        except Error as problem:
+            raise SetupError(f"the address of PostgresStore cannot be read: {str(problem).strip()}") from None
+        self.name = f"PostgresStore({_without_password(known)!r})"
+        self._url = url
+        self._size = size
+        self._timeout = timeout
+        self._pools: dict[asyncio.AbstractEventLoop, tuple[Pool, WeakSet[AsyncConnection[Row]]]] = {}
+        self._opening: dict[asyncio.AbstractEventLoop, asyncio.Lock] = {}
+
+    async def fetch(self, statement: LiteralString, values: Values) -> list[Row]:
+        """The rows of one statement. If the connection is cut it is done once more, so that must not matter."""
+        try:
+            return await self._fetched(statement, values)
+        except Error as failure:
+            raise self._explained(failure) from failure
+
+    async def changed(self, statement: LiteralString, values: Values) -> list[Row] | None:
+        """The same, or None if the change would break a promise of the tables: an id or a thread that is taken."""
+        try:
+            return await self._fetched(statement, values)
+        except IntegrityError:
+            return None
+        except Error as failure:
+            raise self._explained(failure) from failure
+
+    async def close(self) -> None:
+        """Give the connections back; they are opened anew when they are next needed."""
+        self._drop_lost()
+        self._opening.pop(asyncio.get_running_loop(), None)
+        mine = self._pools.pop(asyncio.get_running_loop(), None)
+        if mine is not None:
+            await mine[0].close()
+
+    async def _fetched(self, statement: LiteralString, values: Values) -> list[Row]:
+        pool = await self._open()
+        try:
+            return await self._fetched_once(pool, statement, values)
+        except Error as failure:
+            if not _is_cut(failure):
+                raise
+        # The other connections of the pool were probably cut with this one; or the pool was given up meanwhile.
+        if pool.closed:
+            pool = await self._open()
+        else:
+            await pool.check()
+        return await self._fetched_once(pool, statement, values)
+
+    async def _fetched_once(self, pool: Pool, statement: LiteralString, values: Values) -> list[Row]:
+        try:
+            async with pool.connection() as connection:
+                cursor = await connection.execute(statement, values, binary=True)
+                return await cursor.fetchall() if cursor.description is not None else []
+        except PoolTimeout:
+            raise await self._why(pool) from None
+
+    async def _open(self) -> Pool:
+        loop = asyncio.get_running_loop()
+        if (known := self._pools.get(loop)) is not None:
+            return known[0]
+        self._drop_lost()
+        async with self._opening.setdefault(loop, asyncio.Lock()):
+            if (known := self._pools.get(loop)) is not None:
+                return known[0]
+            await self._lay_out()
+            connections: WeakSet[AsyncConnection[Row]] = WeakSet()
+
+            async def remember(connection: AsyncConnection[Row]) -> None:
+                connections.add(connection)
+
+            pool: Pool = AsyncConnectionPool(
+                self._url,
+                kwargs={"autocommit": True, "connect_timeout": max(2, int(self._timeout))},
+                min_size=1,
+                max_size=self._size,
+                timeout=self._timeout,
+                configure=remember,
+                open=False,
+                name="baton",
+            )
+            try:
+                # Waiting for the first keeps the pool from beginning a second, which a loop that ends would leave open.
+                await pool.open(wait=True, timeout=self._timeout)
+            except BaseException:
+                await pool.close()
+                raise
+            self._pools[loop] = (pool, connections)
+            return pool
+
+    def _drop_lost(self) -> None:
+        """Close the connections of event loops that ended without closing the store: nobody can wait for them now."""
+        for loop in [loop for loop in self._pools if loop.is_closed()]:
+            _, connections = self._pools.pop(loop)
+            for connection in [*connections]:
+                connection.pgconn.finish()
+        for loop in [loop for loop in self._opening if loop.is_closed()]:
+            del self._opening[loop]
+
+    async def _connected(self) -> AsyncConnection[Row]:
+        wait = max(2, int(self._timeout))
+        return await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=wait)
+
+    async def _lay_out(self) -> None:
+        """Make the tables if there are none. Of several who come at once, one does and the others wait."""
+        try:
+            async with await self._connected() as connection:
+                if await self._is_laid_out(connection):
+                    return
+                # Held until the connection closes. Taken in the transaction, it would not let us see what others made.
+                await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+                async with connection.transaction():
+                    if not await self._is_laid_out(connection):
+                        for statement in _LAYOUT:
+                            await connection.execute(statement)
+        except Error as failure:
+            raise self._explained(failure) from failure
+
+    async def _is_laid_out(self, connection: AsyncConnection[Row]) -> bool:
+        found = await (await connection.execute("SELECT to_regclass('baton_layout')")).fetchone()
+        if found is None or found[0] is None:
+            return False
+        row = await (await connection.execute("SELECT max(version) FROM baton_layout")).fetchone()
+        version = row[0] if row is not None and row[0] is not None else 0
+        if version > VERSION:
+            raise StoreError(
+                f"its layout is version {version}, made by a newer Baton; this one knows up to {VERSION}",
+                store=self.name,
+            )
+        return True
+
+    async def _why(self, pool: Pool) -> StoreError:
+        """Why the pool has no connection: it keeps that to itself, so ask the server."""
+        try:
+            async with await self._connected():
+                pass
+        except Error as failure:
+            # A pool tries again ever more seldom. A new one is there as soon as the server is.
+            self._pools.pop(asyncio.get_running_loop(), None)
+            await pool.close()
+            return self._explained(failure)
+        return StoreError(
+            f"all {self._size} connections were in use for {self._timeout:g} s; raise PostgresStore(connections=…)",
+            store=self.name,
+        )
+
+    def _explained(self, failure: Error) -> StoreError:
+        said = str(failure).strip().replace("\n", " ")
+        return StoreError(f"{_advice(failure)} ({said})", store=self.name)
+
+
+def _advice(failure: Error) -> str:
+    said = str(failure)
+    match failure:
+        case errors.InvalidPassword() | errors.InvalidAuthorizationSpecification():
+            return "the server does not take this user or password; give it another"
+        case errors.InvalidCatalogName():
+            return "there is no such database; create it first"
+        case errors.InsufficientPrivilege():
+            return "this user may not do that; grant it CREATE on the schema once, and reading and writing the tables"
+        case errors.DiskFull():
+            return "the server's disk is full; make room and try again"
+        case errors.ReadOnlySqlTransaction():
+            return "the server takes no writes, as a standby does; name the primary"
+        case errors.TooManyConnections():
+            return "the server has no more connections; lower PostgresStore(connections=…) or raise its max_connections"
+        case errors.UndefinedTable() | errors.UndefinedColumn():
+            return "its tables were changed or removed; restore them, or close this store and open it again"
+        case errors.DataError():
+            return "a value cannot be stored; use plain text for names"
+        case OperationalError() if "password authentication failed" in said or "no password supplied" in said:
+            return "the server does not take this user or password; give it another"
+        case OperationalError() if 'database "' in said and "does not exist" in said:
+            return "there is no such database; create it first"
+        case OperationalError() if failure.sqlstate is None:
+            return "the server cannot be reached; see that it runs, and that host and port are right"
+        case _:
+            return "PostgreSQL refused"
+
+
+def _is_cut(failure: Error) -> bool:
+    """Whether a connection is gone, rather than a statement refused."""
+    return failure.sqlstate is None or failure.sqlstate.startswith(("08", "57P"))
+
+
+def _without_password(known: Mapping[str, Any]) -> str:
+    user, host, port = known.get("user"), known.get("host"), known.get("port")
+    place = "".join((f"{user}@" if user else "", str(host or "localhost"), f":{port}" if port else ""))
+    return f"postgresql://{place}/{known.get('dbname') or ''}"

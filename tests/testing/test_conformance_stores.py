@@ -1,0 +1,311 @@
+"""The conformance suite of stores finds what it is for: each broken store here fails the check for its fault."""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Literal
+
+import pytest
+from msgspec.structs import replace
+
+from baton.errors import BatonError, RunConflict, RunNotFoundError, StoreError
+from baton.stores import FINISHED, Lease, MemoryStore, Page, RunRecord, RunStatus, Store
+from baton.testing.conformance.stores import STORE_CHECKS, name_of
+
+Append = Callable[..., Any]
+
+
+class Strips(MemoryStore):
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        return [line.strip() for line in await super().load(run_id, start=start)]
+
+
+class Truncates(MemoryStore):
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        return [line[:65_536] for line in await super().load(run_id, start=start)]
+
+
+class LoadsWhole(MemoryStore):
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        return await super().load(run_id)
+
+
+class FirstHundred(MemoryStore):
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        return (await super().load(run_id, start=start))[:100]
+
+
+class EmptyIfMissing(MemoryStore):
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        try:
+            return await super().load(run_id, start=start)
+        except RunNotFoundError:
+            return []
+
+
+class Changed(MemoryStore):
+    """A store whose `append` is changed a little."""
+
+    async def append(
+        self,
+        run_id: str,
+        expected_seq: int,
+        lines: Sequence[bytes],
+        *,
+        status: RunStatus | None = None,
+        fence: int | None = None,
+    ) -> None:
+        await self.changed(partial(super().append, run_id), expected_seq, lines, status, fence)
+
+    async def changed(
+        self, append: Append, expected: int, lines: Sequence[bytes], status: RunStatus | None, fence: int | None
+    ) -> None:
+        await append(expected, lines, status=status, fence=fence)
+
+
+class TakesAnyMoment(Changed):
+    """Appends at the end, whatever the writer expected."""
+
+    async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
+        try:
+            await append(expected, lines, status=status, fence=fence)
+        except RunConflict as conflict:
+            record = await self.record(conflict.run_id)
+            assert record is not None
+            await append(record.seq, lines, status=status, fence=fence)
+
+
+class ForgetsTheStatus(Changed):
+    async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
+        await append(expected, lines, status=status if lines else None, fence=fence)
+
+
+class IgnoresFences(Changed):
+    async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
+        await append(expected, lines, status=status)
+
+
+class WritesInTwoSteps(Changed):
+    async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
+        for number, line in enumerate(lines):
+            await append(expected + number, [line], fence=fence)
+            await asyncio.sleep(0)
+        await append(expected + len(lines), [], status=status, fence=fence)
+
+
+class ChecksAndThenWrites(Changed):
+    """Reads how long the log is, waits, and writes without looking again."""
+
+    async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
+        run_id: str = append.args[0]  # pyright: ignore[reportFunctionMemberAccess] - it is a partial
+        record = await self.record(run_id)
+        await asyncio.sleep(0)
+        if record is None or record.seq != expected:
+            await append(expected, lines, status=status, fence=fence)
+        else:
+            now = await self.record(run_id)
+            await append(now.seq if now else 0, lines, status=status, fence=fence)
+
+
+class BreaksWhenCancelled(Changed):
+    broken = False
+
+    async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
+        if self.broken:
+            raise StoreError("a cancelled task has left it locked")
+        self.broken = True
+        await asyncio.sleep(0)
+        await append(expected, lines, status=status, fence=fence)
+        self.broken = False
+
+
+class Replaces(MemoryStore):
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        await super().delete(run_id)
+        return await super().create(run_id, lines, thread=thread, owner=owner, ttl=ttl)
+
+
+class HasNoThreads(MemoryStore):
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        return await super().create(run_id, lines, owner=owner, ttl=ttl)
+
+
+class FoldsCase(MemoryStore):
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        return await super().create(run_id.lower(), lines, thread=thread, owner=owner, ttl=ttl)
+
+
+class GivesLeasesToAll(MemoryStore):
+    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+        if (record := await self.record(run_id)) is not None:
+            await super().release(Lease(run_id, record.owner, record.fence, 0))
+        return await super().acquire(run_id, owner, ttl=ttl)
+
+
+class KeepsTheFence(MemoryStore):
+    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+        return replace(await super().acquire(run_id, owner, ttl=ttl), fence=1)
+
+
+class RenewsAnything(MemoryStore):
+    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
+        record = await self.record(lease.run_id)
+        return await super().renew(replace(lease, fence=record.fence) if record else lease, ttl=ttl)
+
+
+class ReleasesAnything(MemoryStore):
+    async def release(self, lease: Lease) -> None:
+        record = await self.record(lease.run_id)
+        await super().release(replace(lease, fence=record.fence) if record else lease)
+
+
+class TellsEverybody(MemoryStore):
+    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+        await super().ask_to_cancel(run_id, how)
+        return True
+
+
+class Lists(MemoryStore):
+    """A store whose pages are made by `page`."""
+
+    async def list(
+        self,
+        *,
+        status: Collection[RunStatus] | None = None,
+        thread: str | None = None,
+        since: float | None = None,
+        until: float | None = None,
+        limit: int = 100,
+        after: str = "",
+        oldest_first: bool = False,
+    ) -> Page:
+        ask = partial(super().list, status=status, thread=thread, since=since, until=until, oldest_first=oldest_first)
+        return await self.page(ask, limit, after)
+
+    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
+        return await ask(limit=limit, after=after)
+
+
+class PagesByNumber(Lists):
+    """Pages that begin after a number of records, as LIMIT and OFFSET give them."""
+
+    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
+        if limit < 1 or (after and not after.isdigit()):
+            raise BatonError("no such page")
+        records: tuple[RunRecord, ...] = (await ask(limit=10_000)).records
+        begin = int(after or 0)
+        end = begin + limit
+        return Page(records[begin:end], str(end) if end < len(records) else "")
+
+
+class OnePageTooMany(Lists):
+    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
+        found: Page = await ask(limit=limit, after=after)
+        last = found.records[-1] if found.records else None
+        return Page(found.records, f"{last.created_at!r} {last.run_id}" if last else "")
+
+
+class ListsByStatusOnly(MemoryStore):
+    async def list(self, *, status: Collection[RunStatus] | None = None, limit: int = 100, **other: Any) -> Page:
+        return await super().list(status=status, limit=limit, after=other.get("after", ""))
+
+
+class ForgetsNothing(MemoryStore):
+    async def delete(self, run_id: str) -> bool:
+        return await self.record(run_id) is not None
+
+
+class ForgetsAll(MemoryStore):
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+        return await super().expire(0, status=status)
+
+
+class ForgetsTheDriven(MemoryStore):
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+        for record in (await self.list()).records:
+            await super().release(Lease(record.run_id, record.owner, record.fence, 0))
+        return await super().expire(older_than, status=status)
+
+
+class ClosesForGood(MemoryStore):
+    closed = False
+
+    async def close(self) -> None:
+        self.closed = True
+
+    async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
+        if self.closed:
+            raise StoreError("it is closed")
+        return await super().load(run_id, start=start)
+
+
+class NoLease(MemoryStore):
+    async def create(
+        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+    ) -> Lease:
+        return replace(await super().create(run_id, lines, thread=thread, owner=owner, ttl=ttl), fence=0)
+
+
+BROKEN: dict[type[MemoryStore], str] = {
+    NoLease: "a_new_run_is_as_it_was_created",
+    Strips: "lines_are_kept_byte_by_byte",
+    Truncates: "large_lines_are_kept",
+    LoadsWhole: "a_log_can_be_read_from_any_line",
+    FirstHundred: "many_lines_stay_in_order",
+    EmptyIfMissing: "a_missing_run_is_told",
+    TakesAnyMoment: "a_wrong_expectation_is_a_conflict",
+    ForgetsTheStatus: "an_append_sets_the_status",
+    IgnoresFences: "a_lease_that_ran_out_can_be_taken",
+    WritesInTwoSteps: "a_cancelled_append_leaves_all_or_nothing",
+    BreaksWhenCancelled: "a_cancelled_append_leaves_all_or_nothing",
+    ChecksAndThenWrites: "of_many_writers_one_wins",
+    Replaces: "an_id_is_taken_once",
+    HasNoThreads: "a_thread_is_busy_until_its_run_has_ended",
+    FoldsCase: "names_may_be_any_text",
+    GivesLeasesToAll: "a_lease_is_held_by_one_owner",
+    KeepsTheFence: "the_same_owner_may_take_a_lease_again",
+    RenewsAnything: "a_lease_can_be_renewed",
+    ReleasesAnything: "a_lease_can_be_released",
+    TellsEverybody: "word_for_the_driver_is_kept",
+    PagesByNumber: "pages_are_steady_while_runs_come_and_go",
+    OnePageTooMany: "pages_follow_one_another",
+    ListsByStatusOnly: "runs_are_listed_by_time",
+    ForgetsNothing: "a_deleted_run_is_gone",
+    ForgetsAll: "old_runs_expire",
+    ForgetsTheDriven: "a_run_whose_lease_is_held_does_not_expire",
+    ClosesForGood: "a_closed_store_can_be_used_again",
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
+async def test_a_broken_store_fails_the_check_that_is_for_it(broken: type[MemoryStore]) -> None:
+    (check,) = [check for check in STORE_CHECKS if name_of(check) == BROKEN[broken]]
+    store: Store = broken()
+    with pytest.raises((AssertionError, BatonError)):
+        await check(lambda: store)
+
+
+@pytest.mark.parametrize("broken", [PagesByNumber, IgnoresFences, ForgetsAll], ids=lambda broken: broken.__name__)
+async def test_a_broken_store_passes_the_checks_that_are_for_other_things(broken: type[MemoryStore]) -> None:
+    failed: list[str] = []
+    for check in STORE_CHECKS:
+        store = broken()
+        try:
+            await check(lambda store=store: store)
+        except (AssertionError, BatonError):
+            failed.append(name_of(check))
+    assert BROKEN[broken] in failed
+    assert len(failed) <= 2, failed
+
+
+async def test_a_failed_check_says_what_was_wanted_and_found() -> None:
+    (check,) = [check for check in STORE_CHECKS if name_of(check) == "old_runs_expire"]
+    store = ForgetsAll()
+    with pytest.raises(AssertionError, match="not been written to for an hour: wanted 0, found 3"):
+        await check(lambda: store)
