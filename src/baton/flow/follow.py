@@ -150,7 +150,7 @@ class _Crossing(Struct, frozen=True):
     projection: Projection | None = None
     input_filter: InputFilter | None = None
     tells_payload: bool = False
-    chosen: Sequence[Message] | None = None
+    chosen: list[Message] | None = None
 
 
 _STRAIGHT = _Crossing()
@@ -158,16 +158,18 @@ _STRAIGHT = _Crossing()
 
 def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
     rules, history = course.rules, course.history
-    policy = crossing.projection or seat.agent.history or rules.projection
+    foreign: Sequence[Message] = ()
     if crossing.chosen is not None:
-        view = view_of(history, crossing.chosen)
+        foreign, view = crossing.chosen, view_of(history, crossing.chosen)
     else:
+        policy = crossing.projection or seat.agent.history or rules.projection
         view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
-    if crossing.chosen is not None or type(policy) is not str:
+        if type(policy) is not str:
+            foreign = view.messages()
+    for message in foreign:
         # Somebody else has put this together, with call ids that the agent's own calls must not have.
-        for message in view.messages():
-            if type(message) is AssistantMessage:
-                course.run.call_ids.update([call.id for call in message.calls])
+        if type(message) is AssistantMessage:
+            course.run.call_ids.update([call.id for call in message.calls])
     ctx: AgentContext[Any] = AgentContext(
         course.run, origin, history, view, seat.routes, rules.options, len(history.entries), course
     )
