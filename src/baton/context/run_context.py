@@ -126,7 +126,7 @@ class RunContext(Generic[C]):
             value = produce()
             if is_to_await(value):
                 value = await value
-            plain = as_json_value(f"the result of step `{name}`", value)
+            plain = None if value is None else as_json_value(f"the result of step `{name}`", value)
             if plain is not value and as_type is None and not isinstance(value, _JSON_TYPES):
                 hint = "say as_type=… so that a resumed run can bring it back"
                 raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)

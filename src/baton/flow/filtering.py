@@ -1,8 +1,8 @@
 """Handoffs through a filter: what the filter is given, and what the target reads of what it gives back."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -50,7 +50,12 @@ class Excerpts:
 
     def as_read(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:
         """The filtered messages in the words in which the target reads them, valid for every provider."""
-        read = [_as_message(message) for message in data.input_history]
+        for section in (data.input_history, data.pre_handoff_items, data.new_items):
+            if type(section) is not tuple:
+                _check_section(section, source, target)
+        read = list(data.input_history)
+        if data.input_history is not self._input_history:
+            read = [_as_message(message) for message in read]
         is_whole = True
         for message in read:
             is_whole = is_whole and type(message) is UserMessage
@@ -76,19 +81,17 @@ class Excerpts:
             if message is None:
                 self._gone.append(position)
                 continue
-            if entry.origin is not None:
-                message = _with_author(message, entry.origin.agent)
+            origin = entry.origin
+            if origin is not None:
+                if type(message) is AssistantMessage:
+                    message = AssistantMessage(message.content, message.calls, message.reasoning, origin.agent)
+                elif type(message) is ToolMessage:
+                    message = ToolMessage(
+                        message.call_id, message.name, message.content, message.is_error, origin.agent
+                    )
                 self._sources[id(message)] = entry
             self._messages.append(message)
         self._position = len(entries)
-
-
-def _with_author(message: Message, author: str) -> Message:
-    if type(message) is AssistantMessage:
-        return AssistantMessage(message.content, message.calls, message.reasoning, author)
-    if type(message) is ToolMessage:
-        return ToolMessage(message.call_id, message.name, message.content, message.is_error, author)
-    return message
 
 
 def excerpts_of(history: History, *, hides_transfers: bool) -> Excerpts:
@@ -99,23 +102,25 @@ def excerpts_of(history: History, *, hides_transfers: bool) -> Excerpts:
     return excerpts
 
 
-async def through_filter(
-    input_filter: InputFilter, data: HandoffInputData, source: str, target: str
+async def given_by(
+    input_filter: InputFilter, given: HandoffInputData | Awaitable[HandoffInputData], source: str, target: str
 ) -> HandoffInputData:
-    """What the filter gives. Raises SetupError if that is something else."""
-    given: Any = input_filter(data)
-    if type(given) is not HandoffInputData and is_to_await(given):
-        given = await given
-    if not isinstance(given, HandoffInputData):
+    """What the filter gives, waited for if need be. Raises SetupError if that is something else."""
+    data: Any = given
+    if is_to_await(data):
+        data = await data
+    if not isinstance(data, HandoffInputData):
         name = getattr(input_filter, "__name__", type(input_filter).__name__)
         raise SetupError(
-            f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(given).__name__}; "
+            f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(data).__name__}; "
             "it must return HandoffInputData, for instance data.clone(…)"
         )
-    for section in (given.input_history, given.pre_handoff_items, given.new_items):
-        if type(section) is not tuple and (isinstance(section, str) or not isinstance(cast(Any, section), Sequence)):
-            raise SetupError(f"a filter of the handoff from `{source}` to `{target}` gave {section!r}, not messages")
-    return given
+    return data
+
+
+def _check_section(section: Any, source: str, target: str) -> None:
+    if isinstance(section, str) or not isinstance(section, Sequence):
+        raise SetupError(f"a filter of the handoff from `{source}` to `{target}` gave {section!r}, not messages")
 
 
 def _as_message(item: Any) -> Message:

@@ -11,9 +11,9 @@ from ..agents import AgentContext, BaseAgent, Outcome, Projection, RunOptions, T
 from ..context import History, Run, as_json_value
 from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
 from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
-from ..handoffs import InputFilter
+from ..handoffs import HandoffInputData, InputFilter
 from ..messages import AssistantMessage, Message, UserMessage
-from .filtering import excerpts_of, through_filter
+from .filtering import excerpts_of, given_by
 from .history import view_for, view_of
 from .round_trips import RoundTrips
 from .team import Seat, Team
@@ -214,8 +214,11 @@ async def _carried_over(
         return crossing
     policy = crossing.projection or course.team.seats[transfer.to].agent.history or course.rules.projection
     excerpts = excerpts_of(history, hides_transfers=course.rules.hides_transfers)
-    filtered = await through_filter(crossing.input_filter, excerpts.data(ctx), source.agent.name, transfer.to)
-    chosen = excerpts.as_read(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim")
+    name, to = source.agent.name, transfer.to
+    filtered = crossing.input_filter(excerpts.data(ctx))
+    if type(filtered) is not HandoffInputData:
+        filtered = await given_by(crossing.input_filter, filtered, name, to)
+    chosen = excerpts.as_read(filtered, to, name, rewrites=policy != "verbatim")
     return _Crossing(chosen=chosen)
 
 

@@ -42,6 +42,7 @@ class InputReader:
             schema = {"type": "object", "properties": {_WRAPPER: schema}, "$defs": definitions}
         self.schema = strict_schema(schema, what)
         self._validate = self._adapter.validator.validate_json
+        self._to_python = self._adapter.serializer.to_python
 
     def read(self, arguments: str) -> Any:
         """The input as a value of the type. Raises ValueError that lists what is wrong, without showing values.
@@ -60,7 +61,7 @@ class InputReader:
 
     def dump(self, value: Any) -> Any:
         """The value as plain JSON data, under the names the schema has."""
-        return self._adapter.serializer.to_python(value, mode="json", by_alias=True)
+        return self._to_python(value, mode="json", by_alias=True)
 
 
 def _root_of(schema: dict[str, Any]) -> dict[str, Any]:
