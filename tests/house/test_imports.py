@@ -51,7 +51,9 @@ def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
     assert loaded & HEAVY == set()
 
 
-@pytest.mark.parametrize("room", ["errors", "messages", "events", "log", "context", "models", "tools", "handoffs"])
+@pytest.mark.parametrize(
+    "room", ["errors", "messages", "events", "log", "context", "models", "tools", "handoffs", "adapters"]
+)
 def test_no_room_loads_anything_heavy(room: str) -> None:
     assert _loaded_by(f"import baton.{room}") & HEAVY == set()
 
