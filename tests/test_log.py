@@ -17,12 +17,16 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[Event | Delta] = []
+        self.overheard: list[Event] = []
         self.is_full = False
         self.is_patient = False
         self.emptied = asyncio.Event()
 
     def put(self, event: Event | Delta) -> None:
         self.heard.append(event)
+
+    def put_hushed(self, event: Event) -> None:
+        self.overheard.append(event)
 
     async def room(self) -> None:
         await self.emptied.wait()
@@ -119,3 +123,16 @@ async def test_without_a_listener_nothing_waits_and_deltas_are_gone() -> None:
     log.tell(TextDelta(NOBODY, "x"))
     await log.settle()
     assert log.events == []
+
+
+def test_what_is_hushed_is_recorded_and_told_apart() -> None:
+    log, ear = Log(), Ear()
+    log.sink = ear
+    log.hush("1/m1.0/")
+    inner = Started("1/m1.0/1/start", Origin("1/m1.0/1", "B", A), 1.5)
+    for event in (START, inner, END):
+        log.write(event)
+    log.tell(TextDelta(inner.origin, "hm"))
+    assert log.events == [START, inner, END]
+    assert ear.heard == [START, END]
+    assert ear.overheard == [inner]

@@ -29,6 +29,10 @@ class Sink(Protocol):
         """Take one event."""
         ...
 
+    def put_hushed(self, event: Event) -> None:
+        """Take one event that is kept from whoever listens, and not from those who read everything."""
+        ...
+
     async def room(self) -> None:
         """Wait until there is room for more."""
         ...
@@ -86,8 +90,11 @@ class Log:
     def write(self, event: Event) -> None:
         """Record what happened and tell the listener. Its key must be new: ask `find` first."""
         self.events.append(event)
-        if self.sink is not None and not (self._hushed and event.key.startswith(self._hushed)):
-            self.sink.put(event)
+        if self.sink is not None:
+            if self._hushed and event.key.startswith(self._hushed):
+                self.sink.put_hushed(event)
+            else:
+                self.sink.put(event)
 
     def tell(self, delta: Delta) -> None:
         """Tell the listener something that is not recorded."""

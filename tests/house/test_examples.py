@@ -33,6 +33,7 @@ KEY_LINES = {
     "16_conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
     "17_escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
     "18_handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
+    "19_tracing.py": "    handoff Desk to Refunds, requested: ('Refunds', 'Billing')",
     "20_guardrails.py": "80 EUR are on their way. Paid: [80.0]",
 }
 

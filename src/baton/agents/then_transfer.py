@@ -69,7 +69,7 @@ class ThenTransfer(AgentWrapper[Any, Any]):
         returned = log.find(f"{said.key}.0", ToolReturned)
         if returned is None:
             told = f"successfully transferred to agent [{self.to}]"
-            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told)
+            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told, wanted=self.to)
             log.write(returned)
         await log.settle()
         ctx.history.entries.append(Entry(said.message, origin, followed=(0,)))

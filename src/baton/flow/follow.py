@@ -11,9 +11,9 @@ from ..agents import AgentContext, BaseAgent, Outcome, Projection, RunOptions, T
 from ..context import History, Run, as_json_value
 from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
 from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
-from ..handoffs import InputFilter
+from ..handoffs import HandoffInputData, InputFilter
 from ..messages import AssistantMessage, Message, UserMessage
-from .filtering import excerpts_of, through_filter
+from .filtering import excerpts_of, given_by
 from .history import view_for, view_of
 from .round_trips import RoundTrips
 from .team import Seat, Team
@@ -150,7 +150,7 @@ class _Crossing(Struct, frozen=True):
     projection: Projection | None = None
     input_filter: InputFilter | None = None
     tells_payload: bool = False
-    chosen: Sequence[Message] | None = None
+    chosen: list[Message] | None = None
 
 
 _STRAIGHT = _Crossing()
@@ -158,16 +158,18 @@ _STRAIGHT = _Crossing()
 
 def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
     rules, history = course.rules, course.history
-    policy = crossing.projection or seat.agent.history or rules.projection
+    foreign: Sequence[Message] = ()
     if crossing.chosen is not None:
-        view = view_of(history, crossing.chosen)
+        foreign, view = crossing.chosen, view_of(history, crossing.chosen)
     else:
+        policy = crossing.projection or seat.agent.history or rules.projection
         view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
-    if crossing.chosen is not None or type(policy) is not str:
+        if type(policy) is not str:
+            foreign = view.messages()
+    for message in foreign:
         # Somebody else has put this together, with call ids that the agent's own calls must not have.
-        for message in view.messages():
-            if type(message) is AssistantMessage:
-                course.run.call_ids.update([call.id for call in message.calls])
+        if type(message) is AssistantMessage:
+            course.run.call_ids.update([call.id for call in message.calls])
     ctx: AgentContext[Any] = AgentContext(
         course.run, origin, history, view, seat.routes, rules.options, len(history.entries), course
     )
@@ -212,8 +214,11 @@ async def _carried_over(
         return crossing
     policy = crossing.projection or course.team.seats[transfer.to].agent.history or course.rules.projection
     excerpts = excerpts_of(history, hides_transfers=course.rules.hides_transfers)
-    filtered = await through_filter(crossing.input_filter, excerpts.data(ctx), source.agent.name, transfer.to)
-    chosen = excerpts.as_read(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim")
+    name, to = source.agent.name, transfer.to
+    filtered = crossing.input_filter(excerpts.data(ctx))
+    if type(filtered) is not HandoffInputData:
+        filtered = await given_by(crossing.input_filter, filtered, name, to)
+    chosen = excerpts.as_read(filtered, to, name, rewrites=policy != "verbatim")
     return _Crossing(chosen=chosen)
 
 

@@ -29,6 +29,9 @@ class Channel:
         if self._reader is not None:
             self._wake_reader()
 
+    def put_hushed(self, event: Event) -> None:
+        """Nothing: it is not for whoever listens."""
+
     async def room(self) -> None:
         """Return when there is room again."""
         while self.is_full and not self.is_closed:

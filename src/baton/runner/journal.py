@@ -38,6 +38,8 @@ class Journal:
         self.lease = lease
         self._seq = seq
         self._pending: list[Event | Delta] = []
+        self._hushed: set[str] = set()
+        """The keys of those among them that whoever listens is not told."""
         self._status: RunStatus | None = None
         self._busy: asyncio.Future[None] | None = None
         self._is_quick = bool(getattr(store, "is_immediate", False))
@@ -51,8 +53,8 @@ class Journal:
 
     @property
     def is_patient(self) -> bool:
-        """Whether nobody listens: then what happened may be stored together with what comes next."""
-        return self.listener is None and self.failure is None
+        """Whether nobody listens who is in a hurry: then what happened may be stored together with what comes next."""
+        return (self.listener is None or self.listener.is_patient) and self.failure is None
 
     def put(self, event: Event | Delta) -> None:
         """Take one event. What is not recorded is told at once, unless something that is waits before it."""
@@ -62,6 +64,11 @@ class Journal:
             self._pending.append(event)
         elif self.listener is not None:
             self.listener.put(event)
+
+    def put_hushed(self, event: Event) -> None:
+        """Take one event that is stored like all others, and kept from whoever listens."""
+        self._hushed.add(event.key)
+        self.put(event)
 
     async def room(self) -> None:
         """Return when everything is stored and told. Raises what the store raised."""
@@ -99,21 +106,37 @@ class Journal:
         batch, self._pending = self._pending, []
         status, self._status = self._status, None
         busy = self._busy = asyncio.get_running_loop().create_future()
+        cancelled: asyncio.CancelledError | None = None
         try:
             lines = [encode_event(event) for event in batch if isinstance(event, Event)]
             if self._is_quick:
                 await self._write(lines, status)
             else:
                 await _to_the_end(self._write(lines, status))
+        except asyncio.CancelledError as error:
+            if self._is_quick:
+                self._pending[:0], self._status = batch, status  # Nothing was written.
+                raise
+            cancelled = error
         except Exception as error:
             self.fail(error)
             raise
         finally:
             self._busy = None
             busy.set_result(None)
-        if self.listener is not None:
-            for event in batch:
+        self._tell(batch)
+        if cancelled is not None:
+            raise cancelled
+
+    def _tell(self, batch: Sequence[Event | Delta]) -> None:
+        if self.listener is None:
+            return
+        for event in batch:
+            if self._hushed and isinstance(event, Event) and event.key in self._hushed:
+                self.listener.put_hushed(event)
+            else:
                 self.listener.put(event)
+        self._hushed.difference_update([event.key for event in batch if isinstance(event, Event)])
 
     async def _write(self, lines: Sequence[bytes], status: RunStatus | None) -> None:
         if self._begin is not None:
@@ -153,4 +176,6 @@ async def _to_the_end(work: Awaitable[None]) -> None:
         await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error from None
         raise

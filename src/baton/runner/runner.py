@@ -28,6 +28,7 @@ from .forking import forked
 from .ids import new_id
 from .keeping import InMemory, NotKept, Opened, Stopped
 from .live import LiveRun
+from .reading import Reader, checked_readers, read_by
 from .result import RunResult
 from .stored import Archive, NewRun, OldRun, TakenUp
 from .threads import Thread
@@ -64,6 +65,7 @@ class Runner(Generic[C, Out]):
         on_loop: str | None = None,
         language: Language = "en",
         agents: Sequence[BaseAgent[Any, Any]] = (),
+        readers: Sequence[Reader] = (),
     ) -> None:
         """`lease` is for how many seconds a run is this runner's if its process dies while driving it."""
         extra: Any = agents
@@ -88,6 +90,7 @@ class Runner(Generic[C, Out]):
         self._rules = Rules(
             self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
         )
+        self._readers = checked_readers(readers)
         self._waiting: dict[str, Stopped] = {}
         self._lease = lease
         self._archive = None if store is None else self._archive_of(store)
@@ -151,10 +154,11 @@ class Runner(Generic[C, Out]):
         archive = self._archive if thread is None else self._kept or self._threads_in_memory()
         if archive is not None:
             owner = new_id()
-            return LiveRun(NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner))
+            new = NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner)
+            return LiveRun(read_by(self._readers, new))
         course = course_of(started, (), self._rules, context=context, limits=limits or self.limits)
         opened = Opened(course, started.root, [started])
-        return LiveRun(InMemory(started.run_id, opened, self._waiting, is_new=True))
+        return LiveRun(read_by(self._readers, InMemory(started.run_id, opened, self._waiting, is_new=True)))
 
     async def resume(
         self,
@@ -187,7 +191,8 @@ class Runner(Generic[C, Out]):
         stopped = self._waiting.get(run_id)
         if stopped is None:
             how = TakenUp(partial(opening_of, answers=answers), context, limits, accept_changes)
-            return LiveRun(OldRun(self._archive_with(run_id), run_id, how, owner=new_id()))
+            old = OldRun(self._archive_with(run_id), run_id, how, owner=new_id())
+            return LiveRun(read_by(self._readers, old))
         started, opening = start_of(stopped.events), opening_of(Log(stopped.events), answers=answers)
         course = course_of(
             started,
@@ -197,7 +202,8 @@ class Runner(Generic[C, Out]):
             limits=limits or stopped.limits or self.limits,
             guests=stopped.guests,
         )
-        return LiveRun(InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False))
+        waited = InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False)
+        return LiveRun(read_by(self._readers, waited))
 
     def adopt(self, events: Iterable[Event]) -> str:
         """Take over a run from its log, from another process for instance; the id to resume it by.
@@ -266,7 +272,7 @@ class Runner(Generic[C, Out]):
         else drives is a RunConflict, one whose driver died is taken up when its lease has run out.
         """
         archive = self._store_wanted("drive")
-        return await drive(archive, run_id, context=context, accepts_changes=accept_changes)
+        return await drive(archive, run_id, context=context, accepts_changes=accept_changes, readers=self._readers)
 
     async def answer(self, run_id: str, answers: Any) -> None:
         """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
