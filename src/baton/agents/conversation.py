@@ -137,16 +137,17 @@ class Conversation:
     def _request(self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...]) -> ModelRequest:
         manner, agent = self._manner, self._agent
         messages = self._ctx.messages()
+        is_heard = self._ctx.run.log.sink is not None
         if is_last:
             told = [*messages, UserMessage(_LAST_TURN)]
-            return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name)
+            return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name, is_heard)
         settings = manner.settings
         if turn == 1 and agent.tool_use != "auto":
             settings = replace(settings, tool_choice=agent.tool_use)
         specs = manner.specs
         if disabled:
             specs = tuple([spec for spec in specs if spec.name not in disabled])
-        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name)
+        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name, is_heard)
 
     def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """The model's message, if it says anything, with call ids that no other call of the run has."""
