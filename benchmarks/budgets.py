@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.cold_import import ImportCost
 from benchmarks.contender import BATON
+from benchmarks.http.cost import times_cheaper
 from benchmarks.results import Results
 
 MOST_TIMES_BARE = {
@@ -17,6 +18,9 @@ MOST_TIMES_BARE = {
 }
 MOST_GROWTH_PER_HANDOFF = 1.3
 MOST_FOR_A_TYPED_HANDOFF = 2.0
+# At least 5 times the throughput of the official client, and half that of bare aiohttp.
+MOST_OF_THE_OFFICIAL_CLIENT = 1 / 5
+MOST_TIMES_BARE_HTTP = 2.0
 MOST_IMPORT_CPU_SECONDS = 0.15
 MOST_IMPORT_MEGABYTES = 30.0
 
@@ -49,6 +53,11 @@ def checks(results: Results) -> list[Check]:
     if plain is not None and typed is not None:
         ratio = typed.microseconds / plain.microseconds
         found.append(Check("a typed, filtered handoff beside a plain one", ratio, MOST_FOR_A_TYPED_HANDOFF, "x"))
+    if results.http:
+        official = 1 / times_cheaper(results.http, BATON.name, "openai")
+        found.append(Check("http: CPU time beside the official client", official, MOST_OF_THE_OFFICIAL_CLIENT, "x"))
+        bare = 1 / times_cheaper(results.http, BATON.name, "aiohttp")
+        found.append(Check("http: CPU time beside bare aiohttp", bare, MOST_TIMES_BARE_HTTP, "x"))
     for cost in results.imports:
         if cost.contender == BATON.name and cost.statement == BATON.import_statement:
             found += _import_checks(cost)

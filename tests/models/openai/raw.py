@@ -23,6 +23,7 @@ class Asked(NamedTuple):
 
     path: str
     headers: dict[str, str]
+    header_names: list[str]
     body: Any
 
 
@@ -69,7 +70,8 @@ class RawServer:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:] if line)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))
-        self.asked.append(Asked(head[0].split()[1], headers, json.loads(body) if body else None))
+        names = [line.partition(":")[0].lower() for line in head[1:] if line]
+        self.asked.append(Asked(head[0].split()[1], headers, names, json.loads(body) if body else None))
         reply = self._replies.pop(0)
         for step in [reply] if isinstance(reply, bytes) else reply:
             if isinstance(step, bytes):

@@ -5,7 +5,7 @@ from tests.models.openai.raw import RawServer, answered, whole
 
 from baton.errors import AuthenticationError, SetupError
 from baton.messages import UserMessage
-from baton.models import ModelRequest, resolve
+from baton.models import ModelRequest, ModelSettings, resolve
 from baton.models.openai import OpenAIModel
 from baton.models.openai.endpoint import PROVIDERS, Endpoint
 
@@ -49,6 +49,15 @@ async def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.Mo
         await answered(OpenAIModel("m", base_url=server.base_url, api_key=key), ASK)
     assert [asked.headers["authorization"][-1] for asked in server.asked] == ["2", "3", "4"]
     assert server.asked[0].headers["x-team"] == "a"
+
+
+async def test_headers_of_the_program_come_before_ours_whatever_their_case() -> None:
+    async with RawServer(HI, HI) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="sk-1", headers={"authorization": "Basic 1"})
+        await answered(model, ASK)
+        await answered(model, ModelRequest(ASK.messages, settings=ModelSettings(extra_headers={"AUTHORIZATION": "2"})))
+    assert [asked.headers["authorization"] for asked in server.asked] == ["Basic 1", "2"]
+    assert [asked.header_names.count("authorization") for asked in server.asked] == [1, 1]
 
 
 @pytest.mark.parametrize(

@@ -98,12 +98,12 @@ class Endpoint:
         self._needs_key = known.needs_key and self.is_original
         organization = organization or (_set("OPENAI_ORG_ID") if provider in ("openai", "azure") else None)
         project = project or (_set("OPENAI_PROJECT_ID") if provider in ("openai", "azure") else None)
-        self._headers = {
+        own = {
             "Content-Type": "application/json",
             **({"OpenAI-Organization": organization} if organization else {}),
             **({"OpenAI-Project": project} if project else {}),
-            **(headers or {}),
         }
+        self._headers = _overridden(own, headers or {})
 
     def url(self, path: str, model: str) -> str:
         """Where this request goes; `path` is `/chat/completions` or `/responses`."""
@@ -120,7 +120,7 @@ class Endpoint:
         if callable(key):
             given = key()
             key = await given if isawaitable(given) else given
-        headers = {**self._headers}
+        headers: dict[str, str] = {}
         token = _set("AZURE_OPENAI_AD_TOKEN") if self.provider == "azure" and not key else None
         if token:
             headers["Authorization"] = f"Bearer {token}"
@@ -128,11 +128,12 @@ class Endpoint:
             headers["api-key"] = key
         elif key:
             headers["Authorization"] = f"Bearer {key}"
-        elif self._needs_key and not _names_a_key({**headers, **(extra or {})}):
+        elif self._needs_key and not _names_a_key({**self._headers, **(extra or {})}):
             raise AuthenticationError(
                 f"`{model}` needs a key: set {' or '.join(self._key_names)}, or give api_key=…", model=model
             )
-        return {**headers, **extra} if extra else headers
+        headers = _overridden(headers, self._headers)
+        return _overridden(headers, extra) if extra else headers
 
 
 def _configured(provider: str, known: Provider) -> str:
@@ -169,6 +170,12 @@ def _checked(url: str, provider: str, known: Provider) -> str:
     if parts.scheme not in ("http", "https") or not parts.netloc:
         raise SetupError(f"base_url is {url!r}; it must begin with http:// or https:// and name a host")
     return url.rstrip("/")
+
+
+def _overridden(headers: dict[str, str], extra: Mapping[str, str]) -> dict[str, str]:
+    # Names differ in case and mean the same; a header that is sent twice is refused, or the wrong one is taken.
+    given = {name.lower() for name in extra}
+    return {**{name: value for name, value in headers.items() if name.lower() not in given}, **extra}
 
 
 def _names_a_key(headers: Mapping[str, str]) -> bool:

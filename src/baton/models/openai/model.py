@@ -84,8 +84,8 @@ class OpenAIModel:
                 headers=headers,
             )
             self._wire = HTTPWire(endpoint, tls=tls, proxy=proxy)
-            # Servers that resemble OpenAI's know the older name only.
-            limit_name = known.limit_name if endpoint.is_original else "max_tokens"
+            # Servers that resemble OpenAI's know the older name only, and its reasoning models the newer one only.
+            limit_name = known.limit_name if endpoint.is_original or thinks(model) else "max_tokens"
         self._chat = ChatManner(
             model, self.name, provider, way, limit_name, system_role, include_usage, known.returns_reasoning
         )
