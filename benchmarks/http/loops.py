@@ -96,7 +96,7 @@ async def baton(base_url: str) -> AsyncGenerator[RunOnce]:
         return (await runner.run(QUESTION)).output
 
     yield run_once
-    await model.close()
+    await model.aclose()
 
 
 LOOPS: dict[str, Opened] = {"aiohttp": bare, "baton": baton, "openai": official}

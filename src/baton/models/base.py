@@ -87,7 +87,7 @@ class Response(Struct, frozen=True, gc=False):
     message: AssistantMessage | None = None
     usage: Usage | None = None
     stop_reason: str = ""
-    """`stop`, `length`, `tool_calls`, `content_filter`, `refusal`, or the provider's own word for something else."""
+    """`stop`, `length`, `tool_calls`, `refusal`, or the provider's own word for something else."""
     model: str = ""
 
 

@@ -151,7 +151,6 @@ async def test_a_refusal_is_an_answer_with_a_reason_of_its_own() -> None:
         ("eos", "stop"),
         ("length", "length"),
         ("max_tokens", "length"),
-        ("content_filter", "content_filter"),
         ("tool_calls", "stop"),
         ("something_new", "something_new"),
     ],

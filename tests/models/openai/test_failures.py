@@ -143,10 +143,13 @@ async def test_a_complaint_in_the_middle_of_an_answer(error: Any, kind: type[Mod
         (delta("stop", content=""), EmptyResponseError, True),
         (delta("length", reasoning_content="Hm"), EmptyResponseError, False),
         (delta("content_filter"), ContentFilterError, False),
+        (delta("content_filter", content="One"), ContentFilterError, False),
         (delta("insufficient_system_resource", content="One"), OverloadedError, True),
     ],
 )
-async def test_an_answer_that_says_nothing(end: dict[str, Any], kind: type[ModelError], retryable: bool) -> None:
+async def test_an_answer_that_says_nothing_or_is_broken_off(
+    end: dict[str, Any], kind: type[ModelError], retryable: bool
+) -> None:
     async with RawServer(stream(end, "[DONE]")) as server:
         with pytest.raises(kind) as caught:
             await answered(server.model(), ASK)

@@ -208,7 +208,7 @@ async def test_a_whole_answer_by_the_official_client() -> None:
     async with RawServer(reply) as server, _client(server) as client:
         model = OpenAIModel("gpt-test", client=client)
         response = await answered(model, ModelRequest([UserMessage("Hello")], stream=False))
-        await model.close()
+        await model.aclose()
         assert not client.is_closed()
     assert response.message == AssistantMessage("Hi.")
 

@@ -32,7 +32,7 @@ async def test_one_connection_serves_one_request_after_the_other() -> None:
         for request in (ASK_WHOLE, ASK, ASK, ASK_WHOLE):
             assert (await answered(model, request)).message is not None
         assert server.connections == 1
-        await model.close()
+        await model.aclose()
 
 
 async def test_what_a_server_sends_after_the_end_is_not_waited_for() -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from ...errors import ModelError, OverloadedError
 from ...messages import Audio, Reasoning, Usage
 from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
-from .failures import cut_short, empty, failed_inside, malformed
+from .failures import cut_short, empty, failed_inside, filtered, malformed
 from .parts import as_json, from_base64
 
 STOP_REASONS = {
@@ -151,6 +151,8 @@ class ChatAnswer:
             if not is_done:
                 raise cut_short(self._name, has_begun=self._has_begun)
             self._stop_reason = "stop"
+        if self._stop_reason == "content_filter":
+            raise filtered(self._name)
         chunks: list[Chunk] = []
         self._close_thought(chunks)
         if self._sound:

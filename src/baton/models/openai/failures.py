@@ -162,9 +162,12 @@ def malformed(model: str, payload: bytes, because: object) -> MalformedResponseE
 
 def empty(model: str, stop_reason: str) -> ModelError:
     """The error for an answer that says nothing."""
-    if stop_reason == "content_filter":
-        return ContentFilterError(f"the filter of `{model}` stopped the whole answer", model=model)
     if stop_reason == "length":
         advice = "its thinking used up max_tokens; allow more with ModelSettings(max_tokens=…)"
         return EmptyResponseError(f"`{model}` answered with neither text nor calls: {advice}", model=model)
     return EmptyResponseError(f"`{model}` answered with neither text nor calls", model=model, retryable=True)
+
+
+def filtered(model: str) -> ContentFilterError:
+    """The error for an answer that the provider's filter stopped, at its beginning or in the middle."""
+    return ContentFilterError(f"the filter of `{model}` stopped its answer", model=model)

@@ -124,7 +124,7 @@ class OpenAIModel:
         for chunk in answer.ended(is_done=is_done):
             yield chunk
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections that models share in this event loop, as asyncio does when the loop shuts down."""
         await self._wire.close()
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 from ...errors import ModelError
 from ...messages import Image, Reasoning, Usage
 from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
-from .failures import cut_short, empty, failed_inside, malformed
+from .failures import cut_short, empty, failed_inside, filtered, malformed
 from .parts import from_base64
 
 _STOP_REASONS = {"max_output_tokens": "length", "max_tokens": "length"}
@@ -139,6 +139,8 @@ class ResponsesAnswer:
             raise cut_short(self._name, has_begun=self._has_begun)
         reason = end.incomplete_details.reason if end.incomplete_details else None
         reason = _STOP_REASONS.get(reason, reason) if reason else "tool_calls" if self._calls else "stop"
+        if reason == "content_filter":
+            raise filtered(self._name)
         if not self._has_answer and not self._calls:
             raise empty(self._name, reason)
         return [Response(None, _usage(end.usage), "refusal" if self._has_refused else reason)]

@@ -40,7 +40,10 @@ def responses_body(request: ModelRequest, manner: ResponsesManner) -> dict[str, 
     settings = request.settings
     body: dict[str, Any] = {"model": manner.model, "input": _items(request.messages, manner)}
     instructions = instructions_with_schema(request, manner.structured)
-    if instructions:
+    if not body["input"]:
+        # Something must be said, and where nobody has said anything that is the instructions.
+        body["input"] = [{"role": "system", "content": instructions}]
+    elif instructions:
         body["instructions"] = instructions
     answer = output_tool(request, manner.structured)
     tools = request.tools if answer is None else (*request.tools, answer)
