@@ -60,12 +60,3 @@ class TestTheOfficialClient(ModelConformance[_Official]):
 
     def model(self, provider: _Official) -> Model:
         return OpenAIModel(MODEL, client=provider.client)
-
-
-class TestTheOfficialClientOfResponses(TestTheOfficialClient):
-    """Responses over OpenAI's own client."""
-
-    cannot = frozenset({"stop", "seed"})
-
-    def model(self, provider: _Official) -> Model:
-        return OpenAIModel(MODEL, api="responses", client=provider.client)
