@@ -87,6 +87,17 @@ ONE, TWO = ToolCall("c1", "add", '{"a":1}'), ToolCall("c2", "sub", '{"b":2}')
         [_calls(_piece(None, "c1", "add", '{"a":1}'), _piece(None, "c2", "sub", '{"b":2}'))],
         # Every call has the number 0.
         [_calls(_piece(0, "c1", "add", '{"a":1}')), _calls(_piece(0, "c2", "sub", '{"b":2}'))],
+        [
+            _calls(_piece(0, "c1", "add", "")),
+            _calls(_piece(0, arguments='{"a":1}')),
+            _calls(_piece(0, "c2", "sub", "")),
+            _calls(_piece(0, arguments='{"b":2}')),
+        ],
+        # Every piece has an id of its own.
+        [
+            _calls(_piece(0, "c1", "add", '{"a"'), _piece(1, "c2", "sub", "")),
+            _calls(_piece(0, "c3", None, ":1}"), _piece(1, "c4", None, '{"b":2}')),
+        ],
         # Id and name come with every piece.
         [
             _calls(_piece(0, "c1", "add", '{"a"')),
@@ -117,6 +128,11 @@ async def test_calls_are_told_apart_however_they_come(payloads: list[dict[str, A
 
 async def test_calls_without_ids_or_arguments() -> None:
     said = await _said(_calls(_piece(0, None, "now", ""), _piece(1, None, "here")), delta("stop"))
+    assert said.calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
+
+
+async def test_calls_without_ids_that_have_one_number() -> None:
+    said = await _said(_calls(_piece(0, None, "now", "{}")), _calls(_piece(0, None, "here", "{}")), delta("stop"))
     assert said.calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
 
 

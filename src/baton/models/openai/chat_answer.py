@@ -230,19 +230,12 @@ class ChatAnswer:
     def _position(self, call: _Call, name: str) -> int:
         """Which call this is a piece of; a new one, if it is of none so far."""
         calls = self._calls
-        for position, seen in enumerate(calls):
-            # Some servers number every call 0, and only the id tells them apart.
-            if call.index is not None and call.index == seen.index and (not call.id or call.id in ("", seen.id)):
+        for position in reversed(range(len(calls))):
+            if calls[position].goes_on_with(call, name):
                 return position
-            if call.index is None and call.id and call.id == seen.id:
-                return position
-        if calls and call.index is None and not call.id and not name:
+        if calls and call.index is None and not name:
             return len(calls) - 1
-        if calls and call.index is not None and not name:
-            for position, seen in enumerate(calls):
-                if seen.index == call.index:
-                    return position
-        calls.append(_Seen(call.index, call.id or ""))
+        calls.append(_Seen(call.index, call.id or "", name))
         return len(calls) - 1
 
     def _close_thought(self, chunks: list[Chunk]) -> None:
@@ -258,12 +251,24 @@ class ChatAnswer:
 class _Seen:
     """A call of which something has come."""
 
-    __slots__ = ("id", "index", "is_answer")
+    __slots__ = ("_id", "_index", "_name", "is_answer")
 
-    def __init__(self, index: int | None, id: str) -> None:
-        self.index = index
-        self.id = id
+    def __init__(self, index: int | None, id: str, name: str) -> None:
+        self._index = index
+        self._id = id
+        self._name = name
         self.is_answer = False
+
+    def goes_on_with(self, call: _Call, name: str) -> bool:
+        """Whether this is a further piece of the same call."""
+        if call.index is None:
+            return bool(call.id) and call.id == self._id
+        if call.index != self._index:
+            return False
+        # Some servers number every call 0, and some give each piece a new id; only a call that begins has a name.
+        is_other_id = bool(call.id and self._id) and call.id != self._id
+        is_other_name = bool(self._name) and name != self._name
+        return not name or not (is_other_id or is_other_name)
 
 
 def _text_of(parts: list[Any]) -> str:

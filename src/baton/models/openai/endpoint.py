@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypedDict
 from urllib.parse import quote, urlsplit
 
 from msgspec import Struct
@@ -57,6 +57,17 @@ PROVIDERS: dict[str, Provider] = {
     "lmstudio": Provider("http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), "LMSTUDIO_BASE_URL"),
     "vllm": Provider("http://localhost:8000/v1", ("VLLM_API_KEY",), "VLLM_BASE_URL"),
 }
+
+
+class Address(TypedDict, total=False):
+    """What a program may say about where a provider is; whatever it does not say, the environment does."""
+
+    base_url: str | None
+    api_key: Key | None
+    organization: str | None
+    project: str | None
+    api_version: str | None
+    headers: Mapping[str, str] | None
 
 
 class Endpoint:

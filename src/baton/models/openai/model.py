@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator, Mapping
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from typing_extensions import Unpack
+
 from ...errors import SetupError, checked_choice
 from ..base import Chunk, ModelRequest
 from ..collect import assembled
 from .chat_answer import ChatAnswer
 from .chat_request import ChatManner, chat_body
-from .endpoint import PROVIDERS, Endpoint, Key, Provider, Structured
+from .endpoint import PROVIDERS, Address, Endpoint, Provider, Structured
 from .responses_answer import ResponsesAnswer
 from .responses_request import ResponsesManner, responses_body, thinks
 from .sse import EventStream
@@ -32,8 +34,9 @@ _SOUNDS = {"mp3": "audio/mpeg", "pcm16": "audio/pcm", "opus": "audio/opus", "fla
 class OpenAIModel:
     """A model of OpenAI, or of any server that speaks its Chat Completions or Responses API.
 
-    The key and the address are taken from the environment unless they are given; `provider` says whose variables and
-    habits these are. With `client`, the official client carries the requests instead of our own connections.
+    Address and key are taken from the environment unless they are given (`base_url`, `api_key`, `organization`,
+    `project`, `api_version`, `headers`); `provider` says whose variables and habits these are. With `client`, the
+    official client carries the requests instead of our own connections.
     """
 
     def __init__(
@@ -42,12 +45,6 @@ class OpenAIModel:
         *,
         api: API = "chat",
         provider: str = "openai",
-        base_url: str | None = None,
-        api_key: Key | None = None,
-        organization: str | None = None,
-        project: str | None = None,
-        api_version: str | None = None,
-        headers: Mapping[str, str] | None = None,
         proxy: str | None = None,
         tls: ssl.SSLContext | None = None,
         client: "AsyncOpenAI | None" = None,
@@ -56,6 +53,7 @@ class OpenAIModel:
         include_usage: bool = True,
         store: bool | None = False,
         keep_reasoning: bool | None = None,
+        **address: Unpack[Address],
     ) -> None:
         if not model:
             raise SetupError("OpenAIModel needs the name of a model, such as OpenAIModel('gpt-5')")
@@ -67,22 +65,13 @@ class OpenAIModel:
         self.provider = provider
         self.model = model
         self.name = f"{'openai-responses' if provider == 'openai' and api == 'responses' else provider}:{model}"
-        self._wire: Wire
+        limit_name = known.limit_name
         if client is not None:
-            if base_url or api_key or organization or project or api_version or headers or proxy or tls:
+            if address or proxy or tls:
                 raise SetupError("OpenAIModel(client=…) takes address, key, headers and TLS from the client alone")
-            self._wire = _official(client)
-            limit_name = known.limit_name
+            self._wire: Wire = _official(client)
         else:
-            endpoint = Endpoint(
-                provider,
-                base_url=base_url,
-                api_key=api_key,
-                organization=organization,
-                project=project,
-                api_version=api_version,
-                headers=headers,
-            )
+            endpoint = Endpoint(provider, **address)
             self._wire = HTTPWire(endpoint, tls=tls, proxy=proxy)
             # Servers that resemble OpenAI's know the older name only, and its reasoning models the newer one only.
             limit_name = known.limit_name if endpoint.is_original or thinks(model) else "max_tokens"

@@ -85,7 +85,8 @@ class HTTPWire:
         headers = await endpoint.headers(sending.headers, model=name)
         body = {**sending.body, **sending.extra} if sending.extra else sending.body
         seconds = sending.timeout or ANSWER_SECONDS
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=sending.timeout or CONNECT_SECONDS, sock_read=seconds)
+        patience = sending.timeout or CONNECT_SECONDS
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience, sock_read=seconds)
         session = await session_for(self._tls)
         try:
             response = await session.post(
@@ -95,8 +96,14 @@ class HTTPWire:
                 timeout=timeout,
                 proxy=self._proxy,
             )
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _unreachable(error, name, endpoint.base_url, seconds) from error
+        except aiohttp.ConnectionTimeoutError as error:
+            advice = "check base_url and the network"
+            what = f"no connection to `{name}` at {endpoint.base_url} within {patience:g} s; {advice}"
+            raise ModelConnectionError(what, model=name, retryable=True) from error
+        except TimeoutError as error:
+            raise timed_out(name, seconds) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise _unreachable(error, name, endpoint.base_url) from error
         exchange = _HTTPExchange(response, name, seconds)
         if response.status >= 400:
             raise await exchange.refusal()
@@ -172,14 +179,9 @@ class _HTTPExchange:
         raise error
 
 
-def _unreachable(error: Exception, name: str, base_url: str, seconds: float) -> ModelError:
+def _unreachable(error: Exception, name: str, base_url: str) -> ModelError:
     import aiohttp
 
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        what = f"no connection to `{name}` at {base_url} within {CONNECT_SECONDS:g} s; check base_url and the network"
-        return ModelConnectionError(what, model=name, retryable=True)
-    if isinstance(error, TimeoutError):
-        return timed_out(name, seconds)
     if isinstance(error, aiohttp.InvalidURL):
         return ModelConnectionError(f"`{name}` has an address that nobody can call: {base_url}", model=name)
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
