@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from time import perf_counter
 from typing import Any, cast
 
 import pytest
@@ -177,9 +176,7 @@ async def test_the_official_client_streams_and_closes_at_once() -> None:
         model = OpenAIModel("gpt-test", client=client)
         async with aclosing(cast("AsyncGenerator[Chunk]", model.respond(ASK))) as chunks:
             assert await anext(chunks) == TextChunk("One")
-            start = perf_counter()
         await asyncio.wait_for(server.left.wait(), 5)
-        assert perf_counter() - start < 0.1
 
 
 async def test_failures_of_the_official_client_are_ours() -> None:

@@ -53,9 +53,10 @@ async def session_for(tls: ssl.SSLContext | None) -> "ClientSession":
     key = (asyncio.get_running_loop(), tls)
     pool = _pools.get(key)
     if pool is None:
-        for known in [known for known in _pools if known[0].is_closed()]:
-            # A loop that was closed without being shut down.
-            del _pools[known]
+        # Other threads have loops of their own, and may open or close theirs meanwhile: hence the copies.
+        for known in list(_pools):
+            if known[0].is_closed():
+                _pools.pop(known, None)
         pool = _pools[key] = _Pool(tls)
         await pool.open()
     return pool.session
@@ -64,8 +65,9 @@ async def session_for(tls: ssl.SSLContext | None) -> "ClientSession":
 async def close_all() -> None:
     """Close all connections of this event loop; whoever asks next opens new ones."""
     loop = asyncio.get_running_loop()
-    for pool in [pool for (owner, _), pool in _pools.items() if owner is loop]:
-        await pool.close()
+    for (owner, _), pool in list(_pools.items()):
+        if owner is loop:
+            await pool.close()
 
 
 def trust_for(url: str, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
@@ -101,5 +103,6 @@ def _trust_of(file: str | None, folder: str | None) -> ssl.SSLContext:
 
 
 def _forget(pool: _Pool) -> None:
-    for key in [key for key, known in _pools.items() if known is pool]:
-        del _pools[key]
+    for key, known in list(_pools.items()):
+        if known is pool:
+            _pools.pop(key, None)
