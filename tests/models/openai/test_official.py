@@ -179,6 +179,13 @@ async def test_the_official_client_streams_and_closes_at_once() -> None:
         await asyncio.wait_for(server.left.wait(), 5)
 
 
+async def test_the_official_client_uses_its_connections_again() -> None:
+    async with RawServer(HI, HI, HI) as server, _client(server) as client:
+        for _ in range(3):
+            await answered(OpenAIModel("gpt-test", client=client), ASK)
+        assert server.connections == 1
+
+
 async def test_failures_of_the_official_client_are_ours() -> None:
     cases: list[tuple[Any, type[Exception]]] = [
         (whole({"error": {"message": "no", "code": "invalid_api_key"}}, 401), AuthenticationError),

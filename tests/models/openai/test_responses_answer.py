@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.models.openai.raw import RawServer, answered, heard, stream, whole
+from tests.models.openai.raw import HANG, STREAM, RawServer, answered, event, heard, stream, whole
 
 from baton.errors import (
     ContentFilterError,
@@ -103,6 +103,11 @@ async def test_an_answer_that_is_told_only_at_the_end() -> None:
     async with RawServer(stream(_end(THOUGHT, CALL, SAID), "[DONE]")) as server:
         response = await answered(server.model(api="responses"), ASK)
     assert response.message == WHOLE
+
+
+async def test_nothing_is_waited_for_after_the_last_event() -> None:
+    async with RawServer([STREAM + event(_end(SAID)), HANG]) as server:
+        assert (await answered(server.model(api="responses"), ASK)).message == AssistantMessage("Hello you.")
 
 
 async def test_a_second_thought_stands_before_the_second_call() -> None:

@@ -99,6 +99,9 @@ _decode = msgspec.json.Decoder(_Payload, strict=False).decode
 class ChatAnswer:
     """One answer, as far as it has come. Calls of `answer_tool` are the text of the answer."""
 
+    is_complete = False
+    """Never known before the mark of the end: usage comes after everything else."""
+
     def __init__(self, name: str, provider: str, *, answer_tool: str = "", sound_type: str = "audio/wav") -> None:
         self._name = name
         self._provider = provider

@@ -98,11 +98,12 @@ class OpenAIModel:
             events, is_done = EventStream(), False
             while not is_done:
                 for payload in events.feed(piece) if piece else events.rest():
-                    if payload == _DONE:
+                    if payload.startswith(_DONE):
                         is_done = True
                         break
                     for chunk in answer.take(payload):
                         yield chunk
+                    is_done = answer.is_complete
                 if not piece:
                     break
                 if not is_done:

@@ -1,12 +1,13 @@
 """The official client of OpenAI as the wire, for programs that have one already."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import ModelConnectionError, ModelError
 from .failures import cut_short, malformed, refused, timed_out
-from .wire import Exchange, Sending
+from .wire import SECONDS_FOR_THE_END, Exchange, Sending
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -72,7 +73,12 @@ class _OfficialExchange:
         return piece
 
     async def end(self) -> None:
-        """Nothing: the client looks after its connections."""
+        """Read what little is left, so that the client can use the connection again."""
+        # The answer is complete: that its connection cannot be used again concerns nobody.
+        with suppress(ModelError, TimeoutError):
+            async with asyncio.timeout(SECONDS_FOR_THE_END):
+                while await self.piece():
+                    pass
 
     async def close(self) -> None:
         """Close the stream."""

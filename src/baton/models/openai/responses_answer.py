@@ -90,6 +90,11 @@ class ResponsesAnswer:
         self._has_answer = False
         self._has_refused = False
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last event was there; this API has no other mark of the end."""
+        return self._end is not None
+
     def take(self, payload: bytes) -> list[Chunk]:
         """The chunks in one event."""
         try:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 600.0
 # A server sends the end of a stream right after its last event; the connection can be used again only then.
-_SECONDS_FOR_THE_END = 0.1
+SECONDS_FOR_THE_END = 0.1
 _LONGEST_COMPLAINT = 64 * 1024
 
 
@@ -146,7 +146,7 @@ class _HTTPExchange:
         if content.is_eof():
             return
         try:
-            async with asyncio.timeout(_SECONDS_FOR_THE_END):
+            async with asyncio.timeout(SECONDS_FOR_THE_END):
                 while await content.readany():
                     pass
         except (aiohttp.ClientError, TimeoutError, OSError):
