@@ -3,6 +3,7 @@
 May import flow and what is below it. There is one way through, `LiveRun.drive`; everything else opens or reads it.
 """
 
+from .hub import Hub
 from .live import LiveRun
 from .reading import Heard, Reader
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, Status, guardrails_of, usage_of
@@ -11,6 +12,7 @@ from .runner import Runner
 __all__ = [
     "GuardrailResult",
     "Heard",
+    "Hub",
     "Interrupt",
     "LiveRun",
     "Reader",

@@ -310,6 +310,12 @@ class Runner(Generic[C, Out]):
             return self.adopt(events)
         return await keep(self._archive, events)
 
+    def need_store(self, what: str) -> Store:
+        """The store. Raises SetupError if there is none, saying what needs one."""
+        if self._archive is None:
+            raise SetupError(f"{what} is about stored runs; give the runner a store: Runner(…, store=…)")
+        return self._archive.store
+
     def thread(self, id: str) -> Thread:
         """One conversation: its history, its runs, who has the floor; it can be trimmed, deleted and exported."""
         archive = self._kept or self._threads_in_memory()
