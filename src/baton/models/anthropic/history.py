@@ -38,18 +38,18 @@ _LONGEST_NAME = 64
 
 
 def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[Block]]:
-    """What the application says, and the turns of the conversation. Raises RequestError for media it cannot take."""
+    """What the application says before all else, and the turns. Raises RequestError for media it cannot take."""
     told: list[str] = []
     turns = _Turns(model)
     for message in paired(messages):
-        if isinstance(message, SystemMessage):
-            # A place of its own is only for the newest models, and there only in some places; this holds for all.
+        if isinstance(message, SystemMessage) and not turns.has_begun:
             told.append(text_of(message.content))
         elif isinstance(message, ToolMessage):
             turns.result(message)
         elif isinstance(message, AssistantMessage):
             turns.assistant(message)
         else:
+            # In the middle only the newest models know an application; with all of them it can speak as the user.
             turns.user(turns.blocks(message.content))
     return [text for text in told if text.strip()], turns.finished()
 
@@ -64,6 +64,11 @@ class _Turns:
         """Media that may not stand where they were said; they come with the next words of the user."""
         self._ids: dict[str, str] = {}
         self._waiting = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anybody has said anything."""
+        return bool(self._turns)
 
     def finished(self) -> list[Block]:
         """All of them; the first and the last are the user's."""

@@ -53,7 +53,7 @@ class AnthropicModel:
         """`anthropic:` and the model's name."""
         return f"anthropic:{self.model}"
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections of this event loop; they close by themselves when the loop ends."""
         await self._clients.close()
 

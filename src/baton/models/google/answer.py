@@ -65,8 +65,10 @@ class Answer:
         reason = self._stop_reason()
         if self._reason in _BROKEN_CALLS:
             raise malformed(self._model, f"it says itself: {self._reason} {self._message}".strip())
+        if reason == "content_filter":
+            raise self._blocked(self._reason, self._message)
         if not self._has_content:
-            raise self._blocked(self._reason, self._message) if reason == "content_filter" else self._silent(reason)
+            raise empty(self._model, reason)
         yield Response(None, self._used(), reason, self._model)
 
     def _part(self, part: "types.Part") -> Iterator[Chunk]:
@@ -113,9 +115,6 @@ class Answer:
     def _blocked(self, reason: str, message: str | None) -> ModelError:
         why = f"{reason}: {message}" if message else reason
         return ContentFilterError(f"the filter of `{self._model}` stopped this: {why}", model=self._model)
-
-    def _silent(self, reason: str) -> ModelError:
-        return empty(self._model, reason)
 
     def _used(self) -> Usage | None:
         used = self._usage

@@ -34,18 +34,18 @@ _UNSIGNED = b"skip_thought_signature_validator"
 
 
 def as_contents(messages: Sequence[Message], *, wants_signatures: bool) -> tuple[list[str], list[WirePart]]:
-    """What the application says, and the turns of the conversation."""
+    """What the application says before all else, and the turns of the conversation."""
     told: list[str] = []
     turns = _Turns(wants_signatures)
     for message in paired(messages):
-        if isinstance(message, SystemMessage):
-            # There is no such role among the turns.
+        if isinstance(message, SystemMessage) and not turns.has_begun:
             told.append(text_of(message.content))
         elif isinstance(message, ToolMessage):
             turns.response(message)
         elif isinstance(message, AssistantMessage):
             turns.model(message)
         else:
+            # Among the turns there is no application; in the middle it speaks as the user.
             turns.user(_parts(message.content))
     return [text for text in told if text.strip()], turns.finished()
 
@@ -59,6 +59,11 @@ class _Turns:
         self._shown: list[WirePart] = []
         """Media of results: they come after all responses of a turn."""
         self._waiting = 0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anybody has said anything."""
+        return bool(self._turns)
 
     def finished(self) -> list[WirePart]:
         """All of them; the first and the last are the user's."""

@@ -50,7 +50,7 @@ class GoogleModel:
         """`google:` and the model's name."""
         return f"google:{self.model}"
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connections of this event loop; they close by themselves when the loop ends."""
         await self._connections.close()
 
