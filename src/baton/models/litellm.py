@@ -195,7 +195,8 @@ class _Answer:
 def _beneath(error: BaseException) -> tuple[int, Mapping[str, str]]:
     """Status and headers of what the provider sent, which LiteLLM keeps only in the error that it wraps."""
     inner: BaseException | None = error
-    status, headers = 0, {}
+    status = 0
+    headers: Mapping[str, str] = {}
     while inner is not None:
         status = getattr(inner, "status_code", None) or status
         headers = getattr(getattr(inner, "response", None), "headers", None) or headers

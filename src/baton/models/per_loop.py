@@ -2,10 +2,22 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Generic, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
 T = TypeVar("T")
+
+
+@cache
+def trusted() -> "SSLContext":
+    """The certificates to trust, read once for all clients: that takes about a tenth of a second."""
+    from httpx2 import create_ssl_context
+
+    return create_ssl_context()
 
 
 class PerLoop(Generic[T]):

@@ -10,7 +10,7 @@ import msgspec
 from ...errors import AuthenticationError, ModelError, SetupError
 from ..base import Chunk, ModelRequest
 from ..failures import cut_short, malformed, retry_after, timed_out, unreachable
-from ..per_loop import PerLoop
+from ..per_loop import PerLoop, trusted
 from .answer import Answer
 from .failures import complaint
 from .request import parameters
@@ -124,11 +124,15 @@ class AnthropicModel:
             raise cut_short(self.name, has_begun=has_begun, because=error) from error
 
     def _made(self) -> "AsyncAnthropic":
-        from anthropic import AsyncAnthropic
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
-        # Retrying is done by baton.models.Retry, which knows what was passed on already.
         return AsyncAnthropic(
-            api_key=self._api_key, base_url=self._base_url, default_headers=self._headers or None, max_retries=0
+            api_key=self._api_key,
+            base_url=self._base_url,
+            default_headers=self._headers or None,
+            # Retrying is done by baton.models.Retry, which knows what was passed on already.
+            max_retries=0,
+            http_client=DefaultAsyncHttpxClient(verify=trusted()),
         )
 
 

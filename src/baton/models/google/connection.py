@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..per_loop import trusted
+
 if TYPE_CHECKING:
     from google.genai import types
     from httpx2 import Response as HTTPResponse
@@ -22,11 +24,17 @@ class Connection:
 
         limits = httpx2.Limits(max_connections=_MOST_CONNECTIONS, max_keepalive_connections=_MOST_IDLE)
         hooks = {"response": [self._begun]}
-        self._http = httpx2.AsyncClient(limits=limits, event_hooks=hooks, follow_redirects=True)
+        self._http = httpx2.AsyncClient(verify=trusted(), limits=limits, event_hooks=hooks, follow_redirects=True)
+        # The SDK wants one that is not async as well; it is never used.
+        self._unused = httpx2.Client(verify=trusted())
         self._responses: dict[asyncio.Task[Any] | None, HTTPResponse] = {}
         # With a client of ours the SDK does not repeat requests either: baton.models.Retry does, and knows when not to.
         options = types.HttpOptions(
-            base_url=base_url, headers=dict(headers), timeout=_MILLISECONDS, httpx_async_client=self._http
+            base_url=base_url,
+            headers=dict(headers),
+            timeout=_MILLISECONDS,
+            httpx_client=self._unused,
+            httpx_async_client=self._http,
         )
         self._client = Client(api_key=api_key, http_options=options)
 
@@ -48,7 +56,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close all connections."""
-        self._client.close()
+        self._unused.close()
         await self._http.aclose()
 
     async def _begun(self, response: "HTTPResponse") -> None:

@@ -10,7 +10,7 @@ from ....messages import AssistantMessage, Reasoning, ToolCall, Usage, media_of,
 from ....models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
 from ..base import AnswerStream
 from ..received import Asked
-from .errors import body_of, kind_of
+from .errors import body_of, kind_of, words_of
 
 _ids = count(1)
 _encode = msgspec.json.Encoder().encode
@@ -95,7 +95,7 @@ class MessageStream(AnswerStream):
 
     def failed(self, error: ModelError) -> bytes:
         """An `error` event; nothing comes after it."""
-        return _event("error", error=body_of(kind_of(error), str(error))["error"])
+        return _event("error", error=body_of(kind_of(error), words_of(error))["error"])
 
     def garbage(self, text: str) -> bytes:
         """An event whose data is not what it should be."""

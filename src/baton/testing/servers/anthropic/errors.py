@@ -77,11 +77,9 @@ def refused(error: ModelError, tokens: int, window: int | None) -> Rejection:
     headers = {**headers_of(error), **request_id()}
     if isinstance(error, HttpFault) and error.body is not None:
         return Rejection(status, error.body, headers=headers)
-    message = str(error)
+    message = words_of(error)
     if isinstance(error, ContextTooLongError):
         message = f"prompt is too long: {tokens} tokens > {window or tokens - 1} maximum"
-    elif isinstance(error, ContentFilterError):
-        message = f"Output blocked by content filtering policy: {message}"
     return Rejection(status, body_of(kind_of(error), message), headers=headers)
 
 
@@ -91,6 +89,12 @@ def kind_of(error: ModelError) -> str:
         return _OF_STATUS.get(error.status, INVALID if error.status < 500 else "api_error")
     word = next((word for kind, word in _KINDS if isinstance(error, kind)), "")
     return word or (INVALID if status_of(error) < 500 else "api_error")
+
+
+def words_of(error: ModelError) -> str:
+    """The message; what the filter stops is only known by it."""
+    said = str(error)
+    return f"Output blocked by content filtering policy: {said}" if isinstance(error, ContentFilterError) else said
 
 
 def body_of(kind: str, message: str) -> dict[str, object]:
