@@ -1,5 +1,6 @@
 """A conversation as Google wants it: user and model by turns, each turn of calls answered by as many responses."""
 
+import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ WirePart = dict[str, Any]
 GO_ON = "Go on."
 """What stands where Google wants a user's words and there are none."""
 
+_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
+_LONGEST_NAME = 64
 _UNSIGNED = b"skip_thought_signature_validator"
 """What Google's documentation names for calls that another model made, which have no signature of its own."""
 
@@ -58,7 +61,8 @@ class _Turns:
         self._turns: list[WirePart] = []
         self._shown: list[WirePart] = []
         """Media of results: they come after all responses of a turn."""
-        self._waiting = 0
+        self._names: list[str] = []
+        """The names of the calls whose responses are still to come."""
 
     @property
     def has_begun(self) -> bool:
@@ -92,19 +96,20 @@ class _Turns:
             # A turn of calls must follow on words of the user or on responses.
             self._add("user", [{"text": GO_ON}])
         self._add("model", [*parts, *calls])
-        self._waiting = len(calls)
+        # A response has the name of its call, whatever the tool calls itself.
+        self._names = [part["function_call"]["name"] for part in calls]
 
     def response(self, message: ToolMessage) -> None:
         """A tool has this to say."""
         told = text_of(message.content)
         response = {"error" if message.is_error else "result": told}
-        part = {"function_response": {"id": message.call_id, "name": wire_name(message.name), "response": response}}
+        name = self._names.pop(0)
+        part = {"function_response": {"id": message.call_id, "name": name, "response": response}}
         self._add("user", [part])
         media = [part for part in _parts(message.content) if "text" not in part]
         if media:
             self._shown += [{"text": f"`{message.name}` showed:"}, *media]
-        self._waiting -= 1
-        if self._shown and not self._waiting:
+        if self._shown and not self._names:
             shown, self._shown = self._shown, []
             self._add("user", shown)
 
@@ -143,7 +148,8 @@ def _by_url(url: str, media_type: str) -> WirePart:
 
 def wire_name(name: str) -> str:
     """The name of a tool as Google takes it, which may not begin with a digit or a dash."""
-    return name if name[:1].isalpha() or name.startswith("_") else f"_{name}"
+    kept = _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME]
+    return f"_{kept}" if not kept or kept[0] in "-0123456789" else kept
 
 
 def _call(call: ToolCall) -> WirePart:

@@ -136,6 +136,9 @@ def _check_part(part: WirePart, role: str, place: str, signatures: Collection[st
         raise wrong(f"{_AT}{place}.data: required oneof field 'data' must have one initialized field\n")
     if part.function_call is not None and role != "model":
         raise wrong("Please ensure that function call parts are in turns of the role model.")
+    for named in (part.function_call, part.function_response):
+        if named is not None and _NAME.fullmatch(named.name) is None:
+            raise wrong(f"{_AT}{place}: Invalid function name: {named.name}")
     if part.function_response is not None and role != "user":
         raise wrong("Please ensure that function response parts are in turns of the role user.")
     if part.text == "" and part.thought_signature is None:
