@@ -3,7 +3,7 @@
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -80,10 +80,10 @@ class AnthropicModel:
     async def _opened(self, request: ModelRequest) -> AsyncGenerator["HTTPResponse"]:
         import anthropic
 
-        client = self._given or await self._clients.get()
         given = parameters(request, self.model, self.name)
-        opening: Any = cast("Any", client.messages).with_streaming_response.create(**given)
         try:
+            client: Any = self._given or await self._clients.get()
+            opening = client.messages.with_streaming_response.create(**given)
             response = await opening.__aenter__()
         except anthropic.APIStatusError as error:
             raise complaint(self.name, error.status_code, error.body, retry_after(error.response.headers)) from error
@@ -92,13 +92,12 @@ class AnthropicModel:
         except anthropic.APIConnectionError as error:
             raise _not_reached(self.name, error) from error
         except anthropic.CredentialsError as error:
-            raise AuthenticationError(f"no key for `{self.name}` can be read: {error}", model=self.name) from error
+            raise self._without_key(f" ({error})") from error
         except TypeError as error:
             # This is how the SDK says that it has found no key.
             if "authentication" not in str(error):
                 raise
-            advice = "set ANTHROPIC_API_KEY, or give AnthropicModel(…, api_key=…)"
-            raise AuthenticationError(f"`{self.name}` needs a key: {advice}", model=self.name) from error
+            raise self._without_key() from error
         try:
             yield response.http_response
         finally:
@@ -122,6 +121,10 @@ class AnthropicModel:
             raise timed_out(self.name, request.settings.timeout) from error
         except httpx2.TransportError as error:
             raise cut_short(self.name, has_begun=has_begun, because=error) from error
+
+    def _without_key(self, because: str = "") -> AuthenticationError:
+        advice = "set ANTHROPIC_API_KEY, or give AnthropicModel(…, api_key=…)"
+        return AuthenticationError(f"`{self.name}` needs a key: {advice}{because}", model=self.name)
 
     def _made(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
