@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import AuthenticationError, SetupError
 from ..base import Chunk, ModelRequest
-from ..failures import cut_short, malformed, timed_out, unreachable
+from ..failures import cut_short, malformed, refused, timed_out, unreachable
 from ..per_loop import PerLoop
 from .answer import Answer
 from .connection import Connection
@@ -87,13 +87,18 @@ class GoogleModel:
             headers = getattr(said.response, "headers", None)
             raise complaint(self.name, said.code or 500, said.details, headers) from error
         except ValidationError as error:
-            raise malformed(self.name, f"{error.error_count()} fields are not as documented") from error
+            # The SDK checks what it is given with the same means as what it gets.
+            if not error.title.startswith("GenerateContentResponse"):
+                raise refused(self.name, "bad request", f"the SDK says: {error}") from error
+            raise malformed(self.name, "fields are not as documented") from error
         except httpx2.TimeoutException as error:
             raise timed_out(self.name, seconds) from error
         except httpx2.ConnectError as error:
             raise unreachable(self.name, error) from error
         except httpx2.TransportError as error:
             raise cut_short(self.name, has_begun=progress.has_begun, because=error) from error
+        except (TypeError, AttributeError, LookupError) as error:
+            raise malformed(self.name, f"fields are not as documented: {error}") from error
 
     def _made(self) -> Connection:
         is_cloud = any(os.environ.get(name, "").lower() in ("true", "1") for name in _CLOUD)
