@@ -130,6 +130,14 @@ def test_a_schema_is_closed_and_its_bounds_are_told_in_words() -> None:
     assert given["tools"][0]["input_schema"] == written
 
 
+def test_a_schema_of_keys_that_are_not_known_is_told_in_words() -> None:
+    schema = {"type": "object", "properties": {"ages": {"type": "object", "additionalProperties": {"type": "integer"}}}}
+    given = asked(output=OutputSchema("ages", schema), tools=(ToolSpec("wave", "", schema, is_strict=True),))
+    assert "output_config" not in given
+    assert "nothing but JSON" in given["system"]
+    assert given["tools"] == [{"name": "wave", "input_schema": schema}]
+
+
 def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
     settings = ModelSettings(
         timeout=3, stop=("END",), extra_headers={"x-one": "1"}, extra_body={"service_tier": "auto"}

@@ -3,7 +3,9 @@
 import re
 from collections.abc import Sequence
 from logging import getLogger
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 from ...messages import ToolSpec
 from ..base import ModelRequest, ModelSettings
@@ -41,18 +43,16 @@ def parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
     effort = settings.reasoning_effort
     max_tokens = settings.max_tokens or usual_answer(version, effort)
     given: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": messages, "stream": True}
-    system = "\n\n".join([text for text in (request.instructions, *told) if text.strip()])
-    if system:
-        given["system"] = system
+    told.insert(0, request.instructions)
     if settings.stop:
         given["stop_sequences"] = list(settings.stop)
     _add_tools(given, request)
     _add_thinking(given, effort, version)
     if request.output is not None:
-        from anthropic import transform_schema
-
-        schema = transform_schema(request.output.schema)
-        given.setdefault("output_config", {})["format"] = {"type": "json_schema", "schema": schema}
+        _add_output(given, request.output.schema, told)
+    system = "\n\n".join([text for text in told if text.strip()])
+    if system:
+        given["system"] = system
     _add_extras(given, settings, version, name)
     return given
 
@@ -92,12 +92,33 @@ def _tool(spec: ToolSpec) -> Block:
     tool: Block = {"name": spec.name, "input_schema": spec.parameters}
     if spec.description:
         tool["description"] = spec.description
-    if spec.is_strict:
+    if spec.is_strict and not _is_open(spec.parameters):
         from anthropic import transform_schema
 
         # A strict tool may only use the part of JSON schema that Anthropic can enforce.
         tool |= {"strict": True, "input_schema": transform_schema(spec.parameters)}
     return tool
+
+
+def _add_output(given: dict[str, Any], schema: dict[str, Any], told: list[str]) -> None:
+    if _is_open(schema):
+        shown = msgspec.json.encode(schema).decode()
+        told.append(f"Give your final answer as nothing but JSON that fits this schema: {shown}")
+        return
+    from anthropic import transform_schema
+
+    form = {"type": "json_schema", "schema": transform_schema(schema)}
+    given.setdefault("output_config", {})["format"] = form
+
+
+def _is_open(schema: Any) -> bool:
+    """Whether there is an object in it whose keys are not known, which Anthropic cannot hold a model to."""
+    if isinstance(schema, list):
+        return any(_is_open(each) for each in cast("list[Any]", schema))
+    if not isinstance(schema, dict):
+        return False
+    words = cast("dict[str, Any]", schema)
+    return bool(words.get("additionalProperties", False)) or any(_is_open(each) for each in words.values())
 
 
 def _called_in(turns: Sequence[Block]) -> list[str]:
