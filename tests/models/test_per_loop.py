@@ -1,6 +1,8 @@
 """One client for each event loop, closed with it."""
 
 import asyncio
+import gc
+from weakref import ref
 
 from baton.models.per_loop import PerLoop
 
@@ -25,6 +27,18 @@ def test_each_loop_has_its_own_and_closes_it_when_it_ends() -> None:
     assert first[0] is not second[0]
     assert first[0].is_closed
     assert second[0].is_closed
+
+
+def test_a_loop_that_has_ended_is_not_kept() -> None:
+    clients = PerLoop(Client, Client.close)
+
+    async def use() -> "ref[asyncio.AbstractEventLoop]":
+        await clients.get()
+        return ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(use())
+    gc.collect()
+    assert loop() is None
 
 
 async def test_a_closed_one_is_made_anew() -> None:

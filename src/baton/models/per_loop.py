@@ -49,4 +49,6 @@ class PerLoop(Generic[T]):
         try:
             yield
         finally:
+            # A generator refers to its loop, which would never be freed if it were kept.
+            self._kept.pop(asyncio.get_running_loop(), None)
             await self._close(made)

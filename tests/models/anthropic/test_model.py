@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.models.forwarding import counted
 
 from baton.errors import (
     AuthenticationError,
@@ -204,3 +205,11 @@ async def test_it_works_in_one_event_loop_after_another() -> None:
         said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
         said.append((await answer(model))[1].content)
     assert said == ["One.", "Two.", "Three."]
+
+
+async def test_one_connection_is_enough_for_one_request_after_another() -> None:
+    async with AnthropicServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
+        model = AnthropicModel("claude-opus-5-5", api_key=server.api_key, base_url=url)
+        said = [(await answer(model))[1].content for _ in range(3)]
+        await model.aclose()
+        assert (said, len(connections)) == (["One.", "Two.", "Three."], 1)

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.models.forwarding import counted
 
 from baton.errors import (
     AuthenticationError,
@@ -215,3 +216,11 @@ async def test_it_works_in_one_event_loop_after_another() -> None:
         said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
         said.append((await answer(model))[1].content)
     assert said == ["One.", "Two.", "Three."]
+
+
+async def test_one_connection_is_enough_for_one_request_after_another() -> None:
+    async with GoogleServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
+        model = GoogleModel("gemini-3.8-flash", api_key=server.api_key, base_url=url)
+        said = [(await answer(model))[1].content for _ in range(3)]
+        await model.aclose()
+        assert (said, len(connections)) == (["One.", "Two.", "Three."], 1)

@@ -44,7 +44,7 @@ class Answer:
                 if thinking is not None:
                     yield ReasoningChunk(whole=thinking.closed())
             case "message_start":
-                self._count(event["message"]["usage"])
+                self._count(event["message"].get("usage") or {})
             case "message_delta":
                 self._stopped(event["delta"])
                 self._count(event.get("usage") or {})

@@ -1,8 +1,10 @@
 """A model of Anthropic, over its official SDK."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from importlib.util import find_spec
+from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +20,10 @@ from .request import parameters
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from httpx2 import Response as HTTPResponse
+
+_log = getLogger(__name__)
+
+_SECONDS_FOR_THE_END = 0.1
 
 
 class AnthropicModel:
@@ -66,6 +72,7 @@ class AnthropicModel:
                     for chunk in answer.chunks(event):
                         yield chunk
                     if answer.is_complete:
+                        await _read_to_its_end(events)
                         break
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise malformed(self.name, f"{type(error).__name__} in an event") from error
@@ -137,6 +144,17 @@ class AnthropicModel:
             max_retries=0,
             http_client=DefaultAsyncHttpxClient(verify=trusted()),
         )
+
+
+async def _read_to_its_end(events: AsyncGenerator[dict[str, Any]]) -> None:
+    """Read what little is left after the last event, so that the connection can be used again."""
+    try:
+        async with asyncio.timeout(_SECONDS_FOR_THE_END):
+            async for _ in events:
+                pass
+    except (TimeoutError, ModelError) as error:
+        # The answer is complete: that its connection cannot be used again concerns nobody.
+        _log.debug("the connection of a complete answer is not used again: %s", error)
 
 
 async def _closed(client: "AsyncAnthropic") -> None:
