@@ -1,6 +1,7 @@
 """Runs in the background, with any number of listeners."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ async def test_a_listener_who_leaves_does_not_stop_the_run() -> None:
 async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None:
     store = MemoryStore()
 
-    def team(*steps: object) -> Agent:
+    def team(*steps: Any) -> Agent:
         return Agent("A", tools=[ask_me], model=ScriptedModel([*steps]))
 
     first = Hub(Runner(team(call("ask_me")), store=store))
