@@ -63,7 +63,7 @@ class Executing(Phase):
         result = as_text(outcome.output)
         if result:
             ctx.history.add(AssistantMessage(result), outcome.origin, is_answer=True)
-        self.notes.write(ctx, replace(progress, done=(*progress.done, StepDone(step, result))))
+        self.notes.note(ctx, len(progress.done) + self.lane, StepDone(step, result))
         return outcome.action
 
 
@@ -75,12 +75,12 @@ class SideBySide(ParallelAgent):
         self.notes = notes
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Do the steps; each branch notes down its own, and the notes are joined in order."""
+        """Do the steps; each branch notes down its own."""
         places = self.notes.steps_of(self.notes.read(ctx))
         if not places:
             return None
         lanes = self.sub_agents[: len(places[0])]
-        return await ParallelAgent(self.name, sub_agents=lanes, reducers={self.notes.key(ctx): _joined}).run(ctx)
+        return await ParallelAgent(self.name, sub_agents=lanes).run(ctx)
 
 
 class Replanning(Phase):
@@ -158,8 +158,3 @@ def plan_execute(
         description=f"Goes through the plan of `{name}`.",
     )
     return PlanExecute(name, [Planning(f"{name}.plan", planner, notes), loop], notes, description)
-
-
-def _joined(current: Any, written: Any) -> Any:
-    """The progress of the lanes so far, and the one step that another lane has done."""
-    return {**current, "done": [*current["done"], written["done"][-1]]}

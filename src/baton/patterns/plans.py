@@ -1,12 +1,13 @@
 """What plan_execute keeps while it works: the plan as a typed value, what was done, and the answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..agents import AgentContext
 from ..agents.output import OutputReader
@@ -72,15 +73,24 @@ class Notebook:
 
     def read(self, ctx: AgentContext[Any]) -> PlanProgress:
         """How far the plan has come."""
-        return msgspec.convert(ctx.values[self.key(ctx)], PlanProgress)
+        key = self.key(ctx)
+        progress = msgspec.convert(ctx.values[key], PlanProgress)
+        done = [msgspec.convert(ctx.values[each], StepDone) for each in _keys_of_done(key, ctx.values)]
+        return replace(progress, done=tuple(done))
 
     def write(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
-        """Leave the progress for whoever comes next."""
-        ctx.values.set(self.key(ctx), progress)
+        """Leave the progress for whoever comes next, all but the steps done."""
+        ctx.values.set(self.key(ctx), replace(progress, done=()))
+
+    def note(self, ctx: AgentContext[Any], number: int, done: StepDone) -> None:
+        """Leave what came of a step. Each has a value of its own: written once, and steps side by side do not meet."""
+        ctx.values.set(f"{self.key(ctx)}/{number}", done)
 
     def conclude(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
         """Leave the progress for the time after."""
-        ctx.values.delete(self.key(ctx))
+        key = self.key(ctx)
+        for each in [key, *_keys_of_done(key, ctx.values)]:
+            ctx.values.delete(each)
         ctx.values.set(f"{PLAN_EXECUTE_KEY}:{self.owner}", progress)
 
     def plan_in(self, output: Any, author: str) -> Any:
@@ -117,6 +127,13 @@ class Notebook:
     @cached_property
     def _reader(self) -> OutputReader:
         return OutputReader(self.owner, self._plan_type)
+
+
+def _keys_of_done(key: str, values: Mapping[str, Any]) -> list[str]:
+    keys: list[str] = []
+    while (each := f"{key}/{len(keys)}") in values:
+        keys.append(each)
+    return keys
 
 
 def _as_list(place: Any) -> list[Any]:
