@@ -1,10 +1,10 @@
 """Let an agent work; if it fails, whoever comes next is told so in a message instead."""
 
 import logging
-from collections.abc import Mapping
 from time import time
 from typing import Any
 
+from ..context import WatchedValues
 from ..errors import ends_the_run
 from ..events import Action, Changes, Stepped
 from ..messages import UserMessage
@@ -23,7 +23,8 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
         log.visit(f"{ctx.scope}/")
         ctx.apply_changes(failed.changes)
     else:
-        before = dict(ctx.run.values)
+        values = WatchedValues(ctx.run.values)
+        ctx.run = ctx.run.part(values=values)
         try:
             return await agent.run(ctx)
         except Exception as error:
@@ -31,16 +32,17 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
                 raise
             _logger.warning("`%s` failed; reported to `%s`", agent.name, to, exc_info=True)
             problem = f"[{agent.name}] failed: {type(error).__name__}: {error}"
-            ctx.take_changes()
-            failed = Stepped(key, ctx.origin, time(), "failed", problem, _changes_since(before, ctx.run.values))
+            failed = Stepped(key, ctx.origin, time(), "failed", problem, _all_changes(ctx, values))
             log.write(failed)
     ctx.history.truncate(mark)
     ctx.history.add(UserMessage(str(failed.value)), ctx.origin)
     return None
 
 
-def _changes_since(before: Mapping[str, Any], now: Mapping[str, Any]) -> Changes | None:
-    """All that is different. Not what was recorded on the way: some of it is undone, as in branches that failed."""
-    written = {key: value for key, value in now.items() if key not in before or before[key] is not value}
-    removed = tuple(sorted(key for key in before if key not in now))
-    return Changes(written, removed) if written or removed else None
+def _all_changes(ctx: AgentContext[Any], values: WatchedValues) -> Changes | None:
+    """What the agent and everything inside it did to the values. Not what each event has: some of that is undone."""
+    ctx.take_changes()
+    own, inside = ctx.all_changes(), values.changes()
+    if own is None or inside is None:
+        return own or inside
+    return Changes({**own.written, **inside.written}, tuple(sorted({*own.removed, *inside.removed})))
