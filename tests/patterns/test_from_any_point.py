@@ -23,6 +23,7 @@ from baton import (
     tool,
 )
 from baton.events import Event, ToolReturned, decode_log, encode_log
+from baton.flow import recalled
 from baton.messages import ToolCall, ToolMessage, text_of
 from baton.models import ModelRequest
 from baton.patterns import GENERAL_PURPOSE, ParallelPlan, scratch_tools
@@ -154,6 +155,7 @@ async def test_a_run_goes_on_from_any_event(make: Any) -> None:
         assert (result.status, result.output) == ("completed", whole.output)
         assert (result.values, _texts(result)) == (whole.values, _texts(whole)), f"after {length} events"
         assert not set(done) & _recorded(events[:length]), f"done again after {length} events"
+    assert [entry.message for entry in recalled(events)] == [*whole.messages]
     replayed = await runner_for(make).replay(events)
     assert (replayed.output, replayed.values) == (whole.output, whole.values)
 

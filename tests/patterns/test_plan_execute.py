@@ -1,6 +1,7 @@
 """Plan, do, look again: the plan is a typed value in the run's values, and nothing is kept outside the log."""
 
 import asyncio
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -30,6 +31,7 @@ from baton.errors import BranchesFailed, LimitError, OutputError, ToolFailed
 from baton.events import ToolReturned
 from baton.messages import Image, Text, ToolMessage, UserMessage, text_of
 from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, Plan
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 
 
@@ -138,7 +140,7 @@ async def test_the_progress_is_left_under_a_documented_key() -> None:
     assert result.messages[-1].content == "I looked."
 
 
-async def test_who_comes_after_reads_plan_results_and_answer() -> None:
+async def test_who_comes_after_reads_what_happened_inside() -> None:
     # W6
     model = ScriptedModel(
         {
@@ -151,9 +153,13 @@ async def test_who_comes_after_reads_plan_results_and_answer() -> None:
     runner = Runner(supervisor(Agent("Boss"), sub_agents=[trip()]), model=model)
     stopped = await runner.run("Look")
     await runner.resume(stopped.run_id, "yes")
-    assert told(model, "Boss", 1).split("\n---\n")[-3:] == [
+    assert told(model, "Boss", 1).split("\n---\n")[-7:] == [
         'For context: [Planner] said: {"steps":["look"]}.',
+        'For context: [Executor] called tool: `ask` with arguments: {"question":"?"}.',
+        "For context: [Executor] `ask` tool returned result: yes.",
         "For context: [Executor] said: seen.",
+        'For context: [Replanner] called tool: `respond` with arguments: {"response":"I looked."}.',
+        'For context: [Replanner] `respond` tool returned result: {"response":"I looked."}.',
         "For context: [Trip] said: I looked..",
     ]
     # What leads to a worker is no part of what is asked of it.
@@ -574,3 +580,47 @@ def test_what_cannot_work_is_said_at_once() -> None:
         trip(max_iterations=-1)
     with pytest.raises(SetupError, match="`output`, `tool`"):
         make_planner(by="words")  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_thread_goes_on_after_a_plan() -> None:
+    # P2: what was said in earlier runs is part of what is asked for; what their tools did is not.
+    def script(city: str) -> ScriptedModel:
+        return ScriptedModel(
+            {
+                "Planner": [plan(f"look at {city}")],
+                "Executor": [call("look", at=city), f"{city} is fine"],
+                "Replanner": [call("respond", response=f"Go to {city}.")],
+            }
+        )
+
+    @tool
+    async def look(at: str) -> str:
+        """Look."""
+        return f"{at} seen"
+
+    team, store = trip(executor=make_executor(tools=[look])), MemoryStore()
+    await Runner(team, model=script("Rome"), store=store).run("To Rome?", thread="t")
+    model = script("Oslo")
+    result = await Runner(team, model=model, store=store).run("Or Oslo?", thread="t")
+    assert result.output == "Go to Oslo."
+    objective = told(model, "Executor").partition("\n\nPlan:")[0].splitlines()
+    assert objective == [
+        "Objective:",
+        "To Rome?",
+        '[Planner] {"steps":["look at Rome"]}',
+        "[Executor] Rome is fine",
+        '[Replanner] {"response":"Go to Rome."}',
+        "[Trip] Go to Rome.",
+        "Or Oslo?",
+    ]
+
+
+async def test_a_plan_waits_in_a_store_for_its_answer(tmp_path: Path) -> None:
+    # P2: another runner over the same file.
+    def runner(script: dict[str, list[Any]]) -> Runner[Any, Any]:
+        return Runner(trip(), model=ScriptedModel(script), store=str(tmp_path / "runs.db"))
+
+    stopped = await runner({"Planner": [plan("one")], "Executor": [call("ask", question="Which?")]}).run("Choose")
+    rest: dict[str, list[Any]] = {"Executor": ["left"], "Replanner": [call("respond", response="The left one.")]}
+    result = await runner(rest).resume(stopped.run_id, {stopped.interrupts[0].id: "left"})
+    assert result.output == "The left one."

@@ -5,8 +5,7 @@ from typing import Any
 
 from ..agents import AgentContext
 from ..context import Entry, History
-from ..flow import as_read_by_others
-from ..messages import Text, UserMessage, media_of, text_of
+from ..messages import Text, ToolMessage, UserMessage, media_of, text_of
 from .plans import PlanProgress
 
 PLANNER = """\
@@ -27,9 +26,16 @@ LAST_ROUND = "There will be no further round: answer now, as well as what was do
 
 
 def objective_of(ctx: AgentContext[Any]) -> str:
-    """What the conversation so far asks for."""
-    read = [as_read_by_others(entry, hides_transfers=True) for entry in ctx.history.entries]
-    return "\n".join(filter(None, [text_of(message.content) for message in read if message is not None]))
+    """What the conversation so far asks for: all that was said in it, without what tools were called for."""
+    return "\n".join(filter(None, map(_spoken, ctx.history.entries)))
+
+
+def _spoken(entry: Entry) -> str:
+    message = entry.as_read_later(hides_transfers=True)
+    if message is None or (isinstance(message, ToolMessage) and not entry.is_answer):
+        return ""
+    text = text_of(message.content)
+    return text if not text or entry.author is None or isinstance(message, UserMessage) else f"[{entry.author}] {text}"
 
 
 def history_of(ctx: AgentContext[Any], brief: str) -> History:

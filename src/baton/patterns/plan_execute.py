@@ -5,10 +5,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..agents import AgentContext, BaseAgent
+from ..agents import AgentContext, BaseAgent, Outcome
 from ..errors import SetupError
 from ..events import Action, BreakLoop, Exit
-from ..messages import AssistantMessage
 from ..workflows import LoopAgent, ParallelAgent, SequentialAgent
 from .briefs import best_effort, executor_brief, history_of, objective_of, replanner_brief
 from .plans import Notebook, ParallelPlan, Plan, PlanProgress, StepDone, as_text
@@ -28,6 +27,15 @@ class Phase(BaseAgent[Any, Any]):
         """The agent that works here."""
         return (self.agent,)
 
+    async def briefed(self, ctx: AgentContext[Any], brief: str) -> Outcome:
+        """What the agent comes to. It reads nothing but its brief; whoever comes later reads what it said and did."""
+        history = history_of(ctx, brief)
+        mark = len(history.entries)
+        try:
+            return await ctx.inside(self.agent, "0", history=history)
+        finally:
+            ctx.history.join(history, mark)
+
 
 class Planning(Phase):
     """The planner reads the conversation and makes the first plan."""
@@ -35,7 +43,7 @@ class Planning(Phase):
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Have a plan made."""
         objective = objective_of(ctx)
-        outcome = await ctx.inside(self.agent, "plan")
+        outcome = await ctx.inside(self.agent, "0")
         if type(outcome.action) is not Exit:
             plan = self.notes.plan_in(outcome.output, self.agent.name)
             self.notes.write(ctx, PlanProgress(objective, plan))
@@ -56,14 +64,9 @@ class Executing(Phase):
         if not places or self.lane >= len(places[0]):
             return None
         step = places[0][self.lane]
-        brief = executor_brief(progress, places, step)
-        outcome = await ctx.inside(self.agent, "step", history=history_of(ctx, brief))
-        if type(outcome.action) is Exit:
-            return outcome.action
-        result = as_text(outcome.output)
-        if result:
-            ctx.history.add(AssistantMessage(result), outcome.origin, is_answer=True)
-        self.notes.note(ctx, len(progress.done) + self.lane, StepDone(step, result))
+        outcome = await self.briefed(ctx, executor_brief(progress, places, step))
+        if type(outcome.action) is not Exit:
+            self.notes.note(ctx, len(progress.done) + self.lane, StepDone(step, as_text(outcome.output)))
         return outcome.action
 
 
@@ -95,7 +98,7 @@ class Replanning(Phase):
         progress = self.notes.read(ctx)
         progress = replace(progress, rounds=progress.rounds + 1)
         brief = replanner_brief(progress, self.notes.steps_of(progress), is_last=progress.rounds == self.max_iterations)
-        outcome = await ctx.inside(self.agent, "decide", history=history_of(ctx, brief))
+        outcome = await self.briefed(ctx, brief)
         if type(outcome.action) is Exit:
             return outcome.action
         answer, plan = self.notes.answer_or_plan_in(outcome.output, self.agent.name)
