@@ -1,7 +1,7 @@
 """A team: the agents reachable from a root and the edges between them, compiled once, checked, immutable."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -28,6 +28,12 @@ class Finding(Struct, frozen=True):
     kind: Literal["undescribed", "unreachable", "no exit"]
     agent: str
     text: str
+    inside: str = ""
+    """The agent inside which the team is that it is about; "" for the outermost team."""
+
+    def found_inside(self, owner: str) -> "Finding":
+        """The same about a team inside an agent; the text says so."""
+        return Finding(self.kind, self.agent, f"{self.text} (inside `{owner}`)", owner)
 
 
 class Team:
@@ -68,6 +74,18 @@ class Team:
         """The seat of the agent with this name."""
         return self.seats.get(name)
 
+    def nested(self) -> "Iterator[tuple[str, Team]]":
+        """The teams inside agents of this one and inside theirs, each once, with the name of the agent it is in."""
+        seen: set[str] = set()
+        waiting: list[Team] = [self]
+        while waiting:
+            for name, seat in waiting.pop(0).seats.items():
+                for part in seat.agent.parts():
+                    if part.name not in seen:
+                        seen.add(part.name)
+                        waiting.append(self.inner[part.name])
+                        yield name, self.inner[part.name]
+
     def joined_by(self, guest: BaseAgent[Any, Any]) -> "Team":
         """The team with an agent that a function returned, and everybody reachable from it."""
         arrived = Team.compile(guest, language=self.language)
@@ -82,9 +100,14 @@ class Team:
     def findings(self, *, entries: Sequence[str] = ()) -> list[Finding]:
         """What is probably not meant: agents that a model must choose blindly, and agents that nobody can reach.
 
-        `entries` are agents that control goes to without an edge, besides the root.
+        `entries` are agents that control goes to without an edge, besides the root. Teams inside agents are looked at
+        as well; who stands in several of them is reported once.
         """
-        return [*self._undescribed(), *self._unreachable({self.root, *entries})]
+        findings = [*self._undescribed(), *self._unreachable({self.root, *entries})]
+        for owner, team in self.nested():
+            findings += [finding.found_inside(owner) for finding in team._undescribed()]
+        first = {(finding.kind, finding.agent): finding for finding in reversed(findings)}
+        return [finding for finding in findings if first[finding.kind, finding.agent] is finding]
 
     def _undescribed(self) -> Iterable[Finding]:
         chosen = {route.target for seat in self.seats.values() for route in seat.edges if route.tool}
