@@ -18,9 +18,9 @@ class _Tags(Struct):
     models: list[_Named]
 
 
-def model_of_ollama(tags: str = TAGS) -> Model | None:
+def model_of_ollama(tags: str | None = None) -> Model | None:
     """A model of the Ollama that answers on the loopback device at once; None if there is none."""
-    names = [name for name in _names_at(tags) if "embed" not in name]
+    names = [name for name in _names_at(tags or TAGS) if "embed" not in name]
     if not names:
         return None
     try:

@@ -73,7 +73,11 @@ class LlamaEngine:
     def decode(self, job: Job, hear: Hear) -> Outcome:
         """Decode until it is done or `hear` says so. Blocks, without holding up other threads."""
         listener = _Listener(hear)
-        self._server.handle_chat_completions(_body(job), listener.take)
+        try:
+            self._server.handle_chat_completions(_body(job), listener.take)
+        except (ValueError, RuntimeError) as error:
+            # So it says that a grammar or a schema cannot be used.
+            raise self._refusal({"message": str(error)}) from error
         if listener.raised is not None:
             raise listener.raised
         if listener.error is not None:
