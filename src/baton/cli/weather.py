@@ -34,6 +34,7 @@ def _english() -> Demo:
     weather = Agent(
         "WeatherAgent",
         description="Knows the current weather of any city.",
+        examples=["Is it cold in Lima?", "Do I need a coat in Cairo?"],
         instructions="Use get_weather, then report the result.",
         tools=[get_weather],
     )
@@ -57,6 +58,7 @@ def _chinese() -> Demo:
     weather = Agent(
         "WeatherAgent",
         description="知道任何城市现在的天气。",
+        examples=["利马冷吗？", "开罗要穿外套吗？"],
         instructions="使用 get_weather，然后报告结果。",
         tools=[get_weather],
     )

@@ -39,13 +39,13 @@ def test_the_language_is_the_users(text: str, language: Language) -> None:
     assert language_of(asked(UserMessage(text), context)) == language
 
 
-def test_choosing_shows_the_task_the_options_and_the_conversation_after_the_demonstrations() -> None:
+def test_choosing_shows_the_agent_the_options_and_the_conversation_after_the_demonstrations() -> None:
     request = asked(*RESULT, tools=(GET_WEATHER,), instructions="Report it.")
     system, *shown, question = to_choose(request, options_of(request, reply=EN.reply), EN)
     assert system.role == "system"
     assert [turn.role for turn in shown] == ["user", "assistant"] * len(EN.choices)
     assert question.text == (
-        "Assistant: Report it.\nSteps:\n- get_weather: Get the weather.\n- reply: Answer the user in words.\n"
+        "Assistant: Desk\nSteps:\n- get_weather: Get the weather.\n- reply: Answer the user in words.\n"
         'Conversation:\nUser: Is it warm in Oslo?\nAssistant called get_weather({"city":"Oslo"})\n'
         "get_weather returned: 25°C\nNext step?"
     )

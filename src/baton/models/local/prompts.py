@@ -29,12 +29,12 @@ def to_choose(request: ModelRequest, options: Sequence[Option], words: Words) ->
     """What to do next, as a question whose answer is the name of an option."""
     turns = [Turn("system", words.choose)]
     for shown in words.choices:
-        asked = words.choosing.format(task=shown.task, steps=shown.steps, conversation=shown.conversation)
+        asked = words.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
         turns += [Turn("user", asked), Turn("assistant", shown.answer)]
     steps = "\n".join(f"- {o.name}: {o.description}" if o.description else f"- {o.name}" for o in options)
-    task = own_words(request, options) or request.agent
+    # The instructions are left out: with them, fewer questions went to the right agent.
     conversation = _transcript(request.messages, words)
-    return (*turns, Turn("user", words.choosing.format(task=task, steps=steps, conversation=conversation)))
+    return (*turns, Turn("user", words.choosing.format(agent=request.agent, steps=steps, conversation=conversation)))
 
 
 def to_fill(request: ModelRequest, spec: ToolSpec, words: Words) -> tuple[Turn, ...]:

@@ -8,9 +8,9 @@ Language: TypeAlias = Literal["en", "zh"]
 
 
 class Choice(Struct, frozen=True):
-    """A demonstration of choosing: a task, the steps there are, a conversation, and the right step."""
+    """A demonstration of choosing: who is asked, the steps there are, a conversation, and the right step."""
 
-    task: str
+    agent: str
     steps: str
     conversation: str
     answer: str
@@ -57,18 +57,18 @@ _AT_THE_SHELF = f"""\
 
 _ENGLISH = Words(
     choose="You decide the next step of an assistant. Answer with one name from its list of steps, nothing else.",
-    choosing="Assistant: {task}\nSteps:\n{steps}\nConversation:\n{conversation}\nNext step?",
+    choosing="Assistant: {agent}\nSteps:\n{steps}\nConversation:\n{conversation}\nNext step?",
     choices=(
-        Choice("Find out who can help.", _AT_THE_DOOR, "User: Can I keep this novel two weeks longer?", "Loans"),
-        Choice("Find out who can help.", _AT_THE_DOOR, "User: Good morning, how are you?", "Front"),
+        Choice("Porter", _AT_THE_DOOR, "User: Can I keep this novel two weeks longer?", "Loans"),
+        Choice("Porter", _AT_THE_DOOR, "User: Good morning, how are you?", "Front"),
         Choice(
-            "Look books up, then say where they are.",
+            "Loans",
             _AT_THE_SHELF,
             "User: Is Dune in?\nUser: For context: [Porter] called tool: `pass` with arguments: Loans.",
             "find_book",
         ),
         Choice(
-            "Look books up, then say where they are.",
+            "Loans",
             _AT_THE_SHELF,
             'User: Is Dune in?\nAssistant called find_book({"title":"Dune"})\nfind_book returned: shelf 4, one copy',
             "reply",
@@ -108,18 +108,18 @@ _AT_THE_SHELF_ZH = f"""\
 
 _CHINESE = Words(
     choose="你决定助手的下一步。只回答步骤列表中的一个名称，不要输出其他内容。",
-    choosing="助手：{task}\n步骤：\n{steps}\n对话：\n{conversation}\n下一步？",
+    choosing="助手：{agent}\n步骤：\n{steps}\n对话：\n{conversation}\n下一步？",
     choices=(
-        Choice("看看谁能帮忙。", _AT_THE_DOOR_ZH, "用户：这本小说能再借两周吗？", "Loans"),
-        Choice("看看谁能帮忙。", _AT_THE_DOOR_ZH, "用户：早上好，你好吗？", "Front"),
+        Choice("Porter", _AT_THE_DOOR_ZH, "用户：这本小说能再借两周吗？", "Loans"),
+        Choice("Porter", _AT_THE_DOOR_ZH, "用户：早上好，你好吗？", "Front"),
         Choice(
-            "先查书，再说在哪里。",
+            "Loans",
             _AT_THE_SHELF_ZH,
             "用户：有《三体》吗？\n用户：For context: [Porter] called tool: `pass` with arguments: Loans.",
             "find_book",
         ),
         Choice(
-            "先查书，再说在哪里。",
+            "Loans",
             _AT_THE_SHELF_ZH,
             '用户：有《三体》吗？\n助手调用 find_book({"title":"三体"})\nfind_book 返回：四号书架，一本',
             "reply",
