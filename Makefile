@@ -21,7 +21,7 @@ $(DOCS_READY): $(READY)
 
 $(DEMO_READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable '.[local]' || $(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable '.[local,openai]' || $(BIN)/python -m pip install --quiet --editable .
 	@touch $(DEMO_READY)
 
 demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--lang zh'`

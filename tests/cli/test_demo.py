@@ -10,7 +10,9 @@ import pytest
 from tests.cli.conftest import Invoke
 
 from baton.cli import ollama
-from baton.models import register
+from baton.cli.demo import cast_for
+from baton.cli.show import Screen
+from baton.models import register, resolve
 from baton.testing import ScriptedModel, call, transfer_to
 
 SCRIPTED = "scripted model: no language model is asked"
@@ -121,10 +123,13 @@ def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke)
     assert "It is 25 °C in Beijing right now" in told.stdout
 
 
-def test_an_ollama_on_this_machine_is_found(baton: Invoke, tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    register("ollama", _weather_model)
+def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
+    tags: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ollama, "TAGS", tags[1].decode())
-    assert baton("demo").stdout.startswith("model: toy:llama3.2:1b, which Ollama has on this machine\n")
+    playing = cast_for(None, Screen())
+    assert playing.notice == "model: ollama:llama3.2:1b, which Ollama has on this machine"
+    assert playing.model is resolve("ollama:llama3.2:1b")
 
 
 @pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])

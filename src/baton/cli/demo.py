@@ -11,8 +11,9 @@ from ..errors import BatonError, SetupError
 from ..events import TextDelta
 from ..handoffs import Language
 from ..models import Model, resolve
+from ..models.registry import DEFAULT_VARIABLE
 from ..runner import Runner
-from ..testing.understudy import MODEL_VARIABLE, SCRIPTED
+from ..testing.understudy import SCRIPTED
 from .ollama import model_of_ollama
 from .pull import pull
 from .show import Screen
@@ -39,7 +40,7 @@ def demo(question: str = "", *, model: str | None = None, language: Language = "
 
 def cast_for(wish: str | None, screen: Screen) -> Cast:
     """The model that is wished for; else Ollama's, if one runs here; else the embedded one; else the script."""
-    wish = wish or os.environ.get(MODEL_VARIABLE)
+    wish = wish or os.environ.get(DEFAULT_VARIABLE)
     if wish == SCRIPTED:
         return Cast(None, "scripted model: no language model is asked; transfers, tools and streaming are real")
     if wish:

@@ -4,10 +4,10 @@ import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 from ..models import Chunk, Model, ModelRequest, resolve
+from ..models.registry import DEFAULT_VARIABLE
 from .scripted import ScriptedModel
 from .steps import Step
 
-MODEL_VARIABLE = "BATON_MODEL"
 SCRIPTED = "scripted"
 
 
@@ -25,8 +25,8 @@ class Understudy(ScriptedModel):
         stream: bool = False,
     ) -> None:
         super().__init__(steps, cycle=cycle, stream=stream)
-        wanted = os.environ.get(MODEL_VARIABLE, SCRIPTED)
-        self.real: Model | None = None if wanted in ("", SCRIPTED) else resolve(wanted, wanted_by=MODEL_VARIABLE)
+        wanted = os.environ.get(DEFAULT_VARIABLE, SCRIPTED)
+        self.real: Model | None = None if wanted in ("", SCRIPTED) else resolve(wanted, wanted_by=DEFAULT_VARIABLE)
         """The model that answers in place of the script, if there is one."""
         if self.real is not None:
             self.name = self.real.name
