@@ -1,9 +1,6 @@
 """A screen shows every event once, in the order a person can follow, and nothing that could harm the terminal."""
 
-import subprocess
-import sys
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -259,16 +256,6 @@ def test_usage_in_few_words() -> None:
     assert shown_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
         "2 model calls · 1,200 tokens in, 30 out · cost 0.0123 · 1.2 s"
     )
-
-
-def test_the_demo_runs_and_says_that_it_is_scripted() -> None:
-    demo = Path(__file__).parents[2] / "examples" / "00_demo.py"
-    ended = subprocess.run([sys.executable, str(demo)], capture_output=True, text=True, timeout=30, encoding="utf-8")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("scripted model: no language model is asked; what you see of transfers, tools and")
-    assert "● RouterAgent\n  → WeatherAgent\n● WeatherAgent\n" in ended.stdout
-    assert '  ▸ get_weather(city="Beijing")\n' in ended.stdout
-    assert "used: 3 model calls · 620 tokens in, 56 out\n" in ended.stdout
 
 
 async def test_the_events_of_a_run_are_shown_with_say_and_usage() -> None:

@@ -171,6 +171,7 @@ class BaseAgent(ABC, Generic[C, Out]):
 
     name: str
     description: str = ""
+    examples: Sequence[str] = ()
     sub_agents: Sequence["BaseAgent[Any, Any]"] = ()
     handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = ()
     disallow_transfer_to_parent: bool = False
@@ -184,6 +185,7 @@ class BaseAgent(ABC, Generic[C, Out]):
         name: str = "",
         *,
         description: str = "",
+        examples: Sequence[str] = (),
         sub_agents: Sequence["BaseAgent[Any, Any]"] = (),
         handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = (),
         disallow_transfer_to_parent: bool = False,
@@ -193,6 +195,7 @@ class BaseAgent(ABC, Generic[C, Out]):
     ) -> None:
         self.name = checked_name(name or getattr(type(self), "name", ""), type(self).__name__)
         self.description = description or type(self).description
+        self.examples = checked_examples(self.name, examples or type(self).examples)
         self.sub_agents = checked_agents(self.name, sub_agents or type(self).sub_agents)
         self.handoffs = as_handoffs(self.name, handoffs or type(self).handoffs)
         self.disallow_transfer_to_parent = disallow_transfer_to_parent or type(self).disallow_transfer_to_parent
@@ -270,6 +273,14 @@ def checked_name(name: object, kind: str) -> str:
     if not isinstance(name, str) or not name.strip():
         raise SetupError(f"a {kind} needs a name, a string that is not empty; it has {name!r}")
     return name
+
+
+def checked_examples(owner: str, examples: object) -> tuple[str, ...]:
+    """The example questions, if that is what they are."""
+    given = cast("Sequence[object]", examples)
+    if isinstance(examples, str) or not isinstance(examples, Sequence) or not all(isinstance(q, str) for q in given):
+        raise SetupError(f"`{owner}` has examples={examples!r}; give a list of questions")
+    return cast("tuple[str, ...]", tuple(given))
 
 
 def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:

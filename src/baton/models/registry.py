@@ -18,6 +18,8 @@ Factory: TypeAlias = Callable[[str], Model]
 """Makes the model with this name, which is what follows the prefix."""
 
 _factories: dict[str, Factory] = {}
+_ALONE = {"local": "local:qwen2.5-coder"}
+"""Prefixes that may stand alone, and what they mean then."""
 _models: dict[str, Model] = {}
 
 
@@ -38,6 +40,7 @@ def resolve(model: Model | str | None, *, wanted_by: str = "") -> Model:
     if model is None:
         model = os.environ.get(DEFAULT_VARIABLE) or None
     if isinstance(model, str):
+        model = _ALONE.get(model, model)
         known = _models.get(model)
         if known is None:
             known = _models[model] = _made(model, _for(wanted_by))
