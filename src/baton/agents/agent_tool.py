@@ -1,7 +1,8 @@
 """An agent as a tool of another: the caller keeps the floor, and the agent's answer is the result of the call."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -27,6 +28,7 @@ _REQUEST_SCHEMA: dict[str, Any] = {
     "required": ["request"],
     "additionalProperties": False,
 }
+_PROJECTIONS = ("none", "rewritten", "verbatim", "lineage", "answers")
 
 
 class _Request(Struct):
@@ -61,6 +63,7 @@ class AgentTool:
         self._output = output
         self._is_silent = is_silent
         self._limits = limits
+        self._seconds = limits.seconds if limits is not None else None
         what = f"the input_type of `{agent.name}` as a tool"
         self._reader = None if input_type is None else InputReader(agent.name, input_type, what=what)
         self.spec = ToolSpec(
@@ -78,8 +81,6 @@ class AgentTool:
         caller = ctx.caller
         if not isinstance(caller, AgentContext):
             raise SetupError(f"the agent `{self.agent.name}` can be called as a tool only by another agent's model")
-        if self._is_silent:
-            ctx.run.log.hush(f"{ctx.scope}/")
         history = History() if self._history == "none" else caller.history.fork()
         mark = len(history.entries)
         history.entries.append(Entry(UserMessage(told)))
@@ -104,15 +105,20 @@ class AgentTool:
     async def _answered(
         self, ctx: RunContext[Any], caller: AgentContext[Any], history: History, meter: Meter
     ) -> Outcome:
-        values = WatchedValues(ctx.run.values)
+        values, log, prefix = WatchedValues(ctx.run.values), ctx.run.log, f"{ctx.scope}/"
         run = ctx.run.part(values=values, meter=meter)
-        # Not AgentContext.inside: that would put it under the caller's activation instead of under this call.
         projection = None if self._history == "none" else cast("Projection", self._history)
+        # Not AgentContext.inside: that would put it under the caller's activation instead of under this call.
+        work = caller.flow.inside(
+            self.agent, run=run, history=history, prefix=prefix, after=ctx.origin, projection=projection
+        )
+        if self._is_silent:
+            log.hush(prefix)
         try:
-            return await caller.flow.inside(
-                self.agent, run=run, history=history, prefix=f"{ctx.scope}/", after=ctx.origin, projection=projection
-            )
+            return await (work if self._seconds is None else _in_time(work, self._seconds, ctx, meter))
         finally:
+            if self._is_silent:
+                log.unhush(prefix)
             # Recorded with the call as a whole: a replay takes its result and does not go inside.
             changes = values.changes()
             if changes is not None:
@@ -133,11 +139,23 @@ class AgentTool:
             report = AgentReport(output, tuple(messages), outcome.origin.agent)
             return outcome_of(await settled(self._output(report)), self.spec.name)
         if output is None:
-            output = next((text for text in map(_text_in, reversed(messages)) if text), "")
+            output = next((text for text in map(_text_in, reversed(messages)) if text), None)
         return outcome_of(output, self.spec.name)
 
     def __repr__(self) -> str:
         return f"AgentTool({self.agent.name!r})"
+
+
+async def _in_time(work: Awaitable[Outcome], seconds: float, ctx: RunContext[Any], share: Meter) -> Outcome:
+    """What the agent comes to, unless its share of time is used up first."""
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError:
+        if deadline.expired():
+            raise LimitError("seconds", seconds, ctx.path, share=share) from None
+        raise
 
 
 def _text_in(message: Message) -> str:
@@ -158,6 +176,12 @@ def agent_tool(
 ) -> Tool:
     """An agent as a tool, see `BaseAgent.as_tool`."""
     checked_choice(f"events of {agent.name}.as_tool()", events, ("forward", "silent"))
+    if output is not None and not callable(output):
+        raise SetupError(f"output of {agent.name}.as_tool() is {output!r}; give a function of the AgentReport")
+    if limits is not None and not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SetupError(f"limits of {agent.name}.as_tool() is {limits!r}; give Limits(…)")
+    if not callable(history):
+        checked_choice(f"history of {agent.name}.as_tool()", history, _PROJECTIONS)
     made = AgentTool(
         agent,
         name=name,

@@ -274,6 +274,8 @@ def checked_name(name: object, kind: str) -> str:
 
 def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:
     """The agents, if that is what they are."""
+    if not isinstance(agents, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SetupError(f"`{owner}` has sub_agents={agents!r}; give a list")
     for agent in agents:
         if not isinstance(agent, BaseAgent):
             raise SetupError(f"`{owner}` has {agent!r} in sub_agents; only agents can stand there")

@@ -122,6 +122,7 @@ class History:
     def truncate(self, length: int) -> None:
         """Forget what was said after the first entries; readers start over."""
         del self.entries[length:]
+        self.undone_at[:] = [place for place in self.undone_at if place < length]
         self.views.clear()
 
     def fork(self) -> "History":

@@ -23,6 +23,18 @@ class Signals:
         """Whether it is to stop when the present turn of each agent in it is done."""
 
 
+class _Guests(dict[str, Any]):
+    """The guests of a part: those there were when it began, and its own. Whoever comes is known around it as well."""
+
+    def __init__(self, around: dict[str, Any]) -> None:
+        super().__init__(around)
+        self._around = around
+
+    def __setitem__(self, name: str, guest: Any) -> None:
+        super().__setitem__(name, guest)
+        self._around[name] = guest
+
+
 class Run(Generic[C]):
     """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
 
@@ -41,8 +53,11 @@ class Run(Generic[C]):
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
-        """The same run for a part of it that has values or limits of its own; all else is shared."""
+        """The same run for a part of it that has values or limits of its own.
+
+        All else is shared, but a guest that comes to a part beside this one does not take the place of one here.
+        """
         values = values if values is not None else self.values
         part = Run(self.id, self.log, self.context, values, meter or self.meter)
-        part.call_ids, part.signals, part.guests = self.call_ids, self.signals, self.guests
+        part.call_ids, part.signals, part.guests = self.call_ids, self.signals, _Guests(self.guests)
         return part

@@ -14,6 +14,7 @@ from ..context import History, WatchedValues
 from ..errors import BranchesFailed, BranchTimeout, SetupError, checked_choice, ends_the_run
 from ..events import Action, BreakLoop, Exit, Stepped
 from ..handoffs import Handoff
+from ..log import FAILED
 from ..messages import UserMessage
 from .base import Workflow
 from .reducers import Reducer
@@ -56,10 +57,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
     ) -> None:
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
         checked_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
-        if max_concurrency is not None and max_concurrency < 1:
-            raise SetupError(f"`{name}` has max_concurrency={max_concurrency}; give at least 1, or None for no limit")
-        if branch_timeout is not None and branch_timeout <= 0:
-            raise SetupError(f"`{name}` has branch_timeout={branch_timeout}; give seconds, or None for no limit")
+        if max_concurrency is not None and not (_is_number(max_concurrency, int) and max_concurrency >= 1):
+            raise SetupError(f"`{name}` has max_concurrency={max_concurrency!r}; give at least 1, or None for no limit")
+        if branch_timeout is not None and not (_is_number(branch_timeout, int, float) and branch_timeout > 0):
+            raise SetupError(f"`{name}` has branch_timeout={branch_timeout!r}; give seconds, or None for no limit")
         for key, reducer in (reducers or {}).items():
             if not callable(reducer):
                 raise SetupError(f"`{name}` has reducers[{key!r}]={reducer!r}; give a function (current, written)")
@@ -106,7 +107,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             for task in pending:
                 task.cancel()
             if pending:
-                await asyncio.wait(pending)
+                # Unlike asyncio.wait it waits for all of them, also if the run is cancelled once more meanwhile.
+                await asyncio.gather(*pending, return_exceptions=True)
             for task in tasks:
                 _error_of(task)  # Looked at, so that asyncio does not complain if the run is cancelled meanwhile.
         self._raise_what_ended(branches, tasks)
@@ -127,14 +129,18 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 raise error
         if errors:
             raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
+        if any(task.cancelled() for task in tasks):
+            # Not by us, or there would be an error: something in the branch gave up, as it may in a sequence.
+            raise asyncio.CancelledError
 
     async def _run_branch(
         self, ctx: AgentContext[Any], branch: _Branch, room: AbstractAsyncContextManager[Any]
     ) -> None:
-        log, key = ctx.run.log, f"{ctx.scope}/{branch.place}/failed"
+        log, inside = ctx.run.log, f"{ctx.scope}/{branch.place}"
+        key = f"{inside}/{FAILED}"
         failed = log.find(key, Stepped) if log.has_past else None
         if failed is not None:
-            log.visit(f"{ctx.scope}/{branch.place}/")
+            ctx.run.meter.count_again(log.visit(inside))
             branch.failure = str(failed.value)
             return
         try:
@@ -145,7 +151,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 raise
             _logger.warning("`%s` failed in `%s`; the others go on", branch.step.name, self.name, exc_info=True)
             branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
-            log.write(Stepped(key, ctx.origin, time(), "failed", branch.failure))
+            log.write(Stepped(key, ctx.origin, time(), FAILED, branch.failure))
 
     async def _timed(self, ctx: AgentContext[Any], branch: _Branch) -> Outcome:
         run = ctx.run.part(values=branch.values)
@@ -177,6 +183,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
 _OPEN = nullcontext()
 
 
+def _is_number(value: object, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
+
+
 def _error_of(task: "asyncio.Task[None]") -> Exception | None:
     error = None if task.cancelled() else task.exception()
     return error if isinstance(error, Exception) else None
@@ -184,12 +194,14 @@ def _error_of(task: "asyncio.Task[None]") -> Exception | None:
 
 def _apart(names: Sequence[str]) -> list[str]:
     """The names of the branches; the second of two with the same name has a number."""
-    seen: dict[str, int] = {}
-    apart: list[str] = []
+    apart: dict[str, None] = {}
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        apart.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return apart
+        number, free = 1, name
+        while free in apart or (number > 1 and free in names):
+            number += 1
+            free = f"{name}#{number}"
+        apart[free] = None
+    return list(apart)
 
 
 def _strongest(outcomes: Sequence[Outcome], ctx: AgentContext[Any]) -> Action | None:
