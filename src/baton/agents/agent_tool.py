@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -35,6 +35,19 @@ class _Request(Struct):
     request: str
 
 
+_read_request = msgspec.json.Decoder(_Request).decode
+
+
+class _Visit(Struct, frozen=True, gc=False):
+    """One call under way. What is said in it begins at `mark` in its history."""
+
+    work: Coroutine[Any, Any, Outcome]
+    history: History
+    mark: int
+    values: WatchedValues
+    meter: Meter
+
+
 class AgentReport(Struct, frozen=True):
     """What an agent that was called as a tool came to: its output, all that was said, and who ended it."""
 
@@ -63,7 +76,6 @@ class AgentTool:
         self._output = output
         self._is_silent = is_silent
         self._limits = limits
-        self._seconds = limits.seconds if limits is not None else None
         what = f"the input_type of `{agent.name}` as a tool"
         self._reader = None if input_type is None else InputReader(agent.name, input_type, what=what)
         self.spec = ToolSpec(
@@ -78,75 +90,76 @@ class AgentTool:
         told = self._message(arguments)
         if isinstance(told, ToolOutcome):
             return told
-        caller = ctx.caller
-        if not isinstance(caller, AgentContext):
-            raise SetupError(f"the agent `{self.agent.name}` can be called as a tool only by another agent's model")
-        history = History() if self._history == "none" else caller.history.fork()
-        mark = len(history.entries)
-        history.entries.append(Entry(UserMessage(told)))
-        history.inputs = len(history.entries)
-        meter = ctx.run.meter if self._limits is None else Meter(self._limits, ctx.run.meter)
+        visit, prefix = self._visit(ctx, told), f"{ctx.scope}/"
+        if self._is_silent:
+            ctx.run.log.hush(prefix)
         try:
-            outcome = await self._answered(ctx, cast("AgentContext[Any]", caller), history, meter)
+            outcome = await visit.work
         except Exception as error:
             # If a share of its own is used up, the caller can go on.
-            if ends_the_run(error) and not (isinstance(error, LimitError) and error.share is meter):
+            if ends_the_run(error) and not (isinstance(error, LimitError) and error.share is visit.meter):
                 raise
             _logger.warning("`%s`, called as a tool by `%s`, failed", self.agent.name, ctx.agent, exc_info=True)
             return ToolOutcome(f"[{self.agent.name}] failed: {type(error).__name__}: {error}", is_error=True)
-        messages = [entry.message for entry in history.entries[mark + 1 :]]
-        return await self._result(outcome, messages)
+        finally:
+            if self._is_silent:
+                ctx.run.log.unhush(prefix)
+            # Recorded with the call as a whole: a replay takes its result and does not go inside.
+            changes = visit.values.changes()
+            if changes is not None:
+                ctx.values.apply(changes)
+        if self._output is None and outcome.output is not None:
+            return outcome_of(outcome.output, self.spec.name)
+        return await self._result(outcome, [entry.message for entry in visit.history.entries[visit.mark :]])
 
     def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
         """The arguments, if they fit; else an outcome that tells the model what does not."""
         told = self._message(arguments)
         return told if isinstance(told, ToolOutcome) else msgspec.json.decode(arguments)
 
-    async def _answered(
-        self, ctx: RunContext[Any], caller: AgentContext[Any], history: History, meter: Meter
-    ) -> Outcome:
-        values, log, prefix = WatchedValues(ctx.run.values), ctx.run.log, f"{ctx.scope}/"
-        run = ctx.run.part(values=values, meter=meter)
-        projection = None if self._history == "none" else cast("Projection", self._history)
+    def _visit(self, ctx: RunContext[Any], told: str) -> "_Visit":
+        caller = ctx.caller
+        if not isinstance(caller, AgentContext):
+            raise SetupError(f"the agent `{self.agent.name}` can be called as a tool only by another agent's model")
+        history = History() if self._history == "none" else caller.history.fork()
+        history.entries.append(Entry(UserMessage(told)))
+        history.inputs = len(history.entries)
+        meter = ctx.run.meter if self._limits is None else Meter(self._limits, ctx.run.meter)
+        values = WatchedValues(ctx.run.values)
         # Not AgentContext.inside: that would put it under the caller's activation instead of under this call.
-        work = caller.flow.inside(
-            self.agent, run=run, history=history, prefix=prefix, after=ctx.origin, projection=projection
+        work = cast("AgentContext[Any]", caller).flow.inside(
+            self.agent,
+            run=ctx.run.part(values=values, meter=meter),
+            history=history,
+            prefix=f"{ctx.scope}/",
+            after=ctx.origin,
+            projection=None if self._history == "none" else cast("Projection", self._history),
         )
-        if self._is_silent:
-            log.hush(prefix)
-        try:
-            return await (work if self._seconds is None else _in_time(work, self._seconds, ctx, meter))
-        finally:
-            if self._is_silent:
-                log.unhush(prefix)
-            # Recorded with the call as a whole: a replay takes its result and does not go inside.
-            changes = values.changes()
-            if changes is not None:
-                ctx.values.apply(changes)
+        if self._limits is not None and self._limits.seconds is not None:
+            work = _in_time(work, self._limits.seconds, ctx, meter)
+        return _Visit(work, history, history.inputs, values, meter)
 
     def _message(self, arguments: str) -> str | ToolOutcome:
         """What the agent is told; or an outcome that says what is wrong with the arguments."""
         try:
             if self._reader is None:
-                return msgspec.json.decode(arguments, type=_Request).request
+                return _read_request(arguments).request
             return msgspec.json.encode(self._reader.dump(self._reader.read(arguments))).decode()
         except (ValueError, msgspec.MsgspecError) as error:
             return ToolOutcome(f"The arguments of `{self.spec.name}` do not fit: {error}.", is_error=True)
 
     async def _result(self, outcome: Outcome, messages: Sequence[Message]) -> ToolOutcome:
-        output = outcome.output
         if self._output is not None:
-            report = AgentReport(output, tuple(messages), outcome.origin.agent)
+            report = AgentReport(outcome.output, tuple(messages), outcome.origin.agent)
             return outcome_of(await settled(self._output(report)), self.spec.name)
-        if output is None:
-            output = next((text for text in map(_text_in, reversed(messages)) if text), None)
-        return outcome_of(output, self.spec.name)
+        said = next((text for text in map(_text_in, reversed(messages)) if text), None)
+        return outcome_of(said, self.spec.name)
 
     def __repr__(self) -> str:
         return f"AgentTool({self.agent.name!r})"
 
 
-async def _in_time(work: Awaitable[Outcome], seconds: float, ctx: RunContext[Any], share: Meter) -> Outcome:
+async def _in_time(work: Coroutine[Any, Any, Outcome], seconds: float, ctx: RunContext[Any], share: Meter) -> Outcome:
     """What the agent comes to, unless its share of time is used up first."""
     deadline = asyncio.timeout(seconds)
     try:

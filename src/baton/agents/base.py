@@ -56,7 +56,7 @@ class Outcome(Struct, frozen=True):
 class Flow(Protocol):
     """The flow of control that an activation is part of; it can give the floor to agents inside another."""
 
-    async def inside(
+    def inside(
         self,
         agent: "BaseAgent[Any, Any]",
         *,
@@ -65,7 +65,7 @@ class Flow(Protocol):
         prefix: str,
         after: Origin,
         projection: Projection | None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Give the floor to an agent; keys begin with `prefix`, paths go on from `after`."""
         ...
 

@@ -134,6 +134,7 @@ class History:
 
     def join(self, branch: "History", mark: int) -> None:
         """Go on with what was said in a branch after the first `mark` entries, where it was forked."""
-        shift = len(self.entries) - mark
-        self.undone_at.extend([place + shift for place in branch.undone_at if place >= mark])
+        if branch.undone_at:
+            shift = len(self.entries) - mark
+            self.undone_at.extend([place + shift for place in branch.undone_at if place >= mark])
         self.entries.extend(branch.entries[mark:])

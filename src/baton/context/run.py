@@ -26,13 +26,12 @@ class Signals:
 class _Guests(dict[str, Any]):
     """The guests of a part: those there were when it began, and its own. Whoever comes is known around it as well."""
 
-    def __init__(self, around: dict[str, Any]) -> None:
-        super().__init__(around)
-        self._around = around
+    __slots__ = ("around",)
+    around: dict[str, Any]
 
     def __setitem__(self, name: str, guest: Any) -> None:
         super().__setitem__(name, guest)
-        self._around[name] = guest
+        self.around[name] = guest
 
 
 class Run(Generic[C]):
@@ -40,17 +39,29 @@ class Run(Generic[C]):
 
     __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "signals", "values")
 
-    def __init__(self, id: str, log: Log, context: C, values: MutableMapping[str, Any], meter: Meter) -> None:
+    def __init__(
+        self,
+        id: str,
+        log: Log,
+        context: C,
+        values: MutableMapping[str, Any],
+        meter: Meter,
+        around: "Run[C] | None" = None,
+    ) -> None:
+        """`around` is the run that this is a part of."""
         self.id = id
         self.log = log
         self.context = context
         self.values = values
         self.meter = meter
-        self.call_ids: set[str] = set()
+        self.call_ids: set[str] = set() if around is None else around.call_ids
         """Every call id used so far: ids are unique in a run."""
-        self.signals = Signals()
+        self.signals = Signals() if around is None else around.signals
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
+        if around is not None:
+            self.guests = guests = _Guests(around.guests)
+            guests.around = around.guests
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
         """The same run for a part of it that has values or limits of its own.
@@ -58,6 +69,4 @@ class Run(Generic[C]):
         All else is shared, but a guest that comes to a part beside this one does not take the place of one here.
         """
         values = values if values is not None else self.values
-        part = Run(self.id, self.log, self.context, values, meter or self.meter)
-        part.call_ids, part.signals, part.guests = self.call_ids, self.signals, _Guests(self.guests)
-        return part
+        return Run(self.id, self.log, self.context, values, meter or self.meter, self)

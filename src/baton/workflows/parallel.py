@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from time import time
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -68,6 +68,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         self.on_error = on_error
         self.branch_timeout = branch_timeout
         self.reducers = dict(reducers or {})
+        self._names = _apart([step.name for step in self.sub_agents])
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the branches, wait for all of them, and join what they said and wrote."""
@@ -86,85 +87,78 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 else:
                     ctx.history.join(branch.history, mark)
         self._merge(ctx, branches)
-        names = _apart([branch.step.name for branch in branches])
-        ended = {name: branch.outcome for name, branch in zip(names, branches, strict=True) if branch.outcome}
+        named = zip(self._names, branches, strict=True)
+        ended = {name: branch.outcome for name, branch in named if branch.outcome is not None}
         ctx.output = {name: outcome.output for name, outcome in ended.items()}
         return _strongest([*ended.values()], ctx)
 
     async def _run_all(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
         room = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency is not None else None
-        tasks = [asyncio.ensure_future(self._run_branch(ctx, branch, room or _OPEN)) for branch in branches]
-        pending = set(tasks)
-        try:
-            while pending:
-                done, pending = await asyncio.wait(
-                    pending,
-                    return_when=asyncio.FIRST_EXCEPTION if self.on_error == "fail_fast" else asyncio.ALL_COMPLETED,
-                )
-                if self.on_error == "fail_fast" and any(_error_of(task) for task in done):
-                    break
-        finally:
-            for task in pending:
-                task.cancel()
-            if pending:
-                # Unlike asyncio.wait it waits for all of them, also if the run is cancelled once more meanwhile.
-                await asyncio.gather(*pending, return_exceptions=True)
+        begin = self._work if room is None and self.on_error != "ignore" else partial(self._run_branch, room=room)
+        create = asyncio.get_running_loop().create_task
+        tasks = [create(begin(ctx, branch)) for branch in branches]
+        if self.on_error == "fail_fast":
             for task in tasks:
-                _error_of(task)  # Looked at, so that asyncio does not complain if the run is cancelled meanwhile.
-        self._raise_what_ended(branches, tasks)
-
-    def _raise_what_ended(self, branches: Sequence[_Branch], tasks: Sequence[asyncio.Task[None]]) -> None:
-        raised = [None if task.cancelled() else task.exception() for task in tasks]
-        errors = {
-            name: error
-            for name, error in zip(_apart([branch.step.name for branch in branches]), raised, strict=True)
-            if isinstance(error, Exception)
+                task.add_done_callback(partial(_stop_the_others, tasks))
+        # It waits for all of them, also if the run is cancelled, and if it is cancelled once more meanwhile.
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        raised = {
+            name: error for name, error in zip(self._names, ended, strict=True) if isinstance(error, BaseException)
         }
+        if raised:
+            self._raise_what_ended(raised)
+        for branch, outcome in zip(branches, ended, strict=True):
+            branch.outcome = cast("Outcome | None", outcome)
+
+    def _raise_what_ended(self, raised: Mapping[str, BaseException]) -> None:
+        errors = {name: error for name, error in raised.items() if isinstance(error, Exception)}
         for error in errors.values():
             if self.on_error == "fail_fast" or ends_the_run(error):
                 raise error
-        # A question first: what failed beside it is tried again when the answer is there.
-        for error in raised:
-            if error is not None and not isinstance(error, Exception):
+        # A question first: what failed beside it is tried again when the answer is there. Nobody but the branch itself
+        # can have cancelled it: then it gave up, and the run stops as it would in a sequence.
+        for error in raised.values():
+            if not isinstance(error, Exception):
                 raise error
-        if errors:
-            raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
-        if any(task.cancelled() for task in tasks):
-            # Not by us, or there would be an error: something in the branch gave up, as it may in a sequence.
-            raise asyncio.CancelledError
+        raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
-        self, ctx: AgentContext[Any], branch: _Branch, room: AbstractAsyncContextManager[Any]
-    ) -> None:
+        self, ctx: AgentContext[Any], branch: _Branch, *, room: asyncio.Semaphore | None
+    ) -> Outcome | None:
+        """What a branch comes to that must wait for room, or may fail without harm; None if it has failed."""
         log, inside = ctx.run.log, f"{ctx.scope}/{branch.place}"
         key = f"{inside}/{FAILED}"
         failed = log.find(key, Stepped) if log.has_past else None
         if failed is not None:
             ctx.run.meter.count_again(log.visit(inside))
             branch.failure = str(failed.value)
-            return
+            return None
         try:
+            if room is None:
+                return await self._work(ctx, branch)
             async with room:
-                branch.outcome = await self._timed(ctx, branch)
+                return await self._work(ctx, branch)
         except Exception as error:
             if self.on_error != "ignore" or ends_the_run(error):
                 raise
             _logger.warning("`%s` failed in `%s`; the others go on", branch.step.name, self.name, exc_info=True)
             branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
             log.write(Stepped(key, ctx.origin, time(), FAILED, branch.failure))
+            return None
 
-    async def _timed(self, ctx: AgentContext[Any], branch: _Branch) -> Outcome:
+    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, Outcome]:
         run = ctx.run.part(values=branch.values)
         work = ctx.inside(branch.step, branch.place, run=run, history=branch.history)
-        if self.branch_timeout is None:
-            return await work
-        deadline = asyncio.timeout(self.branch_timeout)
+        return work if self.branch_timeout is None else self._timed(work, branch, self.branch_timeout)
+
+    async def _timed(self, work: Coroutine[Any, Any, Outcome], branch: _Branch, seconds: float) -> Outcome:
+        deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
                 return await work
         except TimeoutError:
             if deadline.expired():
-                raise BranchTimeout(self.name, branch.step.name, self.branch_timeout) from None
+                raise BranchTimeout(self.name, branch.step.name, seconds) from None
             raise
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
@@ -180,16 +174,14 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
 
 
-_OPEN = nullcontext()
-
-
 def _is_number(value: object, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _error_of(task: "asyncio.Task[None]") -> Exception | None:
-    error = None if task.cancelled() else task.exception()
-    return error if isinstance(error, Exception) else None
+def _stop_the_others(tasks: "Sequence[asyncio.Task[Any]]", ended: "asyncio.Task[Any]") -> None:
+    if not ended.cancelled() and isinstance(ended.exception(), Exception):
+        for task in tasks:
+            task.cancel()
 
 
 def _apart(names: Sequence[str]) -> list[str]:
