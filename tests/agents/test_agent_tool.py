@@ -32,6 +32,7 @@ from baton.errors import LimitError
 from baton.events import Asked, Event, Said, TextDelta, ToolReturned, Transferred
 from baton.messages import AssistantMessage, Message, ToolCall, Usage, text_of
 from baton.models import ModelRequest
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -305,6 +306,27 @@ async def test_inner_events_are_delivered_live_or_not_at_all() -> None:
             assert [type(event).__name__ for event in inside] == ["Asked", "Answered"]
         assert "a word" in "".join(event.text for event in heard if isinstance(event, TextDelta))
         assert sum(isinstance(event, Said) for event in logged) == 2
+
+
+@pytest.mark.parametrize("events", ["forward", "silent"])
+async def test_what_is_not_delivered_is_stored_all_the_same(events: Any) -> None:
+    # A3, D8: another process takes the run up where it was.
+    store = MemoryStore()
+
+    def runner(**steps: list[Any]) -> Runner[Any, Any]:
+        chat = Agent("Chat", tools=[ask]).as_tool(events=events)
+        return Runner(Agent("Desk", tools=[chat]), model=ScriptedModel(steps), store=store)
+
+    first = runner(Desk=[call("chat", request="x")], Chat=[call("ask", question="sure?")])
+    async with first.stream("hi", run_id="r") as run:
+        heard = [event async for event in run]
+    assert run.result.status == "suspended"
+    told = sum(isinstance(event, Said) and event.agent == "Chat" for event in heard)
+    assert told == (1 if events == "forward" else 0)
+    second = runner(Desk=["done"], Chat=["asked"])
+    result = await second.resume("r", "yes")
+    assert results_of(result.events) == [("Chat", "yes", False), ("Desk", "asked", False)]
+    assert result.output == "done"
 
 
 async def test_values_are_shared_both_ways_and_history_is_not() -> None:

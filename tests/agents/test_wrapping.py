@@ -204,7 +204,9 @@ async def test_hooks_of_workflows_and_steps() -> None:
     outputs = {"A": "a", "b": "b: yes to b?"}
     assert result.values == {
         **dict.fromkeys(("S started", "P started", "A started"), True),
-        "A ended": "a", "P ended": outputs, "S ended": outputs,
+        "A ended": "a",
+        "P ended": outputs,
+        "S ended": outputs,
     }
     await check_replay(runner, result)
 
