@@ -159,6 +159,7 @@ def test_a_question_is_closed_by_the_end_of_what_it_was_asked_in(end: Event) -> 
     beside = Asked("1/m1.00/ask1", A, 2.0, "and here?")
     assert list(Log([START, asked, beside, end]).open_questions()) == [beside.key]
     assert list(Log([START, asked, beside]).open_questions()) == [asked.key, beside.key]
+    assert list(Log([START, end, asked]).open_questions()) == [asked.key], "a hook may ask about what has ended"
 
 
 def test_what_is_inside_an_effect_is_told_apart_from_its_neighbours() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Protocol, TypeVar
 
 from .errors import ReplayMismatch
-from .events import Asked, Delta, Event, Origin, ToolReturned
+from .events import Answered, Asked, Delta, Event, Origin, ToolReturned
 
 E = TypeVar("E", bound=Event)
 
@@ -86,7 +86,8 @@ class Log:
     def waits_inside(self, key: str) -> bool:
         """Whether a question was asked inside the effect with this key that nobody has answered yet."""
         index = self._indexed()
-        return any(isinstance(index[known], Asked) and self._is_open(known) for known in self._keys_inside(key))
+        asked = [known for known in self._keys_inside(key) if isinstance(index[known], Asked)]
+        return bool(asked) and not self.open_questions().keys().isdisjoint(asked)
 
     def has(self, key: str) -> bool:
         """Whether there is an event with this key. Does not count as asking for it."""
@@ -129,9 +130,18 @@ class Log:
             await self.sink.room()
 
     def open_questions(self) -> dict[str, Asked]:
-        """The questions that wait for an answer, by id."""
-        asked = [event for event in self.events if isinstance(event, Asked)]
-        return {event.key: event for event in asked if self._is_open(event.key)}
+        """The questions that wait for an answer, by id: nobody has given one, and what they were asked in goes on."""
+        waiting: dict[str, Asked] = {}
+        for event in self.events:
+            if isinstance(event, Asked):
+                waiting[event.key] = event
+            elif isinstance(event, Answered):
+                waiting.pop(event.id, None)
+            elif waiting and (isinstance(event, ToolReturned) or event.key.endswith(f"/{FAILED}")):
+                # It has ended without the answer. What is asked later, by a hook for instance, is another matter.
+                inside = f"{event.key.removesuffix(FAILED).removesuffix('/')}/"
+                waiting = {key: asked for key, asked in waiting.items() if not key.startswith(inside)}
+        return waiting
 
     def visit(self, key: str) -> list[Event]:
         """What was recorded inside the effect with this key, for code that need not run again to account for it."""
@@ -162,18 +172,6 @@ class Log:
         keys = self._past_keys
         # "0" is the character after "/": between the two is everything that goes on with a "/".
         return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
-
-    def _is_open(self, asked: str) -> bool:
-        """Whether a question waits: nobody has answered it, and nothing around it has ended without the answer."""
-        index = self._indexed()
-        if f"{asked}!" in index:
-            return False
-        around = asked.rpartition("/")[0]
-        while around:
-            if isinstance(index.get(around), ToolReturned) or f"{around}/{FAILED}" in index:
-                return False
-            around = around.rpartition("/")[0]
-        return True
 
     def _is_inside_visited(self, key: str) -> bool:
         around = key.rpartition("/")[0]
