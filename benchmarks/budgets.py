@@ -15,7 +15,12 @@ MOST_TIMES_BARE = {
     "stream": 3.0,
     # At least 0.3 of the bare loop's throughput.
     "concurrent": 1 / 0.3,
+    # The bare side is asyncio.TaskGroup.
+    "branches": 3.0,
+    # The bare side is a nested call of the same loop; here every call is a flow of its own with two model calls.
+    "agent_tool": 6.0,
 }
+MOST_GROWTH_PER_ITERATION = 1.3
 MOST_GROWTH_PER_HANDOFF = 1.3
 MOST_FOR_A_TYPED_HANDOFF = 2.0
 # At least 5 times the throughput of the official client, and half that of bare aiohttp.
@@ -49,6 +54,10 @@ def checks(results: Results) -> list[Check]:
     if few is not None and many is not None:
         growth = many.microseconds / few.microseconds
         found.append(Check("ping_pong: a handoff at 200 beside one at 10", growth, MOST_GROWTH_PER_HANDOFF, "x"))
+    few, many = results.cell("loop_100", BATON.name), results.cell("loop_1000", BATON.name)
+    if few is not None and many is not None:
+        growth = many.microseconds / few.microseconds
+        found.append(Check("loop: an iteration at 1,000 beside one at 100", growth, MOST_GROWTH_PER_ITERATION, "x"))
     plain, typed = results.cell("handoff_plain", BATON.name), results.cell("handoff_typed", BATON.name)
     if plain is not None and typed is not None:
         ratio = typed.microseconds / plain.microseconds

@@ -56,7 +56,7 @@ class Outcome(Struct, frozen=True):
 class Flow(Protocol):
     """The flow of control that an activation is part of; it can give the floor to agents inside another."""
 
-    async def inside(
+    def inside(
         self,
         agent: "BaseAgent[Any, Any]",
         *,
@@ -65,7 +65,7 @@ class Flow(Protocol):
         prefix: str,
         after: Origin,
         projection: Projection | None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Give the floor to an agent; keys begin with `prefix`, paths go on from `after`."""
         ...
 
@@ -285,6 +285,8 @@ def checked_examples(owner: str, examples: object) -> tuple[str, ...]:
 
 def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:
     """The agents, if that is what they are."""
+    if not isinstance(agents, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SetupError(f"`{owner}` has sub_agents={agents!r}; give a list")
     for agent in agents:
         if not isinstance(agent, BaseAgent):
             raise SetupError(f"`{owner}` has {agent!r} in sub_agents; only agents can stand there")

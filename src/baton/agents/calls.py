@@ -85,6 +85,7 @@ def _recorded(ctx: AgentContext[Any], key: str) -> ToolReturned | Handed | None:
     if returned is not None:
         ctx.apply_changes(returned.changes)
         ctx.breaks_loop = ctx.breaks_loop or returned.breaks_loop
+        ctx.run.meter.count_again(ctx.run.log.visit(key))
     return returned
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ..context import WatchedValues
 from ..errors import ends_the_run
 from ..events import Action, Changes, Stepped
+from ..log import FAILED
 from ..messages import UserMessage
 from .base import AgentContext, BaseAgent
 
@@ -15,12 +16,12 @@ _logger = logging.getLogger("baton.agents")
 
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
     """The agent's action. If it fails, all that is left of it is a message that says so, once, also after a restart."""
-    log, key = ctx.run.log, f"{ctx.scope}/failed"
+    log, key = ctx.run.log, f"{ctx.scope}/{FAILED}"
     mark = len(ctx.history.entries)
     failed = log.find(key, Stepped)
     if failed is not None:
         # It failed before a restart: it must not try again, but what it did to the values counts.
-        log.visit(f"{ctx.scope}/")
+        ctx.run.meter.count_again(log.visit(ctx.scope))
         ctx.apply_changes(failed.changes)
     else:
         values = WatchedValues(ctx.run.values)
@@ -32,7 +33,7 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
                 raise
             _logger.warning("`%s` failed; reported to `%s`", agent.name, to, exc_info=True)
             problem = f"[{agent.name}] failed: {type(error).__name__}: {error}"
-            failed = Stepped(key, ctx.origin, time(), "failed", problem, _all_changes(ctx, values))
+            failed = Stepped(key, ctx.origin, time(), FAILED, problem, _all_changes(ctx, values))
             log.write(failed)
     ctx.history.truncate(mark)
     ctx.history.add(UserMessage(str(failed.value)), ctx.origin)

@@ -216,6 +216,8 @@ class Turn:
     async def _perform_all(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
         # If one asks or fails, the others finish first: what they did must not be lost.
         ended: list[BaseException | None]
+        if self._ctx.run.log.has_past:
+            self._apply_what_ended(ordinary)
         if self._agent.parallel_tools:
             ended = await asyncio.gather(*[self._perform(*one) for one in ordinary], return_exceptions=True)
         else:
@@ -227,6 +229,13 @@ class Turn:
         raised = [error for error in ended if error is not None]
         if raised:
             raise next((error for error in raised if not isinstance(error, Suspend)), raised[0])
+
+    def _apply_what_ended(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
+        """Do to the values what calls did that ended before: those that go on now have seen it."""
+        keys = [f"{self._said.key}.{position}" for position, _ in ordinary]
+        found = [self._ctx.run.log.find(key, ToolReturned) for key in keys]
+        for result in sorted(filter(None, found), key=lambda result: result.at):
+            self._ctx.apply_changes(result.changes)
 
     async def _perform(self, position: int, tool: Tool) -> None:
         key = f"{self._said.key}.{position}"

@@ -23,26 +23,50 @@ class Signals:
         """Whether it is to stop when the present turn of each agent in it is done."""
 
 
+class _Guests(dict[str, Any]):
+    """The guests of a part: those there were when it began, and its own. Whoever comes is known around it as well."""
+
+    __slots__ = ("around",)
+    around: dict[str, Any]
+
+    def __setitem__(self, name: str, guest: Any) -> None:
+        super().__setitem__(name, guest)
+        self.around[name] = guest
+
+
 class Run(Generic[C]):
     """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
 
     __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "signals", "values")
 
-    def __init__(self, id: str, log: Log, context: C, values: MutableMapping[str, Any], meter: Meter) -> None:
+    def __init__(
+        self,
+        id: str,
+        log: Log,
+        context: C,
+        values: MutableMapping[str, Any],
+        meter: Meter,
+        around: "Run[C] | None" = None,
+    ) -> None:
+        """`around` is the run that this is a part of."""
         self.id = id
         self.log = log
         self.context = context
         self.values = values
         self.meter = meter
-        self.call_ids: set[str] = set()
+        self.call_ids: set[str] = set() if around is None else around.call_ids
         """Every call id used so far: ids are unique in a run."""
-        self.signals = Signals()
+        self.signals = Signals() if around is None else around.signals
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
+        if around is not None:
+            self.guests = guests = _Guests(around.guests)
+            guests.around = around.guests
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
-        """The same run for a part of it that has values or limits of its own; all else is shared."""
+        """The same run for a part of it that has values or limits of its own.
+
+        All else is shared, but a guest that comes to a part beside this one does not take the place of one here.
+        """
         values = values if values is not None else self.values
-        part = Run(self.id, self.log, self.context, values, meter or self.meter)
-        part.call_ids, part.signals, part.guests = self.call_ids, self.signals, self.guests
-        return part
+        return Run(self.id, self.log, self.context, values, meter or self.meter, self)

@@ -1,6 +1,6 @@
 """Who has the floor next. The only reader of Transfer: a flat loop, however many transfers there are."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from time import time
 from typing import Any
 
@@ -63,7 +63,7 @@ class Course:
         named = self.rules.on_loop
         return named if not self.is_rescued and named in self.team.seats else None
 
-    async def inside(
+    def inside(
         self,
         agent: BaseAgent[Any, Any],
         *,
@@ -72,14 +72,14 @@ class Course:
         prefix: str,
         after: Origin,
         projection: Projection | None = None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Give the floor to an agent inside another, in the team that is its own."""
         team = self.team.inner.get(agent.name)
         if team is None or team.seats[team.root].agent is not agent:
             raise SetupError(f"`{after.agent}` gives the floor to {agent!r} inside it, which is not among its parts()")
         crossing = _STRAIGHT if projection is None else _Crossing(projection=projection)
         course = Course(run, history, self.rules, team)
-        return await follow(course, team.seats[team.root], prefix=prefix, after=after, crossing=crossing)
+        return follow(course, team.seats[team.root], prefix=prefix, after=after, crossing=crossing)
 
 
 async def follow(
@@ -93,7 +93,7 @@ async def follow(
     """Give the floor to `start`, and then to whomever transfers lead to, until somebody ends without one."""
     run, log, history, seat, origin = course.run, course.run.log, course.history, start, after
     frames: list[str] = []
-    loops = RoundTrips(run.meter.limits.round_trips)
+    loops: RoundTrips | None = None
     crossing = crossing or _STRAIGHT
     first: Origin | None = None
     breaks_loop = False
@@ -120,6 +120,7 @@ async def follow(
             transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
         else:
             return await _ended(ctx, BreakLoop() if breaks_loop and action is None else action, first)
+        loops = loops or RoundTrips(run.meter.limits.round_trips)
         try:
             run.meter.start_transfer(origin)
             loops.note(origin, transfer.to, history, mark)

@@ -59,12 +59,13 @@ class Team:
         everybody: dict[str, BaseAgent[Any, Any]] = {}
         inner: dict[str, Team] = {}
         outer = _compiled([root, *extra], language, everybody, inner)
+        inside = ", and an agent that runs inside another reaches nobody outside"
         # A part may have parts: their teams are found while the list grows.
         waiting = [*outer.seats.values()]
         while waiting:
             for part in waiting.pop().agent.parts():
                 if part.name not in inner:
-                    inner[part.name] = team = _compiled([part], language, everybody, inner)
+                    inner[part.name] = team = _compiled([part], language, everybody, inner, rule=inside)
                     waiting.extend(team.seats.values())
                 else:
                     _enter(part, everybody)
@@ -133,13 +134,20 @@ def _compiled(
     language: Language,
     everybody: dict[str, BaseAgent[Any, Any]],
     inner: dict[str, Team],
+    *,
+    rule: str = "",
 ) -> Team:
-    """One team. `everybody` are the agents of all teams of a run: names are unique among them."""
+    """One team. `everybody` are the agents of all teams of a run: names are unique among them.
+
+    `rule` is what to say when somebody is wanted who is not in the team.
+    """
     agents = _reachable_from(roots, everybody)
     parents: dict[str, list[str]] = {name: [] for name in agents}
     for agent in agents.values():
         for child in agent.children():
             parents[child.name].append(agent.name)
+    for agent in agents.values():
+        _check_names(agent, agents, rule)
     seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
     return Team(roots[0].name, seats, language, inner)
 
@@ -189,20 +197,24 @@ def _seat(
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
     edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
-    edges += [_handoff_route(agent, edge, agents) for edge in agent.edges()]
+    edges += [_handoff_route(edge, agents) for edge in agent.edges()]
     for other in dict.fromkeys(agent.mentioned()):
         edges.append(handoff_route(Handoff(agent=other, is_shown=False), other, tool=""))
     _check_tool_names(agent, edges)
     return Seat(agent, Routes(agent.name, edges, language=language), tuple(edges))
 
 
-def _handoff_route(agent: BaseAgent[Any, Any], edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
-    for wanted in (edge.target, edge.returns):
-        if wanted not in agents and wanted not in ("stay", "caller"):
-            raise SetupError(
-                f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name; "
-                f"the team has: {listed([*agents])}"
-            )
+def _check_names(agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], rule: str) -> None:
+    for edge in agent.edges():
+        for wanted in (edge.target, edge.returns):
+            if wanted not in agents and wanted not in ("stay", "caller"):
+                raise SetupError(
+                    f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name{rule}; "
+                    f"the team has: {listed([*agents])}"
+                )
+
+
+def _handoff_route(edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
     tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.is_shown else ""
     return handoff_route(edge, agents[edge.target], tool=tool)
 
