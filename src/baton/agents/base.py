@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -85,6 +85,9 @@ class AgentContext(RunContext[C]):
         "told",
         "turn_start",
     )
+    # An activation is no call and has no caller; said once here instead of once for every transfer.
+    call: ClassVar[None] = None
+    caller: ClassVar[None] = None
 
     def __init__(
         self,
@@ -101,8 +104,6 @@ class AgentContext(RunContext[C]):
         self.run = run
         self.origin = origin
         self.scope = origin.id
-        self.call = None
-        self.caller = None
         self._values = None
         self._steps = None
         self._asked = 0

@@ -52,12 +52,9 @@ class Conversation:
         turn = 0
         while True:
             turn += 1
-            signals = ctx.run.signals
-            if signals.is_cancelled:
+            if stop := ctx.run.signals.stop:
                 # A tool may have swallowed the cancellation; the run is over all the same.
-                raise asyncio.CancelledError
-            if signals.stops_after_turn:
-                raise Suspend
+                raise asyncio.CancelledError if stop == "now" else Suspend
             is_last = turn > agent.max_turns
             if is_last and (turn > agent.max_turns + 1 or agent.on_limit == "error"):
                 raise TurnLimitError(agent.name, agent.max_turns)

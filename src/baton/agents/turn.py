@@ -106,8 +106,10 @@ def record_result(
     log = ctx.run.log
     event = log.find(key, ToolReturned) if log.has_past else None
     if event is None:
+        # By position, because this runs once for every transfer.
+        now, is_final, changes, breaks = time(), False, None, False
         event = ToolReturned(
-            key, ctx.origin, time(), call.id, call.name, content, is_error, is_undone=is_undone, wanted=wanted
+            key, ctx.origin, now, call.id, call.name, content, is_error, is_final, changes, breaks, is_undone, wanted
         )
         log.write(event)
     return event

@@ -1,7 +1,7 @@
 """One run as everything inside it shares it."""
 
 from collections.abc import MutableMapping
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -14,13 +14,11 @@ C = TypeVar("C", default=Any)
 class Signals:
     """What somebody outside has asked of a run. All its parts look at the same one."""
 
-    __slots__ = ("is_cancelled", "stops_after_turn")
+    __slots__ = ("stop",)
 
     def __init__(self) -> None:
-        self.is_cancelled = False
-        """Whether the run is to stop at once."""
-        self.stops_after_turn = False
-        """Whether it is to stop when the present turn of each agent in it is done."""
+        self.stop: Literal["", "now", "after_turn"] = ""
+        """Whether the run is to stop: at once, or when the present turn of each agent in it is done."""
 
 
 class _Guests(dict[str, Any]):

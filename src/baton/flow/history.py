@@ -227,6 +227,10 @@ def rewritten(message: Message | None, author: str | None) -> Message | None:
     text = content if isinstance(content, str) else text_of(content)
     # `type(…) is`, here and on other paths that every transfer takes: isinstance on a struct costs several times more.
     if author is not None and type(message) is AssistantMessage:
+        if not text and text is content and len(message.calls) == 1:
+            # What nearly every transfer and tool call looks like.
+            call = message.calls[0]
+            return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
         told = f" [{author}] said: {text}." if text else ""
         for call in message.calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."

@@ -91,7 +91,7 @@ class LiveRun(Generic[Out]):
         course = opened.course
         log, run = course.run.log, course.run
         hooks, known = course.rules.options.hooks, len(log.events)
-        run.signals.is_cancelled, run.signals.stops_after_turn = self._is_cancelled, self._stops_after_turn
+        run.signals.stop = "now" if self._is_cancelled else "after_turn" if self._stops_after_turn else ""
         for event in opened.opening:
             log.write(event)
         try:
@@ -168,7 +168,7 @@ class LiveRun(Generic[Out]):
             return
         self._is_cancelled = True
         if self._opened is not None:
-            self._opened.course.run.signals.is_cancelled = True
+            self._opened.course.run.signals.stop = "now"
         if self._task is not None and not self._task.done():
             # A task that is cancelled before its first step would leave no trace; it ends itself when it begins.
             if self._opened is not None:
@@ -178,7 +178,7 @@ class LiveRun(Generic[Out]):
     def _stop_after_turn(self) -> None:
         self._stops_after_turn = True
         if self._opened is not None:
-            self._opened.course.run.signals.stops_after_turn = True
+            self._opened.course.run.signals.stop = "after_turn"
 
     def stop_for(self, error: RunConflict, driver: "asyncio.Task[Any]") -> None:
         """Stop now: the run is somebody else's."""
@@ -191,7 +191,7 @@ class LiveRun(Generic[Out]):
             self._stop_after_turn()
         elif self._driver is None:
             self._driver, self._is_cancelled = driver, True
-            self._course.run.signals.is_cancelled = True
+            self._course.run.signals.stop = "now"
             driver.cancel()
 
     async def __aenter__(self) -> Self:

@@ -43,7 +43,7 @@ class Workflow(BaseAgent[Any, Out]):
     ) -> tuple[Action | None, Origin]:
         """Run the steps one after the other until one of them ends with an action; that action, and the last step."""
         for position, step in enumerate(self.sub_agents):
-            if ctx.run.signals.is_cancelled:
+            if ctx.run.signals.stop == "now":
                 # A step may have swallowed the cancellation; the run is over all the same.
                 raise asyncio.CancelledError
             outcome = await ctx.inside(step, f"{round}{position}", after=after)
