@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
 
@@ -18,8 +19,13 @@ $(DOCS_READY): $(READY)
 	$(BIN)/python -m pip install --quiet --editable '.[dev,docs]'
 	@touch $(DOCS_READY)
 
-demo: $(READY)  ## the weather router, end to end in this terminal
-	$(BIN)/python examples/00_demo.py
+$(DEMO_READY): pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[local,openai]' || $(BIN)/python -m pip install --quiet --editable .
+	@touch $(DEMO_READY)
+
+demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--lang zh'`
+	$(BIN)/baton demo $(ARGS)
 
 test: $(READY)  ## all tests, with coverage
 	$(BIN)/python -m pytest --cov=baton --cov-report=term:skip-covered

@@ -20,8 +20,8 @@ from benchmarks.results import Results
 from benchmarks.timing import QUICK, Effort, Gap, measure
 from benchmarks.workloads import WORKLOADS
 
-IMPORT, DURABLE = "import", "durable"
-NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, DURABLE]
+IMPORT, HTTP, DURABLE = "import", "http", "durable"
+NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE]
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 # A peer is two orders of magnitude away from the bare loop; few rounds settle that.
@@ -54,6 +54,8 @@ def main(
         _measure_peers(results, names, peers_python, QUICK_PEER_EFFORT if quick else PEER_EFFORT)
     if IMPORT in names:
         _measure_imports(results, peers_python, samples=3 if quick else 7)
+    if HTTP in names:
+        _measure_http(results, rounds=2 if quick else 7)
     if DURABLE in names:
         _progress("runs that are kept")
         rounds = 5 if quick else 15
@@ -100,6 +102,14 @@ def _measure_imports(results: Results, peers_python: str, *, samples: int) -> No
             except ImportFailed as failure:
                 results.gaps.append(Gap(IMPORT, contender.name, str(failure), is_error=True))
                 click.echo(str(failure), err=True)
+
+
+def _measure_http(results: Results, *, rounds: int) -> None:
+    _progress("tool loops over HTTP")
+    # Imported here because it brings aiohttp and OpenAI's client along.
+    from benchmarks.http.measured import http_costs
+
+    results.http = http_costs(rounds)
 
 
 def _version(contender: Contender) -> str:

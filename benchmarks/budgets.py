@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from benchmarks.cold_import import ImportCost
 from benchmarks.contender import BATON
 from benchmarks.durable import Durability
+from benchmarks.http.cost import times_cheaper
 from benchmarks.results import Results
 
 MOST_TIMES_BARE = {
@@ -15,9 +16,17 @@ MOST_TIMES_BARE = {
     "stream": 3.0,
     # At least 0.3 of the bare loop's throughput.
     "concurrent": 1 / 0.3,
+    # The bare side is asyncio.TaskGroup.
+    "branches": 3.0,
+    # The bare side is a nested call of the same loop; here every call is a flow of its own with two model calls.
+    "agent_tool": 6.0,
 }
+MOST_GROWTH_PER_ITERATION = 1.3
 MOST_GROWTH_PER_HANDOFF = 1.3
 MOST_FOR_A_TYPED_HANDOFF = 2.0
+# At least 5 times the throughput of the official client, and half that of bare aiohttp.
+MOST_OF_THE_OFFICIAL_CLIENT = 1 / 5
+MOST_TIMES_BARE_HTTP = 2.0
 MOST_TIMES_A_COMMIT = 8.0
 MOST_GROWTH_OF_AN_EVENT = 1.1
 # Far from the 50 of the design: reading and decoding a thousand lines alone takes four times that.
@@ -51,10 +60,19 @@ def checks(results: Results) -> list[Check]:
     if few is not None and many is not None:
         growth = many.microseconds / few.microseconds
         found.append(Check("ping_pong: a handoff at 200 beside one at 10", growth, MOST_GROWTH_PER_HANDOFF, "x"))
+    few, many = results.cell("loop_100", BATON.name), results.cell("loop_1000", BATON.name)
+    if few is not None and many is not None:
+        growth = many.microseconds / few.microseconds
+        found.append(Check("loop: an iteration at 1,000 beside one at 100", growth, MOST_GROWTH_PER_ITERATION, "x"))
     plain, typed = results.cell("handoff_plain", BATON.name), results.cell("handoff_typed", BATON.name)
     if plain is not None and typed is not None:
         ratio = typed.microseconds / plain.microseconds
         found.append(Check("a typed, filtered handoff beside a plain one", ratio, MOST_FOR_A_TYPED_HANDOFF, "x"))
+    if results.http:
+        official = 1 / times_cheaper(results.http, BATON.name, "openai")
+        found.append(Check("http: CPU time beside the official client", official, MOST_OF_THE_OFFICIAL_CLIENT, "x"))
+        bare = 1 / times_cheaper(results.http, BATON.name, "aiohttp")
+        found.append(Check("http: CPU time beside bare aiohttp", bare, MOST_TIMES_BARE_HTTP, "x"))
     found += _durability_checks(results.durability)
     for cost in results.imports:
         if cost.contender == BATON.name and cost.statement == BATON.import_statement:

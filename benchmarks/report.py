@@ -29,6 +29,8 @@ def show(results: Results, checks: list[Check]) -> None:
             console.print(f"{DISTURBED} measured while the machine was busy: measure again before quoting it")
     if results.imports:
         console.print(_imports(results))
+    if results.http:
+        console.print(_http(results))
     if results.durability.costs:
         console.print(_durability(results))
     if checks:
@@ -103,6 +105,16 @@ def _durability(results: Results) -> Table:
     table.add_column("costs", justify="right")
     for cost in results.durability.costs:
         table.add_row(cost.name, f"{cost.value:,.4g} {cost.unit}")
+    return table
+
+
+def _http(results: Results) -> Table:
+    table = Table(title="200 tool loops at once over HTTP", title_justify="left")
+    table.add_column("client")
+    table.add_column("CPU µs per request", justify="right")
+    table.add_column("requests per second", justify="right")
+    for cost in results.http:
+        table.add_row(cost.client, f"{cost.cost:,.0f}", f"{cost.throughput:,.0f}")
     return table
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks.cold_import import ImportCost
 from benchmarks.durable import Durability
+from benchmarks.http.cost import HttpCost
 from benchmarks.timing import Gap, Measurement
 from benchmarks.workloads import WORKLOADS
 
@@ -21,6 +22,7 @@ class Results:
     """The contenders that took part, in the order of the table's columns."""
     measurements: list[Measurement] = field(default_factory=list[Measurement])
     imports: list[ImportCost] = field(default_factory=list[ImportCost])
+    http: list[HttpCost] = field(default_factory=list[HttpCost])
     gaps: list[Gap] = field(default_factory=list[Gap])
     durability: Durability = field(default_factory=Durability)
 
@@ -48,6 +50,7 @@ class Results:
                 for cell in self.measurements
             ],
             "imports": [asdict(cost) for cost in self.imports],
+            "http": [asdict(cost) for cost in self.http],
             "gaps": [asdict(gap) for gap in self.gaps],
             "durability": [asdict(cost) for cost in self.durability.costs],
         }

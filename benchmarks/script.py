@@ -42,6 +42,15 @@ class Script:
         self.history_read = history_length
         return self.replies[int(result) if result else 0]
 
+    async def overlapping(self, history_length: int) -> Reply:
+        """The next reply, after a moment in which others can be asked."""
+        self.steps_taken += 1
+        self.steps_running += 1
+        self.most_steps_running = max(self.most_steps_running, self.steps_running)
+        await asyncio.sleep(0)
+        self.steps_running -= 1
+        return self.next(history_length)
+
     def step_tool(self) -> StepTool:
         """The tool of this workload: it says which step comes next."""
 
@@ -73,15 +82,15 @@ class Script:
         # Libraries word a transfer differently, but each must leave the next agent at least one message to read.
         if self.history_read < (workload.least_read or len(self.replies)):
             raise WrongResult(f"{workload.name}: the last model call read only {self.history_read} messages")
-        if workload.shape == "parallel_tools":
+        if workload.shape in ("parallel_tools", "branches"):
             self._verify_overlap(len(outcomes) * workload.units)
         self.model_calls = self.history_read = self.steps_taken = self.most_steps_running = 0
 
     def _verify_overlap(self, wanted_steps: int) -> None:
         if self.steps_taken != wanted_steps:
-            raise WrongResult(f"{self.workload.name}: {self.steps_taken} tool calls ran, wanted {wanted_steps}")
+            raise WrongResult(f"{self.workload.name}: {self.steps_taken} steps were taken, wanted {wanted_steps}")
         if self.most_steps_running < 2:
-            raise WrongResult(f"{self.workload.name}: the tool calls ran one after the other")
+            raise WrongResult(f"{self.workload.name}: the steps were taken one after the other")
 
 
 def _short(outcome: Outcome) -> str:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Shape = Literal["single_turn", "tool_loop", "chain", "ping_pong", "own_tool", "typed", "stream", "parallel_tools"]
+Shape = Literal[
+    "single_turn",
+    "tool_loop",
+    "chain",
+    "ping_pong",
+    "own_tool",
+    "typed",
+    "stream",
+    "parallel_tools",
+    "branches",
+    "loop",
+    "agent_tool",
+]
 
 TRANSFER_PREFIX = "transfer_to_"
 TRANSFER_TOOL = f"{TRANSFER_PREFIX}agent"
@@ -127,6 +139,41 @@ def parallel_tools(calls: int) -> Workload:
     return Workload("parallel_tools", title, "parallel_tools", "tool", calls, ("A0",), replies, outcome)
 
 
+def branches(count: int) -> Workload:
+    agents = tuple(f"A{number}" for number in range(count))
+    replies = tuple(Reply(FINAL_TEXT) for _ in agents)
+    outcome = Outcome(FINAL_TEXT * count, "All")
+    title = f"{count} agents at once, joined"
+    return Workload(
+        "branches", title, "branches", "agent", count, agents, replies, outcome, least_read=1, is_for_peers=False
+    )
+
+
+def loop(iterations: int) -> Workload:
+    name, title = f"loop_{iterations}", f"loop of {iterations:,} iterations"
+    replies = tuple(Reply(FINAL_TEXT) for _ in range(iterations))
+    outcome = Outcome(FINAL_TEXT, "Loop")
+    return Workload(name, title, "loop", "iteration", iterations, ("A0",), replies, outcome, is_for_peers=False)
+
+
+def agent_tool(calls: int) -> Workload:
+    asked = (Reply(calls=(Call(f"call_{number}", "a1", '{"request": "How far?"}'),)) for number in range(calls))
+    replies = (*(reply for call in asked for reply in (call, Reply("far"))), Reply(FINAL_TEXT))
+    outcome = Outcome(FINAL_TEXT, "A0")
+    return Workload(
+        "agent_tool",
+        f"{calls} calls of an agent as a tool",
+        "agent_tool",
+        "call",
+        calls,
+        ("A0", "A1"),
+        replies,
+        outcome,
+        least_read=2 * calls + 1,
+        is_for_peers=False,
+    )
+
+
 def _step(position: int) -> Call:
     return Call(f"call_{position}", "step", f'{{"n": {position}}}')
 
@@ -148,4 +195,8 @@ WORKLOADS: tuple[Workload, ...] = (
     stream(2_000),
     tool_loop("concurrent", "1,000 concurrent tool loops", copies=1_000),
     parallel_tools(8),
+    branches(8),
+    loop(100),
+    loop(1_000),
+    agent_tool(10),
 )

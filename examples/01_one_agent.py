@@ -6,10 +6,10 @@ baton run examples/01_one_agent.py:agent "What can you do?"
 """
 
 from baton import Agent, Runner
-from baton.testing import ScriptedModel
+from baton.testing import Understudy
 
 # A language model would read the instructions and the question; this one plays its only step again and again.
-model = ScriptedModel(["I answer questions about your order, in one sentence."], cycle=True)
+model = Understudy(["I answer questions about your order, in one sentence."], cycle=True)
 
 agent = Agent(
     "Guide",
@@ -20,7 +20,7 @@ agent = Agent(
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = Runner(agent).run_sync("What can you do?")
     print(f"{result.agent}: {result.output}")
     print(f"{result.status} after {result.usage.total.model_calls} model call")

@@ -7,7 +7,7 @@ baton check examples/02_tools.py:shopkeeper
 from dataclasses import dataclass
 
 from baton import Agent, RunContext, Runner, ToolError, tool
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import Understudy, call, transcript
 
 
 @dataclass
@@ -37,7 +37,7 @@ def price(item: str, *, quantity: int = 1) -> str:
 
 
 shopkeeper: Agent[Shop] = Agent("Shopkeeper", instructions="Use the tools, never guess.", tools=[in_stock, price])
-model = ScriptedModel(
+model = Understudy(
     [
         [call("in_stock", item="lamp"), call("price", item="lamp", quantity=0)],
         call("price", item="lamp", quantity=2),
@@ -48,7 +48,7 @@ runner = Runner(shopkeeper, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("How much are two lamps?", context=Shop({"lamp": 7}))
     print("\n".join(transcript(result.events)))
     print(f"what the model is told: {in_stock.spec.description} {in_stock.spec.parameters['properties']}")

@@ -6,7 +6,7 @@ baton graph examples/03_transfer.py:router
 """
 
 from baton import Agent, Runner, tool
-from baton.testing import ScriptedModel, call, transcript, transfer_to
+from baton.testing import Understudy, call, transcript, transfer_to
 
 
 @tool
@@ -28,7 +28,7 @@ router = Agent(
     instructions="Pick the right expert.",
     sub_agents=[chat, weather],
 )
-model = ScriptedModel(
+model = Understudy(
     {
         "RouterAgent": [transfer_to("WeatherAgent")],
         "WeatherAgent": [call("get_weather", city="Beijing"), "It is 25 °C in Beijing."],
@@ -38,7 +38,7 @@ runner = Runner(router, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("What's the weather in Beijing?")
     print("\n".join(transcript(result.events)))
     print(f"the floor is now with {result.agent}, reached by {' → '.join(result.events[-2].path)}")

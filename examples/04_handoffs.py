@@ -5,7 +5,7 @@ baton check examples/04_handoffs.py:desk
 """
 
 from baton import Agent, Runner, handoff
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import Understudy, call, transcript
 
 bookings = Agent("Bookings", description="Books and moves rooms.", instructions="Settle the booking.")
 complaints = Agent(
@@ -26,7 +26,7 @@ desk = Agent(
         ),
     ],
 )
-model = ScriptedModel(
+model = Understudy(
     {
         "Desk": [call("escalate")],
         "Complaints": [call("transfer_to_bookings")],
@@ -37,7 +37,7 @@ runner = Runner(desk, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("My room is terribly loud!")
     print("\n".join(transcript(result.events)))
     print(f"tools of Desk: {', '.join(spec.name for spec in model.requests[0].tools)}")

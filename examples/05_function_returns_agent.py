@@ -7,7 +7,7 @@ baton check examples/05_function_returns_agent.py:triage
 from typing import Any
 
 from baton import Agent, RunContext, Runner
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import Understudy, call, transcript
 
 sales = Agent("Sales", description="Sells things.", instructions="Sell something.")
 refunds = Agent(
@@ -31,12 +31,12 @@ def to_refunds(ctx: RunContext[Any], order: str) -> Agent:
 
 
 triage = Agent("Triage", instructions="Find out who can help.", tools=[to_sales, to_refunds])
-model = ScriptedModel({"Triage": [call("to_refunds", order="A-17")], "Refunds": ["A-17 is refunded."]})
+model = Understudy({"Triage": [call("to_refunds", order="A-17")], "Refunds": ["A-17 is refunded."]})
 runner = Runner(triage, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("I want my money back for A-17.")
     print("\n".join(transcript(result.events)))
     print(f"Refunds was told: {model.requests[-1].instructions}")

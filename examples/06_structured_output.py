@@ -7,7 +7,7 @@ baton check examples/06_structured_output.py:planner
 from pydantic import BaseModel, Field
 
 from baton import Agent, Runner
-from baton.testing import ScriptedModel
+from baton.testing import Understudy
 
 
 class Trip(BaseModel):
@@ -23,12 +23,12 @@ planner = Agent(
     output_type=Trip,
     output_key="trip",
 )
-model = ScriptedModel(['{"city": "Lisbon", "nights": 0}', '{"city": "Lisbon", "nights": 3}'])
+model = Understudy(['{"city": "Lisbon", "nights": 0}', '{"city": "Lisbon", "nights": 3}'])
 runner = Runner(planner, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("A long weekend in Lisbon, please.")
     print(f"the first answer went back: {model.requests[-1].messages[-1].content}")
     # A type checker knows that this is a Trip.

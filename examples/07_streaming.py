@@ -10,7 +10,7 @@ from typing import Any
 
 from baton import Agent, RunContext, Runner, tool
 from baton.events import Progress, TextDelta, ToolReturned
-from baton.testing import ScriptedModel, call
+from baton.testing import Understudy, call
 
 
 @tool
@@ -22,12 +22,12 @@ async def count_books(ctx: RunContext[Any], shelves: int) -> int:
 
 
 librarian = Agent("Librarian", instructions="Count when asked.", tools=[count_books])
-model = ScriptedModel([call("count_books", shelves=3), "There are 90 books here."], stream=True, cycle=True)
+model = Understudy([call("count_books", shelves=3), "There are 90 books here."], stream=True, cycle=True)
 runner = Runner(librarian, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     pieces = 0
     async with runner.stream("How many books are there?") as run:
         async for event in run:

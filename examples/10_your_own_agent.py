@@ -7,7 +7,7 @@ baton check examples/10_your_own_agent.py:doorman
 from typing import Any
 
 from baton import Agent, AgentContext, BaseAgent, Runner, Transfer, agent
-from baton.testing import ScriptedModel, transcript
+from baton.testing import Understudy, transcript
 
 
 async def is_member(name: str) -> bool:
@@ -34,12 +34,12 @@ async def bouncer(ctx: AgentContext[Any]) -> None:
 
 host = Agent("Host", description="Looks after members.", instructions="Offer a table.")
 doorman = Doorman("Doorman", description="Lets members in.", handoffs=[host, bouncer])
-model = ScriptedModel(["The table by the window is yours."], cycle=True)
+model = Understudy(["The table by the window is yours."], cycle=True)
 runner = Runner(doorman, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     for name in ("Ada", "Bob"):
         result = runner.run_sync("A table, please.", values={"name": name})
         print("\n".join(transcript(result.events)), end="\n\n")

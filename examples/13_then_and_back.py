@@ -6,7 +6,7 @@ baton graph examples/13_then_and_back.py:editor
 """
 
 from baton import Agent, Runner, handoff, then_transfer
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import Understudy, call, transcript
 
 researcher = Agent("Researcher", description="Finds facts.", instructions="Find out.")
 # Whatever the writer writes, the checker reads it next: no model decides that.
@@ -24,7 +24,7 @@ editor = Agent(
         handoff(checker),
     ],
 )
-model = ScriptedModel(
+model = Understudy(
     {
         "Editor": [call("transfer_to_researcher"), call("transfer_to_writer")],
         "Researcher": ["The bridge is 137 m long."],
@@ -36,7 +36,7 @@ runner = Runner(editor, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("Write about the new bridge.")
     print("\n".join(transcript(result.events)))
     print(f"path: {' → '.join(result.events[-2].path)}")

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from baton import Agent, RunContext, Runner, handoff
-from baton.testing import ScriptedModel, call, transcript
+from baton.testing import Understudy, call, transcript
 
 
 class Ticket(BaseModel):
@@ -37,7 +37,7 @@ triage = Agent(
     instructions="Find out what it is about, then hand over.",
     handoffs=[handoff(desk, input_type=Ticket, on_handoff=file_ticket) for desk in (refunds, parcels)],
 )
-model = ScriptedModel(
+model = Understudy(
     {
         "Triage": [
             call("transfer_to_refunds", reason="refund", priority=9, order="A-17"),  # There is no priority 9.
@@ -50,7 +50,7 @@ runner = Runner(triage, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("Order A-17 came broken, and I want my money back today!")
     print("\n".join(transcript(result.events)))
     print(f"{result.agent} was told: {model.requests[-1].instructions}")

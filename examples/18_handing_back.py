@@ -6,7 +6,7 @@ baton check examples/18_handing_back.py:planner
 
 from baton import Agent, Runner, handoff
 from baton.messages import text_of
-from baton.testing import ScriptedModel, call, say
+from baton.testing import Understudy, call, say
 
 trains = Agent("Trains", description="Knows trains.", instructions="Name one train.")
 hotels = Agent("Hotels", description="Knows hotels.", instructions="Name one hotel.")
@@ -16,7 +16,7 @@ planner = Agent(
     # The experts need not know who asked them: whoever hands over on this edge goes on when they are done.
     handoffs=[handoff(trains, returns="caller"), handoff(hotels, returns="caller")],
 )
-model = ScriptedModel(
+model = Understudy(
     {
         "Planner": [
             say("First the train.", call("transfer_to_trains")),
@@ -31,7 +31,7 @@ runner = Runner(planner, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print(model.notice)
     result = runner.run_sync("Plan my trip to Bern.")
     print("the last that Planner reads:")
     for message in model.requests[-1].messages:

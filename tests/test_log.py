@@ -5,7 +5,19 @@ import asyncio
 import pytest
 
 from baton.errors import ReplayMismatch
-from baton.events import NOBODY, Answered, Asked, Delta, Event, Finished, Origin, Started, TextDelta
+from baton.events import (
+    NOBODY,
+    Answered,
+    Asked,
+    Delta,
+    Event,
+    Finished,
+    Origin,
+    Started,
+    Stepped,
+    TextDelta,
+    ToolReturned,
+)
 from baton.log import Log, ReadOnlyLog
 
 A = Origin("1", "A")
@@ -17,15 +29,17 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[Event | Delta] = []
+        self.overheard: list[Event] = []
         self.is_full = False
         self.is_patient = False
+        self.is_heard = True
         self.emptied = asyncio.Event()
 
     def put(self, event: Event | Delta) -> None:
         self.heard.append(event)
 
-    def keep(self, event: Event) -> None:
-        pass
+    def put_hushed(self, event: Event) -> None:
+        self.overheard.append(event)
 
     async def room(self) -> None:
         await self.emptied.wait()
@@ -122,3 +136,56 @@ async def test_without_a_listener_nothing_waits_and_deltas_are_gone() -> None:
     log.tell(TextDelta(NOBODY, "x"))
     await log.settle()
     assert log.events == []
+
+
+def test_what_is_hushed_is_recorded_and_told_apart() -> None:
+    log, ear = Log(), Ear()
+    log.attach(ear)
+    log.hush("1/m1.0/")
+    inner = Started("1/m1.0/1/start", Origin("1/m1.0/1", "B", A), 1.5)
+    for event in (START, inner, END):
+        log.write(event)
+    log.tell(TextDelta(inner.origin, "hm"))
+    assert log.events == [START, inner, END]
+    assert ear.heard == [START, END]
+    assert ear.overheard == [inner]
+
+
+@pytest.mark.parametrize(
+    "end", [ToolReturned("1/m1.0", A, 3.0, "c", "t"), Stepped("1/m1.0/2/failed", A, 3.0, "failed", "it failed")]
+)
+def test_a_question_is_closed_by_the_end_of_what_it_was_asked_in(end: Event) -> None:
+    # W5
+    asked = Asked("1/m1.0/2/1/ask1", A, 1.0, "sure?")
+    beside = Asked("1/m1.00/ask1", A, 2.0, "and here?")
+    assert list(Log([START, asked, beside, end]).open_questions()) == [beside.key]
+    assert list(Log([START, asked, beside]).open_questions()) == [asked.key, beside.key]
+    assert list(Log([START, end, asked]).open_questions()) == [asked.key], "a hook may ask about what has ended"
+
+
+def test_what_is_inside_an_effect_is_told_apart_from_its_neighbours() -> None:
+    inside = [Asked("1/m1.0/1/ask1", A, 1.0), Stepped("1/m1.0/hook:x", A, 1.0, "hook:x")]
+    neighbours = [Stepped("1/m1.0", A, 1.0, "s"), Stepped("1/m1.01/a", A, 1.0, "s"), Stepped("1/m1.00/b", A, 1.0, "s")]
+    log = Log([*neighbours, *inside])
+    assert log.visit("1/m1.0") == inside
+    assert log.unvisited(Stepped, Asked) is neighbours[0]
+    assert (log.has_inside("1/m1.0"), log.has_inside("1/m1")) == (True, False)
+    assert (log.has_inside_besides("1/m1.0", "hook:"), log.has_inside_besides("1/m1.0", "1/")) == (True, True)
+    assert (log.waits_inside("1/m1.0"), log.waits_inside("1/m1.01")) == (True, False)
+
+
+def test_a_hushed_part_delivers_only_its_questions_until_it_is_over() -> None:
+    # A3
+    log, ear = Log(), Ear()
+    log.attach(ear)
+    log.hush("1/m1.0/")
+    inner = Origin("1/m1.0/1", "B", A)
+    asked, said = Asked("1/m1.0/1/ask1", inner, 1.0), Started("1/m1.0/1/start", inner, 1.0)
+    for event in (said, asked, START):
+        log.write(event)
+    log.tell(TextDelta(inner, "word"))
+    assert (ear.heard, ear.overheard) == ([asked, START], [said])
+    assert (log.listener(inner), log.listener(A)) == (None, ear)
+    log.unhush("1/m1.0/")
+    log.tell(TextDelta(inner, "word"))
+    assert (len(ear.heard), log.events) == (3, [said, asked, START])

@@ -23,7 +23,9 @@ class StubModel:
         self.script = script
 
     async def answer(self, agent: BareAgent, messages: list[Message]) -> tuple[str, tuple[Call, ...]]:
-        if self.script.reads_results:
+        if self.script.workload.shape == "branches":
+            reply = await self.script.overlapping(len(messages))
+        elif self.script.reads_results:
             last = messages[-1]
             reply = self.script.after(last["content"] if last["role"] == "tool" else "", len(messages))
         else:
@@ -57,6 +59,33 @@ async def run_agents(model: StubModel, agents: dict[str, BareAgent], agent: Bare
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": content})
 
 
+async def run_branches(model: StubModel, agents: dict[str, BareAgent], question: str) -> Outcome:
+    """All agents at once, each on its own copy of the conversation; what they say is joined in their order."""
+    messages: list[Message] = [{"role": "user", "content": question}]
+
+    async def run_branch(agent: BareAgent) -> list[Message]:
+        own = list(messages)
+        text, calls = await model.answer(agent, own)
+        own.append({"role": "assistant", "content": text, "tool_calls": calls})
+        return own
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(run_branch(agent)) for agent in agents.values()]
+    said = [message for task in tasks for message in task.result()[len(messages) :]]
+    messages += said
+    return Outcome("".join(message["content"] for message in said), "All")
+
+
+async def run_loop(model: StubModel, agent: BareAgent, question: str, iterations: int) -> Outcome:
+    """One agent again and again on the same conversation."""
+    messages: list[Message] = [{"role": "user", "content": question}]
+    text = ""
+    for _ in range(iterations):
+        text, calls = await model.answer(agent, messages)
+        messages.append({"role": "assistant", "content": text, "tool_calls": calls})
+    return Outcome(text, "Loop")
+
+
 async def call_tool(agent: BareAgent, call: Call) -> str:
     return await agent["tools"][call.name](**json.loads(call.arguments))
 
@@ -80,6 +109,17 @@ def prepare(workload: Workload, script: Script) -> RunOnce:
     for agent in agents.values():
         agent["handoffs"] = {f"{TRANSFER_PREFIX}{name.lower()}": other for name, other in agents.items()}
     first = agents[workload.agents[0]]
+    if workload.shape == "agent_tool":
+        second = agents[workload.agents[1]]
+
+        async def ask_second(request: str) -> str:
+            return (await run_agents(model, agents, second, request)).text
+
+        first["tools"] = {"a1": ask_second}
+    if workload.shape == "branches":
+        return lambda: run_branches(model, agents, QUESTION)
+    if workload.shape == "loop":
+        return lambda: run_loop(model, first, QUESTION, workload.units)
 
     async def run_once() -> Outcome:
         return await run_agents(model, agents, first, QUESTION)

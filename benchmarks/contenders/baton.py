@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
-from baton import Agent, Handoff, Limits, RunContext, Runner, handoff, tool
+from baton import Agent, BaseAgent, Handoff, Limits, LoopAgent, ParallelAgent, RunContext, Runner, handoff, tool
 from baton.events import TextDelta
 from baton.handoffs import HandoffInputData
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
@@ -25,6 +26,8 @@ class StubModel:
         self.script = script
 
     def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
+        if self.script.workload.shape == "branches":
+            return self.overlapping(len(request.messages))
         reply = self.reply_to(request)
         if reply.deltas:
             return self.streamed(reply)
@@ -32,6 +35,10 @@ class StubModel:
         # does not wait for anything either.
         calls = tuple([ToolCall(call.id, call.name, call.arguments) for call in reply.calls])
         return Ready(Response(AssistantMessage(reply.text, calls)))
+
+    async def overlapping(self, history_length: int) -> AsyncIterator[Chunk]:
+        reply = await self.script.overlapping(history_length)
+        yield Response(AssistantMessage(reply.text))
 
     async def streamed(self, reply: Reply) -> AsyncIterator[Chunk]:
         for delta in reply.deltas:
@@ -84,12 +91,28 @@ def build_agents(workload: Workload, script: Script) -> Agent:
     return below[0]
 
 
+def build_workflow(workload: Workload) -> BaseAgent[Any, Any] | None:
+    """The root, if the workload is about agents inside an agent."""
+    agents = [Agent(name, instructions=INSTRUCTIONS, max_turns=MAX_TURNS) for name in workload.agents]
+    match workload.shape:
+        case "branches":
+            return ParallelAgent("All", sub_agents=agents)
+        case "loop":
+            return LoopAgent("Loop", sub_agents=agents, max_iterations=workload.units)
+        case "agent_tool":
+            return agents[0].clone(tools=[agents[1].as_tool()])
+        case _:
+            return None
+
+
 def prepare(workload: Workload, script: Script) -> RunOnce:
-    runner = Runner(build_agents(workload, script), model=StubModel(script), limits=LIMITS)
+    root = build_workflow(workload) or build_agents(workload, script)
+    runner = Runner(root, model=StubModel(script), limits=LIMITS)
 
     async def run_once() -> Outcome:
         result = await runner.run(QUESTION)
-        return Outcome(result.output, result.agent)
+        output: Any = result.output
+        return Outcome(output if isinstance(output, str) else "".join(output.values()), result.agent)
 
     async def stream_once() -> Outcome:
         pieces: list[str] = []

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .events import BreakLoop, Exit, Transfer
     from .handoffs import Handoff, HandoffInputData, handoff
     from .models import Failover, Model, ModelSettings, Retry
+    from .patterns import deep_agent, make_executor, make_planner, make_replanner, plan_execute, supervisor
     from .runner import LiveRun, Runner, RunResult
     from .tools import Approval, Tool, Verdict, guarded_tool, guardrail, tool
     from .workflows import LoopAgent, ParallelAgent, SequentialAgent, break_loop_tool
@@ -21,6 +22,7 @@ _HOMES = {
     "events": ("BreakLoop", "Exit", "Transfer"),
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
     "models": ("Failover", "Model", "ModelSettings", "Retry"),
+    "patterns": ("deep_agent", "make_executor", "make_planner", "make_replanner", "plan_execute", "supervisor"),
     "runner": ("LiveRun", "RunResult", "Runner"),
     "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "break_loop_tool"),
     "tools": ("Approval", "Tool", "Verdict", "guarded_tool", "guardrail", "tool"),
@@ -62,10 +64,16 @@ __all__ = [
     "Verdict",
     "agent",
     "break_loop_tool",
+    "deep_agent",
     "guarded",
     "guarded_tool",
     "guardrail",
     "handoff",
+    "make_executor",
+    "make_planner",
+    "make_replanner",
+    "plan_execute",
+    "supervisor",
     "then_transfer",
     "tool",
 ]

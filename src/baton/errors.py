@@ -5,6 +5,7 @@ BatonError
 ├── ModelError              the model or its provider
 │   ├── AuthenticationError     no key, or one that the provider does not take
 │   ├── ModelNotFoundError      the provider has no model of that name, or not for this key
+│   ├── WeightsError            the weights of an embedded model are missing, damaged or cannot be fetched
 │   ├── RequestError            the provider will not take this request, now or later
 │   │   └── ContextTooLongError     the conversation is longer than the model can read
 │   ├── ContentFilterError      the provider's filter stopped the request or the answer
@@ -83,6 +84,10 @@ class AuthenticationError(ModelError):
 
 class ModelNotFoundError(ModelError):
     """The provider has no model of that name, or does not let this key use it."""
+
+
+class WeightsError(ModelError):
+    """The weights of an embedded model are not here, are not what they should be, or cannot be fetched."""
 
 
 class RequestError(ModelError):

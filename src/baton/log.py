@@ -3,13 +3,17 @@
 The log knows nothing of agents, models or stores. Whoever listens is a Sink; whoever produces asks `find` first.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
 from .errors import ReplayMismatch
-from .events import Asked, Delta, Event, Origin, ToolReturned
+from .events import Answered, Asked, Delta, Event, Origin, ToolReturned
 
 E = TypeVar("E", bound=Event)
+
+FAILED = "failed"
+"""The end of the key under which it is recorded that something failed and the run went on without it."""
 
 
 class Sink(Protocol):
@@ -22,15 +26,20 @@ class Sink(Protocol):
 
     @property
     def is_patient(self) -> bool:
-        """Whether nobody listens, so that what was put last may wait for what comes next."""
+        """Whether what was put last may wait for what comes next."""
+        ...
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody is told what is put: a sink may only store it, and then deltas are of no use to it."""
         ...
 
     def put(self, event: Event | Delta) -> None:
         """Take one event."""
         ...
 
-    def keep(self, event: Event) -> None:
-        """Take one event that nobody is to be told of."""
+    def put_hushed(self, event: Event) -> None:
+        """Take one event that is kept from whoever listens, and not from those who read everything."""
         ...
 
     async def room(self) -> None:
@@ -44,17 +53,19 @@ class Log:
     The index by key is made when it is first needed: a run that asks nothing and is not resumed never needs it.
     """
 
-    __slots__ = ("_hushed", "_index", "_unvisited", "events", "has_past", "sink", "write")
+    __slots__ = ("_hushed", "_index", "_loaded", "_past_keys", "_unvisited", "events", "has_past", "sink", "write")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = list(events)
         self.sink: Sink | None = None
-        """Whoever listens; see `attach`."""
+        """Where everything goes besides; see `attach`."""
         self.write: Callable[[Event], None] = self.events.append
         """Record what happened and tell the listener. Its key must be new: ask `find` first."""
+        self._loaded = len(self.events)
         self.has_past = bool(self.events)
         """Whether it was loaded with events. If not, an agent's own keys need not be looked for."""
         self._hushed: list[str] = []
+        self._past_keys: list[str] | None = None
         self._index: dict[str, Event] = {}
         self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
 
@@ -78,28 +89,28 @@ class Log:
         """The same for a tool call, whose result will have this key."""
 
     def has_inside(self, key: str) -> bool:
-        """Whether anything is recorded inside the effect with this key, such as a question that a tool asked."""
-        inside = f"{key}/"
-        return any(known.startswith(inside) for known in self._indexed())
+        """Whether anything was recorded inside the effect with this key, such as a question that a tool asked."""
+        return bool(self._keys_inside(key))
 
     def has_inside_besides(self, key: str, others: str) -> bool:
         """The same, leaving out keys that go on like `others`."""
-        inside, besides = f"{key}/", f"{key}/{others}"
-        return any(known.startswith(inside) and not known.startswith(besides) for known in self._indexed())
+        besides = f"{key}/{others}"
+        return any(not known.startswith(besides) for known in self._keys_inside(key))
 
     def waits_inside(self, key: str) -> bool:
         """Whether a question was asked inside the effect with this key that nobody has answered yet."""
-        inside = f"{key}/"
-        return any(asked.startswith(inside) for asked in self.open_questions())
+        index = self._indexed()
+        asked = [known for known in self._keys_inside(key) if isinstance(index[known], Asked)]
+        return bool(asked) and not self.open_questions().keys().isdisjoint(asked)
 
     def has(self, key: str) -> bool:
         """Whether there is an event with this key. Does not count as asking for it."""
         return key in self._indexed()
 
     def attach(self, sink: Sink | None) -> None:
-        """Have somebody listen from now on, or nobody."""
+        """Have everything go to a sink from now on, or to none."""
         self.sink = sink
-        # Not a method: without a listener this is the list's own append, and it runs several times for every turn.
+        # Not a method: without a sink this is the list's own append, and it runs several times for every turn.
         self.write = self.events.append if sink is None else _writing(self.events, sink, self._hushed)
 
     def tell(self, delta: Delta) -> None:
@@ -109,15 +120,19 @@ class Log:
             listener.put(delta)
 
     def hush(self, prefix: str) -> None:
-        """Deliver nothing of what happens under keys that begin like this. It is recorded all the same."""
-        if prefix not in self._hushed:
-            self._hushed.append(prefix)
+        """Deliver nothing but questions of what happens under keys that begin like this. All of it is recorded."""
+        self._hushed.append(prefix)
+
+    def unhush(self, prefix: str) -> None:
+        """Nothing more will happen there: the next event need not be compared with it."""
+        self._hushed[:] = [hushed for hushed in self._hushed if hushed != prefix]
 
     def listener(self, origin: Origin) -> Sink | None:
-        """Who is told what happens in this activation, if anybody is: not a sink that only stores."""
-        if self.sink is None or self.sink.is_patient or (self._hushed and origin.id.startswith(tuple(self._hushed))):
+        """Who is told what happens in this activation, if anybody is."""
+        sink = self.sink
+        if sink is None or not sink.is_heard or (self._hushed and origin.id.startswith(tuple(self._hushed))):
             return None
-        return self.sink
+        return sink
 
     async def settle(self, *, is_patient: bool = False) -> None:
         """Return when what was written is safe and the listener has room for more: a slow one slows the run down.
@@ -128,17 +143,25 @@ class Log:
             await self.sink.room()
 
     def open_questions(self) -> dict[str, Asked]:
-        """The questions nobody has answered yet, by id."""
-        asked = {event.key: event for event in self.events if isinstance(event, Asked)}
-        index = self._indexed()
-        return {key: event for key, event in asked.items() if f"{key}!" not in index}
+        """The questions that wait for an answer, by id: nobody has given one, and what they were asked in goes on."""
+        waiting: dict[str, Asked] = {}
+        for event in self.events:
+            if isinstance(event, Asked):
+                waiting[event.key] = event
+            elif isinstance(event, Answered):
+                waiting.pop(event.id, None)
+            elif waiting and (isinstance(event, ToolReturned) or event.key.endswith(f"/{FAILED}")):
+                # It has ended without the answer. What is asked later, by a hook for instance, is another matter.
+                inside = f"{event.key.removesuffix(FAILED).removesuffix('/')}/"
+                waiting = {key: asked for key, asked in waiting.items() if not key.startswith(inside)}
+        return waiting
 
-    def visit(self, prefix: str) -> list[Event]:
-        """The events recorded under keys that begin like this, for code that need not run again to account for them."""
-        events = [event for event in self.events if event.key.startswith(prefix)]
-        for event in events:
-            self._unvisited.pop(event.key, None)
-        return events
+    def visit(self, key: str) -> list[Event]:
+        """What was recorded inside the effect with this key, for code that need not run again to account for it."""
+        index, inside = self._indexed(), self._keys_inside(key)
+        for known in inside:
+            self._unvisited.pop(known, None)
+        return [index[known] for known in inside]
 
     def unvisited(self, *kinds: type[Event], besides: str = "") -> Event | None:
         """The first loaded event of these kinds that the code has not asked for again, though it should have.
@@ -152,6 +175,16 @@ class Log:
             if isinstance(event, kinds) and not self._is_inside_visited(key):
                 return event
         return None
+
+    def _keys_inside(self, key: str) -> list[str]:
+        """The loaded keys below this one."""
+        if not self.has_past:
+            return []
+        if self._past_keys is None:
+            self._past_keys = sorted([event.key for event in self.events[: self._loaded]])
+        keys = self._past_keys
+        # "0" is the character after "/": between the two is everything that goes on with a "/".
+        return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
 
     def _is_inside_visited(self, key: str) -> bool:
         around = key.rpartition("/")[0]
@@ -180,7 +213,7 @@ class ReadOnlyLog(Log):
         self.write = _refuse
 
     def attach(self, sink: Sink | None) -> None:
-        """Nothing happens that anybody could be told of."""
+        """Nothing: nothing happens that anybody could be told of."""
 
     def announce(self, key: str, kind: type[Event]) -> None:
         """Refuse, before anything has happened."""
@@ -197,11 +230,12 @@ def _writing(events: list[Event], sink: Sink, hushed: list[str]) -> Callable[[Ev
     keep = events.append
 
     def write(event: Event) -> None:
-        # The sink first, because it may refuse what it cannot store: then it is in nobody's log.
-        if hushed and event.key.startswith(tuple(hushed)):
-            sink.keep(event)
-        else:
+        # The sink first, because it may refuse what it cannot store: then it is in nobody's log. A question is for the
+        # outside, wherever it is asked.
+        if not hushed or type(event) is Asked or not event.key.startswith(tuple(hushed)):
             sink.put(event)
+        else:
+            sink.put_hushed(event)
         keep(event)
 
     return write

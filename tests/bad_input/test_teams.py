@@ -148,7 +148,10 @@ def test_an_unknown_history_of_an_agent_or_an_edge(policy: Any) -> None:
 async def test_an_agent_without_a_model() -> None:
     with pytest.raises(SetupError) as caught:
         await Runner(Agent("A")).run("hi")
-    assert str(caught.value) == "`A` has no model: give it Agent(model=…), or all agents one with Runner(model=…)"
+    assert str(caught.value) == (
+        "`A` has no model: give it Agent(model=…), or all agents one with Runner(model=…) "
+        "or BATON_MODEL in the environment"
+    )
 
 
 @pytest.mark.parametrize("model", [42, object(), ScriptedModel])

@@ -234,3 +234,72 @@ def test_endless_circles_are_findings(write: Write, baton: Invoke) -> None:
     )
     assert "warning no exit: `A`, `B` pass control round" in baton("check", "desk:root").stdout
     assert baton("check", "desk:root", "--strict").exit_code == 1
+
+
+NEST = """
+digger = Agent("Digger")
+left = Agent("Left", handoffs=[Agent("Helper")])
+both = ParallelAgent("Both", sub_agents=[left, Agent("Right")])
+line = SequentialAgent("Line", description="In order.", sub_agents=[Agent("Outline", tools=[digger.as_tool()]), both])
+clerk = Agent("Clerk", description="Files.", tools=[digger.as_tool("dig")])
+boss = supervisor(Agent("Boss"), sub_agents=[line, clerk])
+"""
+
+
+def test_who_works_inside_somebody_stands_below_them(write: Write, baton: Invoke) -> None:
+    write(NEST)
+    result = baton("check", "desk:boss")
+    assert result.exit_code == 0
+    assert result.stdout.partition("\n\n")[0].splitlines() == [
+        "Boss (Supervisor)",
+        "├── handoff Line (SequentialAgent) — In order.  [transfer_to_line]  and back",
+        "│   ├── step 1 Outline",
+        "│   │   ├── tools: digger",
+        "│   │   └── agent as tool Digger  [digger]",
+        "│   └── step 2 Both (ParallelAgent)",
+        "│       ├── branch Left",
+        "│       │   └── handoff Helper  [transfer_to_helper]",
+        "│       └── branch Right",
+        "└── handoff Clerk — Files.  [transfer_to_clerk]  and back",
+        "    ├── tools: dig",
+        "    └── agent as tool Digger  [dig]",
+    ]
+
+
+def test_findings_inside_are_reported_once_with_where_they_are(write: Write, baton: Invoke) -> None:
+    write(NEST)
+    report = json.loads(baton("check", "desk:boss", "--json").stdout)
+    assert [(found["kind"], found["agent"], found["inside"]) for found in report["findings"]] == [
+        ("undescribed", "Helper", "Both"),
+        ("undescribed", "Digger", ""),
+    ]
+    assert report["findings"][0]["text"].endswith("(inside `Both`)")
+    assert "`dig` of `Clerk`" in report["findings"][1]["text"]
+    agents = {agent["name"]: agent for agent in report["agents"]}
+    assert [*agents] == ["Boss", "Line", "Clerk", "Outline", "Both", "Digger", "Left", "Helper", "Right"]
+    assert agents["Line"]["parts"][1] == {"owner": "Line", "agent": "Both", "kind": "step", "label": "step 2"}
+    assert agents["Left"]["estimated_tokens_per_call"]["targets"] == 1
+
+
+def test_a_circle_inside_is_found(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        ping = then_transfer(Agent("Ping", description="d", handoffs=["Pong"]), to="Pong")
+        pong = then_transfer(Agent("Pong", description="d", handoffs=[ping]), to="Ping")
+        line = SequentialAgent("Line", sub_agents=[pong])
+        """
+    )
+    result = baton("check", "desk:line", "--strict")
+    assert result.exit_code == 1
+    assert "warning no exit:" in result.stdout
+    assert "(inside `Line`)" in " ".join(result.stdout.split())
+
+
+def test_an_agent_that_is_only_a_tool_is_not_taken_for_the_root(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        digger = Agent("Digger", description="d")
+        clerk = Agent("Clerk", tools=[digger.as_tool()])
+        """
+    )
+    assert baton("check", "desk").stdout.startswith("Clerk\n")

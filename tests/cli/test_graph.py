@@ -123,3 +123,96 @@ def test_a_team_that_cannot_work_is_one_line(write: Write, baton: Invoke) -> Non
     result = baton("graph", "desk")
     assert result.exit_code == 1
     assert result.stderr.startswith("error: `Root` has an edge to `Nobody`")
+
+
+NEST = """
+digger = Agent("Digger", description="d")
+left = Agent("Left", handoffs=[Agent("Helper", description="d")])
+both = ParallelAgent("Both", sub_agents=[left, Agent("Right")])
+line = SequentialAgent("Line", description="d", sub_agents=[Agent("Outline", tools=[digger.as_tool()]), both, left])
+boss = supervisor(Agent("Boss", tools=[digger.as_tool("dig")]), sub_agents=[line])
+"""
+
+
+def test_who_works_inside_somebody_is_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
+    # Everybody once, where they are met first; all who lead to them have a line.
+    write(NEST)
+    result = baton("graph", "desk:boss")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "flowchart TD",
+        '    a0(["Boss"])',
+        '    a1["Line"]',
+        '    subgraph in_a0["inside Boss"]',
+        '        a2["Digger"]',
+        "    end",
+        '    subgraph in_a1["inside Line"]',
+        '        a3["Outline"]',
+        '        a4["Both"]',
+        '        a5["Left"]',
+        '        a6["Helper"]',
+        '        subgraph in_a4["inside Both"]',
+        '            a7["Right"]',
+        "        end",
+        "    end",
+        '    a0 <-->|"transfer_to_line, and back"| a1',
+        '    a5 -->|"transfer_to_helper"| a6',
+        '    a0 --o|"dig"| a2',
+        '    a1 --o|"step 1"| a3',
+        '    a1 --o|"step 2"| a4',
+        '    a1 --o|"step 3"| a5',
+        '    a3 --o|"digger"| a2',
+        '    a4 --o|"branch"| a5',
+        '    a4 --o|"branch"| a7',
+    ]
+
+
+def test_frames_in_dot(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        line = SequentialAgent("Line \\"1\\"", sub_agents=[Agent("A"), LoopAgent("Loop", sub_agents=[Agent("B")])])
+        """
+    )
+    assert baton("graph", "desk:line", "--format", "dot").stdout.splitlines() == [
+        "digraph team {",
+        "    node [shape=box];",
+        '    a0 [label="Line \\"1\\"", style=rounded];',
+        "    subgraph cluster_a0 {",
+        '        label="inside Line \\"1\\"";',
+        '        a1 [label="A"];',
+        '        a2 [label="Loop"];',
+        "        subgraph cluster_a2 {",
+        '            label="inside Loop";',
+        '            a3 [label="B"];',
+        "        }",
+        "    }",
+        '    a0 -> a1 [label="step 1", arrowhead=odot];',
+        '    a0 -> a2 [label="step 2", arrowhead=odot];',
+        '    a2 -> a3 [label="step 1", arrowhead=odot];',
+        "}",
+    ]
+
+
+def test_patterns_are_drawn_as_what_they_are_made_of(write: Write, baton: Invoke) -> None:
+    # P1, P2, P3
+    write(
+        """
+        trip = plan_execute(
+            name="Trip", description="d", planner=make_planner(), executor=make_executor(), replanner=make_replanner()
+        )
+        deep = deep_agent(name="Deep", description="d", sub_agents=[Agent("Expert", description="d")])
+        boss = supervisor(Agent("Boss"), sub_agents=[trip, deep])
+        """
+    )
+    drawn = baton("graph", "desk:boss").stdout
+    ids = {line.split('["')[1][:-2]: line.split("[")[0].strip() for line in drawn.splitlines() if line.endswith('"]')}
+    for owner, label, part in (
+        ("Trip", "step 1", "Trip.plan"),
+        ("Trip", "step 2", "Trip.loop"),
+        ("Trip.loop", "step 1", "Trip.execute"),
+        ("Trip.loop", "step 2", "Trip.replan"),
+        ("Trip.execute", "inside", "Executor"),
+        ("Deep", "task(Expert)", "Expert"),
+        ("Deep", "task(general-purpose)", "Deep.general_purpose"),
+    ):
+        assert f'    {ids[owner]} --o|"{label}"| {ids[part]}\n' in drawn

@@ -1,15 +1,12 @@
 """A screen shows every event once, in the order a person can follow, and nothing that could harm the terminal."""
 
-import subprocess
-import sys
 from io import StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from baton import Agent, Runner, agent, handoff, tool
+from baton import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff, supervisor, tool
 from baton.agents import AgentContext
 from baton.cli.show import Screen
 from baton.cli.wording import printable, shortened, shown_call, shown_usage, shown_value
@@ -261,16 +258,67 @@ def test_usage_in_few_words() -> None:
     )
 
 
-def test_the_demo_runs_and_says_that_it_is_scripted() -> None:
-    demo = Path(__file__).parents[2] / "examples" / "00_demo.py"
-    ended = subprocess.run([sys.executable, str(demo)], capture_output=True, text=True, timeout=30, encoding="utf-8")
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout.startswith("scripted model: no language model is asked; what you see of transfers, tools and")
-    assert "● RouterAgent\n  → WeatherAgent\n● WeatherAgent\n" in ended.stdout
-    assert '  ▸ get_weather(city="Beijing")\n' in ended.stdout
-    assert "used: 3 model calls · 620 tokens in, 56 out\n" in ended.stdout
-
-
 async def test_the_events_of_a_run_are_shown_with_say_and_usage() -> None:
     model = ScriptedModel([say("Hello there.", usage=Usage(3, 2))], stream=True)
     assert await shown(Runner(Agent("Desk", model=model))) == ["● Desk", "Hello there."]
+
+
+async def test_what_happens_inside_an_agent_is_indented() -> None:
+    # A step, an agent as a tool in it, and two branches; the caller's result comes after what its tool said.
+    digger = Agent("Digger", description="d")
+    both = ParallelAgent("Both", sub_agents=[Agent("Left"), Agent("Right")])
+    line = SequentialAgent("Line", sub_agents=[Agent("Outline", tools=[digger.as_tool()]), both])
+    steps: dict[str, Any] = {
+        "Outline": [call("digger", request="dig"), "One:\n- two"],
+        "Digger": ["gold"],
+        "Left": ["l"],
+        "Right": ["r"],
+    }
+    expected = [
+        "● Line",
+        "  ● Outline",
+        '    ▸ digger(request="dig")',
+        "    ● Digger",
+        "    gold",
+        "  ● Outline",
+        "    ◂ digger: gold",
+        "  One:",
+        "  - two",
+        "  ● Both",
+        "    ● Left",
+        "    l",
+        "    ● Right",
+        "    r",
+    ]
+    for stream in (False, True):
+        seen = await shown(Runner(line, model=ScriptedModel(steps, stream=stream)))
+        assert seen == expected
+    quiet = await shown(Runner(line, model=ScriptedModel(steps)), answers=False)
+    assert quiet[3:9] == [
+        "    ● Digger",
+        "      gold",
+        "  ● Outline",
+        "    ◂ digger: gold",
+        "    One: - two",
+        "  ● Both",
+    ]
+
+
+async def test_what_a_worker_said_stands_before_it_goes_back() -> None:
+    boss = supervisor(Agent("Boss"), sub_agents=[Agent("Hand", description="d")])
+    model = ScriptedModel({"Boss": [call("transfer_to_hand"), "Thanks."], "Hand": ["done"]})
+    assert await shown(Runner(boss, model=model), answers=False) == [
+        "● Boss",
+        "  → Hand",
+        "● Hand",
+        "  done",
+        "  ← back to Boss",
+        "● Boss",
+    ]
+
+
+def test_streamed_text_is_indented_line_by_line_wherever_it_is_cut() -> None:
+    inner = Origin("1/0/1", "Inner", ROUTER)
+    pieces = ["One\n", "two", "\n\nthree", "\n"]
+    written = screen_of(*[TextDelta(inner, piece) for piece in pieces], said("".join(pieces), by=inner))
+    assert written == "  ● Inner\n  One\n  two\n  \n  three\n"

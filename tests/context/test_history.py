@@ -4,7 +4,7 @@ import pytest
 
 from baton.context import Entry, History, Window
 from baton.events import Origin
-from baton.messages import AssistantMessage, Message, UserMessage
+from baton.messages import AssistantMessage, Message, UserMessage, text_of
 
 A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
 
@@ -51,3 +51,17 @@ def test_a_history_can_forget_its_end() -> None:
     history.add(AssistantMessage("x"), Origin("1", "A"))
     history.truncate(1)
     assert [entry.message for entry in history.entries] == [A]
+
+
+def test_a_joined_branch_brings_its_undone_turns_along() -> None:
+    # W3
+    history = History([Entry(UserMessage("go"))])
+    one, two = history.fork(), history.fork()
+    one.add(UserMessage("a"), None)
+    two.undone_at.append(1)
+    two.add(UserMessage("b"), None)
+    for branch in (one, two):
+        history.join(branch, 1)
+    assert ([text_of(entry.message.content) for entry in history.entries], history.undone_at) == (["go", "a", "b"], [2])
+    history.truncate(2)
+    assert (len(history.entries), history.undone_at) == (2, [])

@@ -5,9 +5,10 @@ import asyncio
 import pytest
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
+from baton.context import Meter
 from baton.errors import LimitError
-from baton.events import Said
-from baton.messages import Usage
+from baton.events import Origin, Said, Transferred
+from baton.messages import AssistantMessage, Usage
 from baton.testing import ScriptedModel, call, say, transfer_to
 
 
@@ -133,3 +134,16 @@ async def test_replayed_model_calls_count_like_the_first_time() -> None:
     with pytest.raises(LimitError):
         await runner.resume(suspended.run_id, "yes")
     assert model.remaining == 1
+
+
+def test_what_is_counted_again_counts_in_the_whole() -> None:
+    # DESIGN §10: of a part that is over nobody asks the models again, but what they used is used.
+    whole = Meter(Limits(model_calls=3, transfers=1, tokens=100))
+    origin = Origin("1", "A")
+    said = Said("1/m1", origin, 1.0, AssistantMessage("a"), "model", Usage(input_tokens=2, output_tokens=3))
+    own_words = Said("1/say1", origin, 1.0, AssistantMessage("b"))
+    moved = Transferred("1/to", origin, 1.0, "A", "B")
+    Meter(Limits(), whole).count_again([said, own_words, moved])
+    assert (whole.model_calls, whole.transfers, whole.tokens) == (1, 1, 5)
+    with pytest.raises(LimitError, match="1 transfers at A"):
+        whole.count_again([moved])

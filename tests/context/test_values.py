@@ -1,5 +1,6 @@
 """The run's shared key-value state, and that a first run and a resumed one see the same."""
 
+import asyncio
 import math
 from dataclasses import dataclass
 from datetime import date
@@ -10,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from baton import Agent, AgentContext, RunContext, Runner, Values, agent, tool
-from baton.context import as_json_value
+from baton.context import WatchedValues, as_json_value
 from baton.errors import NotEncodableError, RunError
 from baton.events import NOBODY as NOBODY_ORIGIN
 from baton.events import Changes, Stepped, decode_event, encode_event
@@ -184,3 +185,39 @@ async def test_what_one_tool_writes_another_reads() -> None:
     model = ScriptedModel([call("write", value="hello"), call("read"), "done"])
     result = await Runner(Agent("A", model=model, tools=[write, read])).run("hi")
     assert result.messages[4].content == "hello"
+
+
+async def test_calls_at_once_that_write_the_same_value_come_to_the_same_on_a_replay() -> None:
+    # DESIGN §6: the first to write is the last to end; on a replay it must not win.
+    written = asyncio.Event()
+
+    @tool
+    async def early(ctx: RunContext) -> str:
+        """Write first, end last."""
+        ctx.values.set("x", "early")
+        await written.wait()
+        return "early"
+
+    @tool
+    async def late(ctx: RunContext) -> str:
+        """Write last, end first."""
+        ctx.values.set("x", "late")
+        written.set()
+        return "late"
+
+    runner = Runner(Agent("A", tools=[early, late]), model=ScriptedModel([[call("early"), call("late")], "done"]))
+    result = await runner.run("go")
+    assert result.values == {"x": "late"}
+    assert (await runner.replay(result.events)).values == {"x": "late"}
+
+
+def test_watched_values_know_what_was_done_to_them() -> None:
+    # W4
+    data: dict[str, Any] = {"a": 1, "b": 1}
+    values = WatchedValues(data)
+    assert (values.changes(), len(values), sorted(values)) == (None, 2, ["a", "b"])
+    values["c"] = 2
+    del values["a"]
+    values.pop("never there")
+    assert values.changes() == Changes({"c": 2}, ("a", "never there"))
+    assert data == {"b": 1, "c": 2}

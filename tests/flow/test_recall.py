@@ -11,12 +11,24 @@ from tests.laws.plans import Scenario
 from tests.laws.play import Play, in_loop
 from tests.laws.strategies import scenarios
 
-from baton import Agent, LoopAgent, ParallelAgent, RunContext, Runner, RunResult, SequentialAgent, handoff, tool
+from baton import (
+    Agent,
+    AgentContext,
+    BaseAgent,
+    LoopAgent,
+    ParallelAgent,
+    RunContext,
+    Runner,
+    RunResult,
+    SequentialAgent,
+    handoff,
+    tool,
+)
 from baton.context import Entry
 from baton.errors import ModelError
 from baton.events import Event, decode_log, encode_log
 from baton.flow import floor_of, recalled
-from baton.messages import AssistantMessage, ToolMessage, UserMessage
+from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
 from baton.testing import ScriptedModel, call, say, transfer_to
 
 pytestmark = pytest.mark.usefixtures("quiet_baton")
@@ -172,3 +184,27 @@ async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> No
         "saw x",
         "This call did not come to an end.",
     ]
+
+
+async def test_places_may_be_words_and_stay_in_the_order_in_which_they_began() -> None:
+    # The agent says nothing between its parts, so that only their places and their beginnings tell them apart.
+    class Stage(BaseAgent[Any, Any]):
+        def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+            return (writer, critic)
+
+        async def run(self, ctx: AgentContext[Any]) -> None:
+            await ctx.inside(writer, "writing")
+            await ctx.inside(critic, "judging.first")
+
+    writer, critic = Agent("Writer", handoffs=[Agent("Aide", description="d")]), Agent("Critic")
+    script = {"Writer": [call("transfer_to_aide")], "Aide": ["w"], "Critic": ["c"]}
+    result = await Runner(Stage("Stage"), model=ScriptedModel(script)).run("go")
+    entries = recalled(result.events)
+    assert [text_of(entry.message.content) for entry in entries] == [
+        "go",
+        "",
+        '{"assistant":"Aide"}',
+        "w",
+        "c",
+    ]
+    assert [entry.message for entry in entries] == [*result.messages]

@@ -5,7 +5,19 @@ from typing import Any
 
 import pytest
 
-from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer, agent, handoff, then_transfer, tool
+from baton import (
+    Agent,
+    AgentContext,
+    BaseAgent,
+    Runner,
+    SequentialAgent,
+    SetupError,
+    Transfer,
+    agent,
+    handoff,
+    then_transfer,
+    tool,
+)
 from baton.errors import TransferError
 from baton.events import Action
 from baton.flow import Team
@@ -423,3 +435,24 @@ def test_an_override_keeps_names_apart() -> None:
     edges = [Agent("x y"), handoff(Agent("X  Y"), tool_name_override="to_the_other")]
     runner = Runner(Agent("A", handoffs=edges))
     assert [spec.name for spec in runner.team.seats["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
+
+
+def test_findings_inside_agents_are_reported_once_with_where_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    # W1, A1: the same helper stands in the outer team and in two teams inside.
+    helper = Agent("Helper")
+    deep = Agent("Deep", handoffs=[Agent("Deeper")])
+    inner = SequentialAgent("Inner", sub_agents=[deep])
+    steps = [Agent("First", handoffs=[helper]), Agent("Second", handoffs=[helper], tools=[inner.as_tool()])]
+    line = SequentialAgent("Line", sub_agents=steps, description="d")
+    team = Runner(Agent("Root", handoffs=[line])).team
+    assert [(owner, each.root) for owner, each in team.nested()] == [
+        ("Line", "First"),
+        ("Line", "Second"),
+        ("Second", "Inner"),
+        ("Inner", "Deep"),
+    ]
+    assert [(finding.agent, finding.inside) for finding in team.findings()] == [("Helper", "Line"), ("Deeper", "Inner")]
+    assert caplog.messages == [
+        "`Helper` has no description: a model must choose it by name alone (inside `Line`)",
+        "`Deeper` has no description: a model must choose it by name alone (inside `Inner`)",
+    ]

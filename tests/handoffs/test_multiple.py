@@ -227,3 +227,19 @@ def test_two_edges_to_one_agent_need_two_names() -> None:
     with pytest.raises(SetupError, match="offers two things as `transfer_to_b`"):
         Runner(Agent("A", handoffs=[b, handoff(b, returns="caller")]))
     Runner(Agent("A", handoffs=[b, handoff(b, returns="caller", tool_name_override="consult")]))
+
+
+@pytest.mark.parametrize(("policy", "followed"), [("first", "B"), ("last", "D"), ("error", None)])
+async def test_the_log_says_which_call_asked_for_whom(policy: MultipleTransfers, followed: str | None) -> None:
+    calls = [call("transfer_to_b"), call("look", at="it"), transfer_to("E"), call("to_d"), transfer_to("Nobody")]
+    runner, _ = office(*calls, policy=policy)
+    heard: list[Any] = []
+    try:
+        async with runner.stream("Hi") as run:
+            async for event in run:
+                heard.append(event)  # noqa: PERF401 - what came before an error counts too
+    except TransferError:
+        assert followed is None
+    wanted = {event.key: event.wanted for event in heard if isinstance(event, ToolReturned)}
+    assert wanted == {"1/m1.0": "B", "1/m1.1": "", "1/m1.2": "E", "1/m1.3": "D", "1/m1.4": ""}
+    assert [event.target for event in heard if isinstance(event, Transferred)] == ([followed] if followed else [])

@@ -1,8 +1,11 @@
 """What a model is told about the agents it may transfer to."""
 
+from typing import Any
+
 import pytest
 
-from baton import Agent
+from baton import Agent, SetupError, then_transfer
+from baton.agents import guarded
 from baton.flow import Team
 from baton.handoffs import Language
 
@@ -25,3 +28,24 @@ def test_the_two_languages_differ() -> None:
     assert english.section.isascii()
     assert not chinese.section.isascii()
     assert english.specs[0].parameters["required"] == chinese.specs[0].parameters["required"]
+
+
+@pytest.mark.parametrize(("language", "told"), [("en", "For example: “Hot?” “Cold?”"), ("zh", "例如：“Hot?” “Cold?”")])
+def test_examples_are_told_with_the_description_at_every_door(language: Language, told: str) -> None:
+    child = Agent("Weather", description="Knows it.", examples=["Hot?", "Cold?"])
+    tree = Team.compile(Agent("Root", sub_agents=[child]), language=language).seats["Root"].routes
+    assert f"- Weather: Knows it. {told}\n" in tree.section
+    edges = Team.compile(Agent("Root", handoffs=[child]), language=language).seats["Root"].routes
+    assert edges.specs[0].description == f"Handoff to the Weather agent to handle the request. Knows it. {told}"
+
+
+def test_examples_survive_what_is_wrapped_around_an_agent() -> None:
+    child = then_transfer(guarded(Agent("Weather", examples=["Hot?"]), input=()), to="Root")
+    section = Team.compile(Agent("Root", sub_agents=[child])).seats["Root"].routes.section
+    assert "- Weather: For example: “Hot?”\n" in section
+
+
+@pytest.mark.parametrize("given", ["Hot?", [7], 7])
+def test_examples_are_a_list_of_questions(given: Any) -> None:
+    with pytest.raises(SetupError, match=r"`Weather` has examples=.*; give a list of questions"):
+        Agent("Weather", examples=given)

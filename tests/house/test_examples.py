@@ -1,6 +1,7 @@
 """Every example runs offline, says that its model is scripted, and does what its lesson says."""
 
 import ast
+import os
 import re
 import shlex
 import subprocess
@@ -33,7 +34,16 @@ KEY_LINES = {
     "16_conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
     "17_escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
     "18_handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
+    "19_tracing.py": "    handoff Desk to Refunds, requested: ('Refunds', 'Billing')",
     "20_guardrails.py": "80 EUR are on their way. Paid: [80.0]",
+    "21_research_pipeline.py": "Research answers: Bicycle lanes lower the number of accidents, most studies find.",
+    "22_writer_and_critic.py": "who had the floor: Article, Drafts, Writer, Critic, Writer, Critic, Publisher",
+    "23_market_research.py": "figures: ['8 of 10 want it', '30 EUR']",
+    "24_supervisor.py": "path: Boss → Search → Boss → Maths → Boss",
+    "25_layered_supervisor.py": "Lawyer had the last word: Not a word of this.",
+    "26_trip_planning.py": "3 steps in 2 rounds: Take the ICE at 9:40 (89 EUR) and stay at Pension Ada (70 EUR).",
+    "27_project_manager.py": "It is out. (12 model calls, 61 events)",
+    "28_deep_agent.py": "The report is in report.md. Tides come about twice a day. [1]",
 }
 
 
@@ -41,6 +51,8 @@ def _run(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command],
         cwd=REPOSITORY,
+        # The demo would otherwise fetch a model of 1.1 GB; lessons play their scripts anyway.
+        env={**os.environ, "BATON_MODEL": "scripted"},
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,

@@ -52,7 +52,8 @@ def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
 
 
 @pytest.mark.parametrize(
-    "room", ["errors", "messages", "events", "log", "context", "models", "tools", "handoffs", "stores"]
+    "room",
+    ["errors", "messages", "events", "log", "context", "models", "tools", "handoffs", "stores", "adapters"],
 )
 def test_no_room_loads_anything_heavy(room: str) -> None:
     assert _loaded_by(f"import baton.{room}") & HEAVY == set()

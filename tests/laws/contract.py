@@ -71,7 +71,8 @@ class Turn:
     results: dict[int, ToolReturned] = field(default_factory=dict[int, ToolReturned])
     asked: dict[int, list[Asked]] = field(default_factory=dict[int, list[Asked]])
     answered: dict[str, Any] = field(default_factory=dict[str, Any])
-    handed: int = 0
+    handed: set[int] = field(default_factory=set[int])
+    """The positions of functions that have given an agent."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -119,8 +120,7 @@ class Turn:
 
     def is_settled(self, position: int) -> bool:
         """Whether an ordinary call has come to its end."""
-        hands = [each for each in self.positions("ordinary") if self.hands_to(each) is not None]
-        return position in self.results or (position in hands and self.handed >= len(hands))
+        return position in self.results or position in self.handed
 
     @property
     def are_tools_done(self) -> bool:

@@ -217,7 +217,9 @@ class Story:
         assert self.turn is not None
         tool = self.turn.agent.tool(event.name)
         if tool is not None and tool.kind == "handing":
-            self.turn.handed += 1
+            key, _, place = event.key.rpartition("/")
+            assert place == "agent"
+            self.turn.handed.add(int(key.removeprefix(f"{self.turn.said.key}.")))
 
     def _return(self, turn: Turn, event: ToolReturned) -> None:
         position = turn.position_of(event.call_id)

@@ -125,9 +125,21 @@ def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Inst
     assert resolve("five:large").name == "fake:large"
 
 
-def test_no_model_is_explained() -> None:
-    with pytest.raises(SetupError, match="no model was given for `Desk`; give a Model, or a string"):
+def test_no_model_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BATON_MODEL", raising=False)
+    with pytest.raises(
+        SetupError, match=r"no model was given for `Desk`; give a Model, or a string .* or set BATON_MODEL"
+    ):
         resolve(None, wanted_by="Desk")
+
+
+def test_no_model_means_the_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    register("fake", make_fake)
+    monkeypatch.setenv("BATON_MODEL", "fake:default")
+    assert resolve(None).name == "fake:default"
+    monkeypatch.setenv("BATON_MODEL", "")
+    with pytest.raises(SetupError, match="no model was given"):
+        resolve(None)
 
 
 @pytest.mark.parametrize(("given", "shown"), [(7, "a int"), (ScriptedModel, "the class ScriptedModel itself")])

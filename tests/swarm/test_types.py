@@ -64,6 +64,8 @@ def test_names_that_are_openais_come_from_there_when_asked_for(monkeypatch: pyte
 
 
 def test_without_openai_its_names_say_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "openai"]:
+        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(ModuleNotFoundError, match="openai"):
         _ = types.Function

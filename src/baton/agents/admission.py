@@ -3,6 +3,8 @@
 Each step is recorded, so that a resumed run neither asks nor calls back a second time.
 """
 
+from collections.abc import Awaitable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -50,7 +52,10 @@ async def admission_to(route: Route, ctx: RunContext[Any], call: ToolCall, *, so
             except ValueError as error:
                 return _misfit(source, route.target, str(error))
     if handoff.on_handoff is not None:
-        await ctx.step("on_handoff", lambda: _call_back(handoff, ctx, value))
+        # The response that asked for the transfer may not be stored yet; a callback is an effect like a tool's.
+        if ctx.run.log.sink is not None:
+            await ctx.run.log.settle()
+        await ctx.step("on_handoff", partial(_call_back, handoff, ctx, value))
     return Admitted(reader.dump(value) if reader is not None else None)
 
 
@@ -72,13 +77,15 @@ async def _approval(handoff: Handoff, ctx: RunContext[Any], reader: InputReader 
     return approval_of(await ctx.interrupt({"kind": "approval", "handoff": handoff.target, "input": payload}))
 
 
-async def _call_back(handoff: Handoff, ctx: RunContext[Any], value: Any) -> None:
-    # The response that asked for the transfer may not be stored yet; a callback is an effect like a tool's.
-    await ctx.run.log.settle()
+def _call_back(handoff: Handoff, ctx: RunContext[Any], value: Any) -> Awaitable[None] | None:
+    """Call it; what it gives is of no use, and is only waited for if it has to be."""
     callback: Any = handoff.on_handoff
     given = callback(ctx) if handoff.input_type is None else callback(ctx, value)
-    if is_to_await(given):
-        await given
+    return _ended(given) if is_to_await(given) else None
+
+
+async def _ended(work: Awaitable[Any]) -> None:
+    await work
 
 
 def _misfit(source: str, target: str, problems: str) -> Denied:

@@ -1,7 +1,8 @@
 """An agent as a tool of another: the caller keeps the floor, and the agent's answer is the result of the call."""
 
+import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import msgspec
@@ -27,10 +28,24 @@ _REQUEST_SCHEMA: dict[str, Any] = {
     "required": ["request"],
     "additionalProperties": False,
 }
+_PROJECTIONS = ("none", "rewritten", "verbatim", "lineage", "answers")
 
 
 class _Request(Struct):
     request: str
+
+
+_read_request = msgspec.json.Decoder(_Request).decode
+
+
+class _Visit(Struct, frozen=True, gc=False):
+    """One call under way. What is said in it begins at `mark` in its history."""
+
+    work: Coroutine[Any, Any, Outcome]
+    history: History
+    mark: int
+    values: WatchedValues
+    meter: Meter
 
 
 class AgentReport(Struct, frozen=True):
@@ -75,69 +90,85 @@ class AgentTool:
         told = self._message(arguments)
         if isinstance(told, ToolOutcome):
             return told
-        caller = ctx.caller
-        if not isinstance(caller, AgentContext):
-            raise SetupError(f"the agent `{self.agent.name}` can be called as a tool only by another agent's model")
+        visit, prefix = self._visit(ctx, told), f"{ctx.scope}/"
         if self._is_silent:
-            ctx.run.log.hush(f"{ctx.scope}/")
-        history = History() if self._history == "none" else caller.history.fork()
-        mark = len(history.entries)
-        history.entries.append(Entry(UserMessage(told)))
-        history.inputs = len(history.entries)
-        meter = ctx.run.meter if self._limits is None else Meter(self._limits, ctx.run.meter)
+            ctx.run.log.hush(prefix)
         try:
-            outcome = await self._answered(ctx, cast("AgentContext[Any]", caller), history, meter)
+            outcome = await visit.work
         except Exception as error:
             # If a share of its own is used up, the caller can go on.
-            if ends_the_run(error) and not (isinstance(error, LimitError) and error.share is meter):
+            if ends_the_run(error) and not (isinstance(error, LimitError) and error.share is visit.meter):
                 raise
             _logger.warning("`%s`, called as a tool by `%s`, failed", self.agent.name, ctx.agent, exc_info=True)
             return ToolOutcome(f"[{self.agent.name}] failed: {type(error).__name__}: {error}", is_error=True)
-        messages = [entry.message for entry in history.entries[mark + 1 :]]
-        return await self._result(outcome, messages)
+        finally:
+            if self._is_silent:
+                ctx.run.log.unhush(prefix)
+            # Recorded with the call as a whole: a replay takes its result and does not go inside.
+            changes = visit.values.changes()
+            if changes is not None:
+                ctx.values.apply(changes)
+        if self._output is None and outcome.output is not None:
+            return outcome_of(outcome.output, self.spec.name)
+        return await self._result(outcome, [entry.message for entry in visit.history.entries[visit.mark :]])
 
     def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
         """The arguments, if they fit; else an outcome that tells the model what does not."""
         told = self._message(arguments)
         return told if isinstance(told, ToolOutcome) else msgspec.json.decode(arguments)
 
-    async def _answered(
-        self, ctx: RunContext[Any], caller: AgentContext[Any], history: History, meter: Meter
-    ) -> Outcome:
+    def _visit(self, ctx: RunContext[Any], told: str) -> "_Visit":
+        caller = ctx.caller
+        if not isinstance(caller, AgentContext):
+            raise SetupError(f"the agent `{self.agent.name}` can be called as a tool only by another agent's model")
+        history = History() if self._history == "none" else caller.history.fork()
+        history.entries.append(Entry(UserMessage(told)))
+        history.inputs = len(history.entries)
+        meter = ctx.run.meter if self._limits is None else Meter(self._limits, ctx.run.meter)
         values = WatchedValues(ctx.run.values)
-        run = ctx.run.part(values=values, meter=meter)
         # Not AgentContext.inside: that would put it under the caller's activation instead of under this call.
-        projection = None if self._history == "none" else cast("Projection", self._history)
-        try:
-            return await caller.flow.inside(
-                self.agent, run=run, history=history, prefix=f"{ctx.scope}/", after=ctx.origin, projection=projection
-            )
-        finally:
-            # Recorded with the call as a whole: a replay takes its result and does not go inside.
-            changes = values.changes()
-            if changes is not None:
-                ctx.values.apply(changes)
+        work = cast("AgentContext[Any]", caller).flow.inside(
+            self.agent,
+            run=ctx.run.part(values=values, meter=meter),
+            history=history,
+            prefix=f"{ctx.scope}/",
+            after=ctx.origin,
+            projection=None if self._history == "none" else cast("Projection", self._history),
+        )
+        if self._limits is not None and self._limits.seconds is not None:
+            work = _in_time(work, self._limits.seconds, ctx, meter)
+        return _Visit(work, history, history.inputs, values, meter)
 
     def _message(self, arguments: str) -> str | ToolOutcome:
         """What the agent is told; or an outcome that says what is wrong with the arguments."""
         try:
             if self._reader is None:
-                return msgspec.json.decode(arguments, type=_Request).request
+                return _read_request(arguments).request
             return msgspec.json.encode(self._reader.dump(self._reader.read(arguments))).decode()
         except (ValueError, msgspec.MsgspecError) as error:
             return ToolOutcome(f"The arguments of `{self.spec.name}` do not fit: {error}.", is_error=True)
 
     async def _result(self, outcome: Outcome, messages: Sequence[Message]) -> ToolOutcome:
-        output = outcome.output
         if self._output is not None:
-            report = AgentReport(output, tuple(messages), outcome.origin.agent)
+            report = AgentReport(outcome.output, tuple(messages), outcome.origin.agent)
             return outcome_of(await settled(self._output(report)), self.spec.name)
-        if output is None:
-            output = next((text for text in map(_text_in, reversed(messages)) if text), "")
-        return outcome_of(output, self.spec.name)
+        said = next((text for text in map(_text_in, reversed(messages)) if text), None)
+        return outcome_of(said, self.spec.name)
 
     def __repr__(self) -> str:
         return f"AgentTool({self.agent.name!r})"
+
+
+async def _in_time(work: Coroutine[Any, Any, Outcome], seconds: float, ctx: RunContext[Any], share: Meter) -> Outcome:
+    """What the agent comes to, unless its share of time is used up first."""
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError:
+        if deadline.expired():
+            raise LimitError("seconds", seconds, ctx.path, share=share) from None
+        raise
 
 
 def _text_in(message: Message) -> str:
@@ -158,6 +189,12 @@ def agent_tool(
 ) -> Tool:
     """An agent as a tool, see `BaseAgent.as_tool`."""
     checked_choice(f"events of {agent.name}.as_tool()", events, ("forward", "silent"))
+    if output is not None and not callable(output):
+        raise SetupError(f"output of {agent.name}.as_tool() is {output!r}; give a function of the AgentReport")
+    if limits is not None and not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SetupError(f"limits of {agent.name}.as_tool() is {limits!r}; give Limits(…)")
+    if not callable(history):
+        checked_choice(f"history of {agent.name}.as_tool()", history, _PROJECTIONS)
     made = AgentTool(
         agent,
         name=name,

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Any, Generic, Literal, Protocol, TypeAlias, cast
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -56,7 +56,7 @@ class Outcome(Struct, frozen=True):
 class Flow(Protocol):
     """The flow of control that an activation is part of; it can give the floor to agents inside another."""
 
-    async def inside(
+    def inside(
         self,
         agent: "BaseAgent[Any, Any]",
         *,
@@ -65,7 +65,7 @@ class Flow(Protocol):
         prefix: str,
         after: Origin,
         projection: Projection | None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Give the floor to an agent; keys begin with `prefix`, paths go on from `after`."""
         ...
 
@@ -85,6 +85,9 @@ class AgentContext(RunContext[C]):
         "told",
         "turn_start",
     )
+    # An activation is no call and has no caller; said once here instead of once for every transfer.
+    call: ClassVar[None] = None
+    caller: ClassVar[None] = None
 
     def __init__(
         self,
@@ -101,8 +104,6 @@ class AgentContext(RunContext[C]):
         self.run = run
         self.origin = origin
         self.scope = origin.id
-        self.call = None
-        self.caller = None
         self._values = None
         self._steps = None
         self._asked = 0
@@ -171,6 +172,7 @@ class BaseAgent(ABC, Generic[C, Out]):
 
     name: str
     description: str = ""
+    examples: Sequence[str] = ()
     sub_agents: Sequence["BaseAgent[Any, Any]"] = ()
     handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = ()
     disallow_transfer_to_parent: bool = False
@@ -184,6 +186,7 @@ class BaseAgent(ABC, Generic[C, Out]):
         name: str = "",
         *,
         description: str = "",
+        examples: Sequence[str] = (),
         sub_agents: Sequence["BaseAgent[Any, Any]"] = (),
         handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = (),
         disallow_transfer_to_parent: bool = False,
@@ -193,6 +196,7 @@ class BaseAgent(ABC, Generic[C, Out]):
     ) -> None:
         self.name = checked_name(name or getattr(type(self), "name", ""), type(self).__name__)
         self.description = description or type(self).description
+        self.examples = checked_examples(self.name, examples or type(self).examples)
         self.sub_agents = checked_agents(self.name, sub_agents or type(self).sub_agents)
         self.handoffs = as_handoffs(self.name, handoffs or type(self).handoffs)
         self.disallow_transfer_to_parent = disallow_transfer_to_parent or type(self).disallow_transfer_to_parent
@@ -272,8 +276,18 @@ def checked_name(name: object, kind: str) -> str:
     return name
 
 
+def checked_examples(owner: str, examples: object) -> tuple[str, ...]:
+    """The example questions, if that is what they are."""
+    given = cast("Sequence[object]", examples)
+    if isinstance(examples, str) or not isinstance(examples, Sequence) or not all(isinstance(q, str) for q in given):
+        raise SetupError(f"`{owner}` has examples={examples!r}; give a list of questions")
+    return cast("tuple[str, ...]", tuple(given))
+
+
 def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:
     """The agents, if that is what they are."""
+    if not isinstance(agents, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise SetupError(f"`{owner}` has sub_agents={agents!r}; give a list")
     for agent in agents:
         if not isinstance(agent, BaseAgent):
             raise SetupError(f"`{owner}` has {agent!r} in sub_agents; only agents can stand there")

@@ -87,6 +87,7 @@ def recorded_call(ctx: AgentContext[Any], key: str) -> ToolReturned | Handed | N
         if returned.changes is not None:
             ctx.apply_changes(returned.changes)
         ctx.breaks_loop = ctx.breaks_loop or returned.breaks_loop
+        ctx.run.meter.count_again(ctx.run.log.visit(key))
     return returned
 
 

@@ -53,11 +53,9 @@ class Conversation:
         turn = 0
         while True:
             turn += 1
-            if signals.is_cancelled:
+            if stop := signals.stop:
                 # A tool may have swallowed the cancellation; the run is over all the same.
-                raise asyncio.CancelledError
-            if signals.stops_after_turn:
-                raise Suspend
+                raise asyncio.CancelledError if stop == "now" else Suspend
             is_last = turn > agent.max_turns
             if is_last and (turn > agent.max_turns + 1 or agent.on_limit == "error"):
                 raise TurnLimitError(agent.name, agent.max_turns)
@@ -137,16 +135,18 @@ class Conversation:
     def _request(self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...]) -> ModelRequest:
         manner, agent = self._manner, self._agent
         messages = self._ctx.messages()
+        log = self._ctx.run.log
+        is_heard = log.sink is not None and log.listener(self._ctx.origin) is not None
         if is_last:
             told = [*messages, UserMessage(_LAST_TURN)]
-            return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name)
+            return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name, is_heard)
         settings = manner.settings
         if turn == 1 and agent.tool_use != "auto":
             settings = replace(settings, tool_choice=agent.tool_use)
         specs = manner.specs
         if disabled:
             specs = tuple([spec for spec in specs if spec.name not in disabled])
-        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name)
+        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name, is_heard)
 
     def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """The model's message, if it says anything, with call ids that no other call of the run has."""

@@ -14,7 +14,16 @@ from ..messages import ToolSpec
 from ..models import Model, ModelSettings, resolve
 from ..tools import FunctionTool, Tool, tool, unwrapped
 from .agent_tool import AgentTool
-from .base import Accepts, AgentContext, BaseAgent, Projection, as_handoffs, checked_agents, checked_name
+from .base import (
+    Accepts,
+    AgentContext,
+    BaseAgent,
+    Projection,
+    as_handoffs,
+    checked_agents,
+    checked_examples,
+    checked_name,
+)
 from .hooks import AgentHooks
 from .output import OutputReader
 from .toolbox import Toolbox
@@ -33,6 +42,8 @@ class AgentDefinition(BaseAgent[C, Out]):
     _: KW_ONLY
     description: str = ""
     """What other agents are told about it when they choose whom to transfer to."""
+    examples: Sequence[str] = ()
+    """Questions that are for this agent: other agents are shown them with its description."""
     instructions: Instructions[C] = ""
     template: bool = False
     """Whether `{name}` in the instructions is replaced by the value of that name, where there is one."""
@@ -68,6 +79,7 @@ class AgentDefinition(BaseAgent[C, Out]):
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SetupError(f"`{self.name}` has {what}={given!r}; give a list")
         checked_choice(f"on_limit of `{self.name}`", self.on_limit, ("answer", "error"))
+        object.__setattr__(self, "examples", checked_examples(self.name, self.examples))
         object.__setattr__(self, "sub_agents", checked_agents(self.name, self.sub_agents))
         object.__setattr__(self, "handoffs", as_handoffs(self.name, self.handoffs))
         object.__setattr__(self, "tools", tuple(_as_tool(self.name, entry) for entry in self.tools))

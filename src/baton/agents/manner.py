@@ -1,5 +1,6 @@
 """What an agent's requests have in common, worked out once for each runner instead of once for each activation."""
 
+import os
 from typing import Any
 
 from msgspec import Struct
@@ -7,7 +8,7 @@ from msgspec import Struct
 from ..errors import SetupError
 from ..handoffs import Routes
 from ..messages import ToolSpec
-from ..models import Model, ModelSettings, OutputSchema
+from ..models import DEFAULT_VARIABLE, Model, ModelSettings, OutputSchema, resolve
 from .base import AgentContext
 from .definition import AgentDefinition
 from .instructions import with_section
@@ -40,7 +41,12 @@ def manner_of(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Manne
 def _compiled(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Manner:
     model = agent.own_model or ctx.options.model
     if model is None:
-        raise SetupError(f"`{agent.name}` has no model: give it Agent(model=…), or all agents one with Runner(model=…)")
+        if not os.environ.get(DEFAULT_VARIABLE):
+            raise SetupError(
+                f"`{agent.name}` has no model: give it Agent(model=…), or all agents one with Runner(model=…) "
+                f"or {DEFAULT_VARIABLE} in the environment"
+            )
+        model = resolve(None, wanted_by=agent.name)
     settings = ctx.options.settings or _DEFAULT_SETTINGS
     text = agent.instructions
     fixed = text if isinstance(text, str) and not agent.template else None

@@ -6,6 +6,7 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import SetupError
+from ..handoffs.strict import strict_schema
 from ..models import OutputSchema
 
 _FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
@@ -35,7 +36,7 @@ class OutputReader:
                 **({"$defs": definitions} if definitions else {}),
             }
         name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.type_name)[:64] or "output"
-        self.schema = OutputSchema(name, schema)
+        self.schema = _strict_if_possible(agent, name, schema)
 
     def read(self, text: str) -> Any:
         """The answer as a value of the type. Raises ValueError that lists what is wrong with it."""
@@ -58,3 +59,11 @@ class OutputReader:
     def dump(self, value: Any) -> Any:
         """The value as plain JSON data."""
         return self._adapter.dump_python(value, mode="json")
+
+
+def _strict_if_possible(agent: str, name: str, schema: dict[str, Any]) -> OutputSchema:
+    """The schema in the form that providers hold a model to; as it is, if it says what that form cannot."""
+    try:
+        return OutputSchema(name, strict_schema(schema, f"the output type of `{agent}`"), is_strict=True)
+    except SetupError:
+        return OutputSchema(name, schema)

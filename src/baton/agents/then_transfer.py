@@ -1,6 +1,5 @@
 """An agent around another that always hands on: after a normal end, control goes to one named agent."""
 
-import logging
 from time import time
 from typing import Any, Literal
 
@@ -8,13 +7,12 @@ import msgspec
 
 from ..context import WHOLE, Entry
 from ..errors import SetupError, checked_choice
-from ..events import Action, Said, Stepped, ToolReturned, Transfer
+from ..events import Action, Said, ToolReturned, Transfer
 from ..handoffs import TRANSFER_TOOL, Handoff
-from ..messages import AssistantMessage, ToolCall, UserMessage
+from ..messages import AssistantMessage, ToolCall
 from .base import AgentContext, BaseAgent
+from .reporting import run_or_report
 from .wrapping import AgentWrapper
-
-_logger = logging.getLogger("baton.agents")
 
 
 class ThenTransfer(AgentWrapper[Any, Any]):
@@ -28,31 +26,10 @@ class ThenTransfer(AgentWrapper[Any, Any]):
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Let the inner agent work, then hand on."""
         if self.on_error == "report":
-            action = await self._run_or_report(ctx)
+            action = await run_or_report(self.inner, ctx, to=self.to)
         else:
             action = await self.inner.run(ctx)
         return action if action is not None else await self._hand_on(ctx)
-
-    async def _run_or_report(self, ctx: AgentContext[Any]) -> Action | None:
-        """The inner agent's action. If it fails, all that is left of it is a message that says so."""
-        log, key = ctx.run.log, f"{ctx.scope}/failed"
-        mark = len(ctx.history.entries)
-        failed = log.find(key, Stepped)
-        if failed is not None:
-            # It failed before a restart: it must not try again, but what it did to the values counts.
-            for event in log.visit(f"{ctx.scope}/"):
-                ctx.apply_changes(getattr(event, "changes", None))
-        else:
-            try:
-                return await self.inner.run(ctx)
-            except Exception as error:
-                _logger.warning("`%s` failed; reported to `%s`", self.name, self.to, exc_info=True)
-                problem = f"[{self.name}] failed: {type(error).__name__}: {error}"
-                failed = Stepped(key, ctx.origin, time(), "failed", problem, ctx.take_changes())
-                log.write(failed)
-        ctx.history.truncate(mark)
-        ctx.history.add(UserMessage(str(failed.value)), ctx.origin)
-        return None
 
     async def _hand_on(self, ctx: AgentContext[Any]) -> Transfer:
         """Leave the same trace as a transfer that a model asked for."""
@@ -69,7 +46,7 @@ class ThenTransfer(AgentWrapper[Any, Any]):
         returned = log.find(f"{said.key}.0", ToolReturned)
         if returned is None:
             told = f"successfully transferred to agent [{self.to}]"
-            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told)
+            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told, wanted=self.to)
             log.write(returned)
         await log.settle()
         ctx.history.entries.append(Entry(said.message, origin, followed=(0,)))

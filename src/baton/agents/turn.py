@@ -80,11 +80,11 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
             inner = RunContext(ctx.run, ctx.origin, key, call)
             verdict = await admission_to(wanted, inner, call, source=agent.name)
             if type(verdict) is not Admitted:
-                return Turn(agent, ctx, said).turned_down(cast("Denied", verdict))
+                return Turn(agent, ctx, said).turned_down(cast("Denied", verdict), target)
             payload = verdict.payload
     else:
         return await Turn(agent, ctx, said).run()
-    result = record_result(ctx, key, call, content)
+    result = record_result(ctx, key, call, content, wanted=target)
     if ctx.run.log.sink is not None:
         await ctx.run.log.settle()
     entries.append(Entry(said.message, ctx.origin, False, (), (0,)))
@@ -100,14 +100,20 @@ def record_result(
     *,
     is_error: bool = False,
     is_undone: bool = False,
+    wanted: str = "",
 ) -> ToolReturned:
-    """The recorded result of a call that no tool carries out; recorded now if it is not there yet."""
+    """The recorded result of a call that no tool carries out; recorded now if it is not there yet.
+
+    `wanted` is the agent to which it asked for a transfer, if it did.
+    """
     log = ctx.run.log
     event = log.find(key, ToolReturned) if log.has_past else None
     if event is None:
-        event = ToolReturned(key, ctx.origin, time(), call.id, call.name, content, is_error)
-        if is_undone:
-            event = msgspec.structs.replace(event, is_undone=True)
+        # By position, because this runs once for every transfer.
+        now, is_final, changes, breaks = time(), False, None, False
+        event = ToolReturned(
+            key, ctx.origin, now, call.id, call.name, content, is_error, is_final, changes, breaks, is_undone, wanted
+        )
         log.write(event)
     return event
 
@@ -143,9 +149,9 @@ class Turn:
         self._wishes.append(wish)
         return await self._decide()
 
-    def turned_down(self, verdict: Denied) -> TurnOutcome:
+    def turned_down(self, verdict: Denied, target: str) -> TurnOutcome:
         """Go on with a lone call whose transfer must not happen."""
-        self._refuse(0, verdict.text, verdict.fault)
+        self._refuse(0, verdict.text, verdict.fault, wanted=target)
         self._remember(None)
         return TurnOutcome(fault=self._fault)
 
@@ -159,11 +165,11 @@ class Turn:
         if winner is not None:
             verdict = await self._verdict_on(winner)
             if isinstance(verdict, Denied):
-                self._refuse(winner.position, verdict.text, verdict.fault)
+                self._refuse(winner.position, verdict.text, verdict.fault, wanted=winner.target)
                 winner, is_denied = None, True
             else:
                 payload = verdict.payload
-                self._record(winner.position, winner.result)
+                self._record(winner.position, winner.result, wanted=winner.target)
         if self._ctx.run.log.sink is not None:
             await self._ctx.run.log.settle()
         if winner is None and exit_action is None and not self._wishes:
@@ -215,6 +221,8 @@ class Turn:
     async def _perform_all(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
         # If one asks or fails, the others finish first: what they did must not be lost.
         ended: list[BaseException | None]
+        if self._ctx.run.log.has_past:
+            self._apply_what_ended(ordinary)
         if self._agent.parallel_tools:
             ended = await asyncio.gather(*[self._perform(*one) for one in ordinary], return_exceptions=True)
         else:
@@ -226,6 +234,13 @@ class Turn:
         raised = [error for error in ended if error is not None]
         if raised:
             raise next((error for error in raised if not isinstance(error, Suspend)), raised[0])
+
+    def _apply_what_ended(self, ordinary: Sequence[tuple[int, Tool]]) -> None:
+        """Do to the values what calls did that ended before: those that go on now have seen it."""
+        keys = [f"{self._said.key}.{position}" for position, _ in ordinary]
+        found = [self._ctx.run.log.find(key, ToolReturned) for key in keys]
+        for result in sorted(filter(None, found), key=lambda result: result.at):
+            self._ctx.apply_changes(result.changes)
 
     async def _perform(self, position: int, tool: Tool) -> None:
         key = f"{self._said.key}.{position}"
@@ -242,13 +257,14 @@ class Turn:
         elif wanted.tool in self._said.disabled:
             others = [name for name in reachable if name != wanted.target]
             text = f"Not transferred: [{wanted.target}] is not available now; you can transfer to: {listed(others)}."
-            self._refuse(position, text, TransferError(self._agent.name, wanted.target, reachable, because=text))
+            fault = TransferError(self._agent.name, wanted.target, reachable, because=text)
+            self._refuse(position, text, fault, wanted=wanted.target)
         else:
             self._wishes.append(_Wish(position, wanted.target, wanted.result, wanted))
 
-    def _refuse(self, position: int, text: str, fault: BatonError | None) -> None:
+    def _refuse(self, position: int, text: str, fault: BatonError | None, *, wanted: str = "") -> None:
         self._undone.append(position)
-        self._record(position, text, is_error=True, is_undone=True)
+        self._record(position, text, is_error=True, is_undone=True, wanted=wanted)
         self._fault = self._fault or fault
 
     def _refuse_unknown(self, position: int) -> None:
@@ -272,7 +288,7 @@ class Turn:
             self._undone.append(wish.position)
             why = f"that is the one to [{winner.target}]" if winner else "several were asked for at once"
             told = f"Not transferred to [{wish.target}]: only one transfer is followed per response, and {why}."
-            self._record(wish.position, told, is_error=True, is_undone=True)
+            self._record(wish.position, told, is_error=True, is_undone=True, wanted=wish.target)
         return winner
 
     def _exit(self, winner: _Wish | None) -> Exit | None:
@@ -293,10 +309,12 @@ class Turn:
             self._record(position, "The task is ended.")
         return action
 
-    def _record(self, position: int, content: Content, *, is_error: bool = False, is_undone: bool = False) -> None:
-        key = f"{self._said.key}.{position}"
+    def _record(
+        self, position: int, content: Content, *, is_error: bool = False, is_undone: bool = False, wanted: str = ""
+    ) -> None:
+        key, call = f"{self._said.key}.{position}", self._calls[position]
         self._results[position] = record_result(
-            self._ctx, key, self._calls[position], content, is_error=is_error, is_undone=is_undone
+            self._ctx, key, call, content, is_error=is_error, is_undone=is_undone, wanted=wanted
         )
 
     def _remember(self, winner: _Wish | None, *, answer: int | None = None) -> None:

@@ -20,6 +20,7 @@ class AgentWrapper(BaseAgent[C, Out]):
         super().__init__(
             inner.name,
             description=inner.description,
+            examples=inner.examples,
             sub_agents=inner.sub_agents,
             handoffs=[*inner.edges(), *further_handoffs],
             disallow_transfer_to_parent=inner.disallow_transfer_to_parent,

@@ -1,4 +1,4 @@
-"""The command `baton`: run, chat, check and graph, for people at a terminal.
+"""The command `baton`: run, chat, check, graph, demo and model, for people at a terminal.
 
 May import every room but server and web. Must not decide anything about a run: it starts one and shows what happens.
 """

@@ -12,7 +12,7 @@ from rich.tree import Tree
 from ..errors import SetupError
 from ..flow import Finding, Seat, Team
 from .costs import TransferCost, transfer_costs
-from .edges import Edge, EdgeKind, definition_of, edges_from
+from .edges import Edge, EdgeKind, Part, called_by, definition_of, edges_from, parts_of
 from .endings import endless_cycles
 from .failures import TargetError
 from .graph import team_of
@@ -34,8 +34,11 @@ class Report:
     def __init__(self, team: Team | None, setup_error: SetupError | None = None) -> None:
         self.team = team
         self.setup_error = setup_error
-        self.findings: list[Finding] = [*team.findings(), *endless_cycles(team)] if team is not None else []
-        self.costs: dict[str, TransferCost] = transfer_costs(team) if team is not None else {}
+        self.findings: list[Finding] = findings_in(team) if team is not None else []
+        self.costs: dict[str, TransferCost] = {}
+        for each in _teams_in(team):
+            for name, cost in transfer_costs(each).items():
+                self.costs.setdefault(name, cost)
 
     def is_bad(self, *, strict: bool) -> bool:
         """Whether the program should end as failed."""
@@ -49,7 +52,7 @@ class Report:
         team = self.team
         return {
             "root": team.root if team is not None else None,
-            "agents": [self._agent_as_json(seat) for seat in team.seats.values()] if team is not None else [],
+            "agents": [self._agent_as_json(seat) for seat in _seats_in(team).values()],
             "findings": findings,
         }
 
@@ -62,6 +65,7 @@ class Report:
             "type": type(seat.agent).__name__,
             "tools": [spec.name for spec in seat.agent.tool_specs()],
             "edges": [asdict(edge) for edge in edges_from(seat)],
+            "parts": [asdict(part) for part in parts_of(seat.agent)],
             "estimated_tokens_per_call": asdict(cost) if cost is not None else None,
         }
 
@@ -87,6 +91,34 @@ class Report:
         ]
 
 
+def findings_in(team: Team) -> list[Finding]:
+    """All there is to find in a team and in the teams inside its agents, each once."""
+    findings = [*team.findings(), *endless_cycles(team)]
+    for owner, inner in team.nested():
+        findings += [finding.found_inside(owner) for finding in endless_cycles(inner)]
+    for seat in _seats_in(team).values():
+        for called in called_by(seat.agent):
+            known = [finding.agent for finding in findings if finding.kind == "undescribed"]
+            if not called.description and called.agent.name not in known:
+                name, whose = called.agent.name, f"the tool `{called.tool}` of `{seat.agent.name}`"
+                text = f"`{name}` has no description: as {whose}, a model must choose it by name alone"
+                findings.append(Finding("undescribed", name, text))
+    return findings
+
+
+def _teams_in(team: Team | None) -> list[Team]:
+    return [team, *(inner for _, inner in team.nested())] if team is not None else []
+
+
+def _seats_in(team: Team | None) -> dict[str, Seat]:
+    """The seats of the team and of the teams inside its agents; of an agent with several, the outermost."""
+    seats: dict[str, Seat] = {}
+    for each in _teams_in(team):
+        for name, seat in each.seats.items():
+            seats.setdefault(name, seat)
+    return seats
+
+
 def check(reference: str) -> Report:
     """Load what the command line names and look at its team."""
     try:
@@ -106,7 +138,7 @@ def _tree(team: Team) -> Tree:
     """Breadth first, so that everybody is described where they stand closest to the root."""
     root = team.seats[team.root]
     tree = Tree(_title(root))
-    seen, waiting = {team.root}, deque([(tree, root)])
+    seen, waiting = {team.root}, deque([(tree, root, team)])
     outside = [team.seats[finding.agent] for finding in team.findings() if finding.kind == "unreachable"]
     while waiting or outside:
         if not waiting:
@@ -114,18 +146,25 @@ def _tree(team: Team) -> Tree:
             if seat.agent.name in seen:
                 continue
             seen.add(seat.agent.name)
-            waiting.append((tree.add(Text.assemble(("unreachable ", "yellow"), _title(seat))), seat))
-        branch, seat = waiting.popleft()
+            waiting.append((tree.add(Text.assemble(("unreachable ", "yellow"), _title(seat))), seat, team))
+        branch, seat, its_team = waiting.popleft()
         tools = [spec.name for spec in seat.agent.tool_specs()]
         if tools:
             branch.add(Text(f"tools: {', '.join(tools)}", style="dim"))
         for edge in edges_from(seat):
-            target = team.seats[edge.target]
+            target = its_team.seats[edge.target]
             is_new = edge.target not in seen
             below = branch.add(_branch(edge, target, is_new=is_new))
             if is_new:
                 seen.add(edge.target)
-                waiting.append((below, target))
+                waiting.append((below, target, its_team))
+        for part in parts_of(seat.agent):
+            inner = team.inner[part.agent]
+            is_new = part.agent not in seen
+            below = branch.add(_part(part, inner.seats[part.agent], is_new=is_new))
+            if is_new:
+                seen.add(part.agent)
+                waiting.append((below, inner.seats[part.agent], inner))
     return tree
 
 
@@ -142,6 +181,13 @@ def _branch(edge: Edge, target: Seat, *, is_new: bool) -> Text:
     via = f"  [{edge.via}]" if edge.via and edge.kind in ("handoff", "function") else ""
     returns = {"stay": "", "caller": "  and back"}.get(edge.returns, f"  then {edge.returns}")
     return Text.assemble(label, name, (via, "dim"), (returns, "magenta"))
+
+
+def _part(part: Part, seat: Seat, *, is_new: bool) -> Text:
+    name = _title(seat) if is_new else Text(printable(part.agent), style="cyan")
+    how = {"tool": "agent as tool", "inside": "inside"}.get(part.kind, part.label)
+    via = f"  [{part.label}]" if part.kind == "tool" else ""
+    return Text.assemble((f"{how} ", "magenta"), name, (via, "dim"))
 
 
 def _cost_table(costs: dict[str, TransferCost]) -> Table:

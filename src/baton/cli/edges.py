@@ -1,17 +1,21 @@
-"""The edges of a team as a person thinks of them: who leads to whom, and by what means."""
+"""The edges of a team as a person thinks of them: who leads to whom and by what means, and who works inside whom."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..agents import Agent, BaseAgent
+from ..agents import Agent, AgentTool, BaseAgent
 from ..agents.then_transfer import ThenTransfer
 from ..flow import Seat, Team
 from ..handoffs import Route
+from ..patterns.deep_agent import TaskTool
 from ..tools import FunctionTool, unwrapped
+from ..workflows import ParallelAgent
+from ..workflows.base import Workflow
 
 EdgeKind: TypeAlias = Literal["sub_agent", "parent", "handoff", "function", "then", "code"]
+PartKind: TypeAlias = Literal["step", "branch", "tool", "inside"]
 
 
 class Edge(Struct, frozen=True):
@@ -24,6 +28,23 @@ class Edge(Struct, frozen=True):
     returns: str = "stay"
 
 
+class Part(Struct, frozen=True):
+    """An agent that works inside another. `label` is its place there: "step 1", or the tool that calls it."""
+
+    owner: str
+    agent: str
+    kind: PartKind
+    label: str
+
+
+class Called(Struct, frozen=True):
+    """An agent that a model calls as a tool, and what the model is told about it."""
+
+    tool: str
+    agent: BaseAgent[Any, Any]
+    description: str
+
+
 def edges_of(team: Team) -> list[Edge]:
     """All edges of the team, each once, in the order of its seats."""
     return list(dict.fromkeys(edge for seat in team.seats.values() for edge in edges_from(seat)))
@@ -34,11 +55,43 @@ def edges_from(seat: Seat) -> list[Edge]:
     return list(dict.fromkeys(_edge(seat, route) for route in seat.edges))
 
 
+def parts_of(agent: BaseAgent[Any, Any]) -> list[Part]:
+    """The agents inside this one, each as often as it has a place there."""
+    bottom = _unwrapped(agent)
+    if isinstance(bottom, ParallelAgent):
+        return [Part(agent.name, branch.name, "branch", "branch") for branch in bottom.sub_agents]
+    if isinstance(bottom, Workflow):
+        steps = enumerate(bottom.sub_agents, start=1)
+        return [Part(agent.name, step.name, "step", f"step {number}") for number, step in steps]
+    tools = {called.agent.name: called.tool for called in called_by(agent)}
+    return [
+        Part(agent.name, part.name, "tool" if part.name in tools else "inside", tools.get(part.name, "inside"))
+        for part in agent.parts()
+    ]
+
+
+def called_by(agent: BaseAgent[Any, Any]) -> Iterator[Called]:
+    """The agents that this one's model calls as tools."""
+    definition = definition_of(agent)
+    for entry in definition.tools if definition is not None else ():
+        tool: Any = unwrapped(entry)  # pyright: ignore[reportArgumentType]
+        if isinstance(tool, AgentTool):
+            yield Called(tool.spec.name, tool.agent, tool.spec.description)
+        elif isinstance(tool, TaskTool):
+            for name, tasked in tool.agents.items():
+                yield Called(f"{tool.spec.name}({name})", tasked, tasked.description)
+
+
 def definition_of(agent: BaseAgent[Any, Any]) -> Agent[Any, Any] | None:
     """The agent that asks a model in or behind this one; None if it is code of somebody's own."""
+    bottom = _unwrapped(agent)
+    return bottom if isinstance(bottom, Agent) else None
+
+
+def _unwrapped(agent: BaseAgent[Any, Any]) -> BaseAgent[Any, Any]:
     while isinstance(inner := getattr(agent, "inner", None), BaseAgent):
         agent = cast("BaseAgent[Any, Any]", inner)
-    return agent if isinstance(agent, Agent) else None
+    return agent
 
 
 def _edge(seat: Seat, route: Route) -> Edge:

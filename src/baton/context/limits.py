@@ -1,9 +1,11 @@
 """How much a run and everything nested in it may use, and the counting of it."""
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from ..errors import LimitError
-from ..events import Origin
+from ..events import Event, Origin, Said, Transferred
 from ..messages import Usage
 
 
@@ -66,6 +68,16 @@ class Meter:
             raise self._exceeded("tokens", limits.tokens, origin)
         if limits.cost is not None and self.cost > limits.cost:
             raise self._exceeded("cost", limits.cost, origin)
+
+    def count_again(self, events: Iterable[Event]) -> None:
+        """Count what these events used: they are of a part that is over, and on a replay nobody goes inside."""
+        for event in events:
+            if type(event) is Transferred:
+                self.start_transfer(event.origin)
+            elif type(event) is Said and event.model:
+                self.start_model_call(event.origin)
+                if event.usage is not None:
+                    self.add_usage(event.usage, event.origin)
 
     def _exceeded(self, limit: str, allowed: float, origin: Origin) -> LimitError:
         return LimitError(limit, allowed, origin.path, share=None if self.whole is None else self)

@@ -1,7 +1,7 @@
 """One run as everything inside it shares it."""
 
 from collections.abc import MutableMapping
-from typing import Any, Generic
+from typing import Any, Generic, Literal
 
 from typing_extensions import TypeVar
 
@@ -14,13 +14,22 @@ C = TypeVar("C", default=Any)
 class Signals:
     """What somebody outside has asked of a run. All its parts look at the same one."""
 
-    __slots__ = ("is_cancelled", "stops_after_turn")
+    __slots__ = ("stop",)
 
     def __init__(self) -> None:
-        self.is_cancelled = False
-        """Whether the run is to stop at once."""
-        self.stops_after_turn = False
-        """Whether it is to stop when the present turn of each agent in it is done."""
+        self.stop: Literal["", "now", "after_turn"] = ""
+        """Whether the run is to stop: at once, or when the present turn of each agent in it is done."""
+
+
+class _Guests(dict[str, Any]):
+    """The guests of a part: those there were when it began, and its own. Whoever comes is known around it as well."""
+
+    __slots__ = ("around",)
+    around: dict[str, Any]
+
+    def __setitem__(self, name: str, guest: Any) -> None:
+        super().__setitem__(name, guest)
+        self.around[name] = guest
 
 
 class Run(Generic[C]):
@@ -28,21 +37,34 @@ class Run(Generic[C]):
 
     __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "signals", "values")
 
-    def __init__(self, id: str, log: Log, context: C, values: MutableMapping[str, Any], meter: Meter) -> None:
+    def __init__(
+        self,
+        id: str,
+        log: Log,
+        context: C,
+        values: MutableMapping[str, Any],
+        meter: Meter,
+        around: "Run[C] | None" = None,
+    ) -> None:
+        """`around` is the run that this is a part of."""
         self.id = id
         self.log = log
         self.context = context
         self.values = values
         self.meter = meter
-        self.call_ids: set[str] = set()
+        self.call_ids: set[str] = set() if around is None else around.call_ids
         """Every call id used so far: ids are unique in a run."""
-        self.signals = Signals()
+        self.signals = Signals() if around is None else around.signals
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
+        if around is not None:
+            self.guests = guests = _Guests(around.guests)
+            guests.around = around.guests
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
-        """The same run for a part of it that has values or limits of its own; all else is shared."""
+        """The same run for a part of it that has values or limits of its own.
+
+        All else is shared, but a guest that comes to a part beside this one does not take the place of one here.
+        """
         values = values if values is not None else self.values
-        part = Run(self.id, self.log, self.context, values, meter or self.meter)
-        part.call_ids, part.signals, part.guests = self.call_ids, self.signals, self.guests
-        return part
+        return Run(self.id, self.log, self.context, values, meter or self.meter, self)

@@ -111,19 +111,23 @@ class RunContext(Generic[C]):
 
         Values come back as JSON has them; `as_type` brings them back as a dataclass, a pydantic model or the like.
         """
-        steps = self._steps = self._steps or {}
-        ordinal = steps[name] = steps.get(name, 0) + 1
+        ordinal = 1
+        if self._steps is None:
+            self._steps = {name: 1}
+        else:
+            ordinal = self._steps[name] = self._steps.get(name, 0) + 1
         key = f"{self.scope}/step:{name}" if ordinal == 1 else f"{self.scope}/step:{name}#{ordinal}"
         log = self.run.log
         event = log.find(key, Stepped) if log.has_past else None
         if event is None:
-            log.announce(key, Stepped)
+            if log.has_past:
+                log.announce(key, Stepped)
             asked = self._asked
             value = produce()
             if is_to_await(value):
                 value = await value
-            plain = as_json_value(f"the result of step `{name}`", value)
-            if as_type is None and not isinstance(value, _JSON_TYPES):
+            plain = None if value is None else as_json_value(f"the result of step `{name}`", value)
+            if plain is not value and as_type is None and not isinstance(value, _JSON_TYPES):
                 hint = "say as_type=… so that a resumed run can bring it back"
                 raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
             event = Stepped(key, self.origin, time(), name, plain, self.take_changes(), self._asked - asked)

@@ -5,7 +5,6 @@ from math import isfinite
 from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET
 
 from ..errors import NotEncodableError
 from ..events import Changes
@@ -51,8 +50,8 @@ class Values(Mapping[str, Any]):
         self._data = data
         self._written: dict[str, Any] = {}
         self._removed: set[str] = set()
-        self._all: dict[str, Any] = {}
-        """Everything ever written or removed through this: a call is recorded with all of it."""
+        self._all: dict[str, None] = {}
+        """Every key ever written or removed through this: a call is recorded with all of them."""
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -68,7 +67,7 @@ class Values(Mapping[str, Any]):
         plain = as_json_value(f"value `{key}`", value)
         self._data[key] = plain
         self._written[key] = plain
-        self._all[key] = plain
+        self._all[key] = None
         self._removed.discard(key)
 
     def update(self, values: Mapping[str, Any]) -> None:
@@ -81,7 +80,7 @@ class Values(Mapping[str, Any]):
         """Forget one value; it need not be there."""
         self._data.pop(key, None)
         self._written.pop(key, None)
-        self._all[key] = UNSET
+        self._all[key] = None
         self._removed.add(key)
 
     def take_changes(self) -> Changes | None:
@@ -96,16 +95,17 @@ class Values(Mapping[str, Any]):
         """What was written in all, whether or not a step inside has recorded some of it."""
         if not self._all:
             return None
-        written = {key: value for key, value in self._all.items() if value is not UNSET}
-        return Changes(written, tuple(sorted(key for key, value in self._all.items() if value is UNSET)))
+        # As they are now: what was done beside this meanwhile came later, and must do so on a replay.
+        written = {key: self._data[key] for key in self._all if key in self._data}
+        return Changes(written, tuple(sorted(key for key in self._all if key not in self._data)))
 
     def apply(self, changes: Changes) -> None:
         """Do again what a recorded effect did; what the code wrote meanwhile is part of it."""
         for key in changes.removed:
             self._data.pop(key, None)
-            self._all[key] = UNSET
+            self._all[key] = None
         self._data.update(changes.written)
-        self._all.update(changes.written)
+        self._all.update(dict.fromkeys(changes.written))
         self._written, self._removed = {}, set()
 
 

@@ -5,7 +5,7 @@ May import messages and errors. Values only: nothing here acts, waits or knows a
 
 from .actions import Action, BreakLoop, Exit, Transfer
 from .base import NOBODY, Changes, Delta, Event, Origin
-from .codec import FORMAT, decode_event, decode_lines, decode_log, encode_event, encode_head, encode_log
+from .codec import FORMAT, EventReader, decode_event, decode_lines, decode_log, encode_event, encode_head, encode_log
 from .deltas import Custom, Progress, ReasoningDelta, TextDelta, ToolCallDelta
 from .facts import (
     Answered,
@@ -38,6 +38,7 @@ __all__ = [
     "Custom",
     "Delta",
     "Event",
+    "EventReader",
     "Exit",
     "Failed",
     "Finished",

@@ -64,6 +64,8 @@ class ToolReturned(Event, frozen=True):
     breaks_loop: bool = False
     is_undone: bool = False
     """Whether it tells of a transfer that did not happen: nobody reads of it later."""
+    wanted: str = ""
+    """The agent that the call asked to transfer to, whether or not that came about; "" if it asked for no transfer."""
 
     @property
     def message(self) -> ToolMessage:

@@ -1,12 +1,13 @@
 """Handoffs through a filter: what the filter is given, and what the target reads of what it gives back."""
 
-from collections.abc import Sequence
-from typing import Any, cast
+from bisect import bisect_left
+from collections.abc import Awaitable, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from ..agents import AgentContext
-from ..context import History, RunContext, is_to_await
+from ..context import Entry, History, RunContext, is_to_await
 from ..errors import SetupError
 from ..handoffs import HandoffInputData, InputFilter
 from ..messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, as_messages, paired
@@ -18,69 +19,79 @@ _MESSAGES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage
 class Excerpts:
     """A history as filters are given it: each message with its author in it. Made once, and longer with the history."""
 
-    __slots__ = ("_entries", "_hides", "_inputs", "_messages", "_words_of")
+    __slots__ = ("_entries", "_gone", "_hides", "_input_history", "_messages", "_position", "_sources")
 
     def __init__(self, history: History, *, hides_transfers: bool) -> None:
         self._entries = history.entries
-        self._inputs = history.inputs
         self._hides = hides_transfers
-        self._messages: list[Message | None] = []
-        self._words_of: dict[int, tuple[str, Message | None]] = {}
-        """For each message, by identity: its author, and how everybody else reads it."""
+        self._position = history.inputs
+        """How far the history has been read."""
+        self._input_history = tuple([entry.message for entry in history.entries[: history.inputs]])
+        self._messages: list[Message] = []
+        """What was said since."""
+        self._gone: list[int] = []
+        """Where entries stand of which filters read nothing."""
+        self._sources: dict[int, Entry] = {}
+        """For each message, by identity: the entry it was taken from, which knows how everybody else reads it."""
 
     def data(self, ctx: AgentContext[Any]) -> HandoffInputData:
         """Everything said so far, cut where the turn that hands off begins."""
         self._read_on()
-        messages, inputs, cut = self._messages, self._inputs, ctx.turn_start
+        messages, inputs = self._messages, self._input_history
+        cut = max(ctx.turn_start - len(inputs), 0)
+        if self._gone:
+            cut -= bisect_left(self._gone, ctx.turn_start)
         return HandoffInputData(
-            input_history=tuple(filter(None, messages[:inputs])),
-            pre_handoff_items=tuple(filter(None, messages[inputs:cut])),
-            new_items=tuple(filter(None, messages[max(inputs, cut) :])),
+            input_history=inputs,
+            pre_handoff_items=tuple(messages[:cut]),
+            new_items=tuple(messages[cut:]),
             run_context=RunContext(ctx.run, ctx.origin, f"{ctx.scope}/filter"),
         )
 
     def as_read(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:
         """The filtered messages in the words in which the target reads them, valid for every provider."""
-        read: list[Message] = [*_as_messages(data.input_history)]
+        for section in (data.input_history, data.pre_handoff_items, data.new_items):
+            if type(section) is not tuple:
+                _check_section(section, source, target)
+        read = list(data.input_history)
+        if data.input_history is not self._input_history:
+            read = [_as_message(message) for message in read]
         is_whole = True
         for message in read:
             is_whole = is_whole and type(message) is UserMessage
-        words_of = self._words_of if rewrites else {}
-        for message in _as_messages([*data.pre_handoff_items, *data.new_items]):
-            # What the filter left as it was has been rewritten before.
-            words = words_of.get(id(message))
-            if words is not None and words[0] != target:
-                shown = words[1]
-            elif type(message) is AssistantMessage or type(message) is ToolMessage:
-                author = message.author or source
-                shown = replace(message, author="")
-                if rewrites and author != target:
-                    shown = rewritten(shown, author)
+        sources, hides = self._sources if rewrites else {}, self._hides
+        for section in (data.pre_handoff_items, data.new_items):
+            for message in section:
+                # What the filter left as it was has been rewritten before, or is for whoever reads it next.
+                entry = sources.get(id(message))
+                if entry is not None and entry.origin is not None and entry.origin.agent != target:
+                    shown = as_read_by_others(entry, hides_transfers=hides)
                 else:
-                    is_whole = False
-            else:
-                shown = message
-                is_whole = is_whole and type(message) is UserMessage
-            if shown is not None:
-                read.append(shown)
+                    shown = _as_read(_as_message(message), target, source, rewrites=rewrites)
+                    is_whole = is_whole and type(shown) is UserMessage
+                if shown is not None:
+                    read.append(shown)
         return read if is_whole else paired(read)
 
     def _read_on(self) -> None:
-        for entry in self._entries[len(self._messages) :]:
-            message = entry.as_read_later(hides_transfers=self._hides) if entry.undone or self._hides else entry.message
-            if entry.origin is not None and message is not None:
-                author = entry.origin.agent
-                message = _with_author(message, author)
-                self._words_of[id(message)] = (author, as_read_by_others(entry, hides_transfers=self._hides))
+        entries, hides = self._entries, self._hides
+        for position in range(self._position, len(entries)):
+            entry = entries[position]
+            message = entry.as_read_later(hides_transfers=hides) if entry.undone or hides else entry.message
+            if message is None:
+                self._gone.append(position)
+                continue
+            origin = entry.origin
+            if origin is not None:
+                if type(message) is AssistantMessage:
+                    message = AssistantMessage(message.content, message.calls, message.reasoning, origin.agent)
+                elif type(message) is ToolMessage:
+                    message = ToolMessage(
+                        message.call_id, message.name, message.content, message.is_error, origin.agent
+                    )
+                self._sources[id(message)] = entry
             self._messages.append(message)
-
-
-def _with_author(message: Message, author: str) -> Message:
-    if type(message) is AssistantMessage:
-        return AssistantMessage(message.content, message.calls, message.reasoning, author)
-    if type(message) is ToolMessage:
-        return ToolMessage(message.call_id, message.name, message.content, message.is_error, author)
-    return message
+        self._position = len(entries)
 
 
 def excerpts_of(history: History, *, hides_transfers: bool) -> Excerpts:
@@ -91,27 +102,34 @@ def excerpts_of(history: History, *, hides_transfers: bool) -> Excerpts:
     return excerpts
 
 
-async def through_filter(
-    input_filter: InputFilter, data: HandoffInputData, source: str, target: str
+async def given_by(
+    input_filter: InputFilter, given: HandoffInputData | Awaitable[HandoffInputData], source: str, target: str
 ) -> HandoffInputData:
-    """What the filter gives. Raises SetupError if that is something else."""
-    given: Any = input_filter(data)
-    if type(given) is not HandoffInputData and is_to_await(given):
-        given = await given
-    if not isinstance(given, HandoffInputData):
+    """What the filter gives, waited for if need be. Raises SetupError if that is something else."""
+    data: Any = given
+    if is_to_await(data):
+        data = await data
+    if not isinstance(data, HandoffInputData):
         name = getattr(input_filter, "__name__", type(input_filter).__name__)
         raise SetupError(
-            f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(given).__name__}; "
+            f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(data).__name__}; "
             "it must return HandoffInputData, for instance data.clone(…)"
         )
-    for section in (given.input_history, given.pre_handoff_items, given.new_items):
-        if type(section) is not tuple and (isinstance(section, str) or not isinstance(cast(Any, section), Sequence)):
-            raise SetupError(f"a filter of the handoff from `{source}` to `{target}` gave {section!r}, not messages")
-    return given
+    return data
 
 
-def _as_messages(items: Sequence[Any]) -> Sequence[Message]:
-    for item in items:
-        if type(item) not in _MESSAGES:
-            return as_messages(cast(Any, items))
-    return items
+def _check_section(section: Any, source: str, target: str) -> None:
+    if isinstance(section, str) or not isinstance(section, Sequence):
+        raise SetupError(f"a filter of the handoff from `{source}` to `{target}` gave {section!r}, not messages")
+
+
+def _as_message(item: Any) -> Message:
+    return item if type(item) in _MESSAGES else as_messages([item])[0]
+
+
+def _as_read(message: Message, target: str, source: str, *, rewrites: bool) -> Message | None:
+    """How the target reads a message that it wrote itself, or that a filter has changed or made."""
+    if type(message) is not AssistantMessage and type(message) is not ToolMessage:
+        return message
+    author, shown = message.author or source, replace(message, author="")
+    return rewritten(shown, author) if rewrites and author != target else shown

@@ -1,6 +1,6 @@
 """Who has the floor next. The only reader of Transfer: a flat loop, however many transfers there are."""
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from time import time
 from typing import Any
 
@@ -11,9 +11,9 @@ from ..agents import AgentContext, BaseAgent, Outcome, Projection, RunOptions, T
 from ..context import History, Run, as_json_value
 from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
 from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
-from ..handoffs import InputFilter
+from ..handoffs import HandoffInputData, InputFilter
 from ..messages import AssistantMessage, Message, UserMessage
-from .filtering import excerpts_of, through_filter
+from .filtering import excerpts_of, given_by
 from .history import view_for, view_of
 from .round_trips import RoundTrips
 from .team import Seat, Team
@@ -63,7 +63,7 @@ class Course:
         named = self.rules.on_loop
         return named if not self.is_rescued and named in self.team.seats else None
 
-    async def inside(
+    def inside(
         self,
         agent: BaseAgent[Any, Any],
         *,
@@ -72,14 +72,14 @@ class Course:
         prefix: str,
         after: Origin,
         projection: Projection | None = None,
-    ) -> Outcome:
+    ) -> Coroutine[Any, Any, Outcome]:
         """Give the floor to an agent inside another, in the team that is its own."""
         team = self.team.inner.get(agent.name)
         if team is None or team.seats[team.root].agent is not agent:
             raise SetupError(f"`{after.agent}` gives the floor to {agent!r} inside it, which is not among its parts()")
         crossing = _STRAIGHT if projection is None else _Crossing(projection=projection)
         course = Course(run, history, self.rules, team)
-        return await follow(course, team.seats[team.root], prefix=prefix, after=after, crossing=crossing)
+        return follow(course, team.seats[team.root], prefix=prefix, after=after, crossing=crossing)
 
 
 async def follow(
@@ -93,7 +93,7 @@ async def follow(
     """Give the floor to `start`, and then to whomever transfers lead to, until somebody ends without one."""
     run, log, history, seat, origin = course.run, course.run.log, course.history, start, after
     frames: list[str] = []
-    loops = RoundTrips(run.meter.limits.round_trips)
+    loops: RoundTrips | None = None
     crossing = crossing or _STRAIGHT
     first: Origin | None = None
     breaks_loop = False
@@ -120,6 +120,7 @@ async def follow(
             transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
         else:
             return await _ended(ctx, BreakLoop() if breaks_loop and action is None else action, first)
+        loops = loops or RoundTrips(run.meter.limits.round_trips)
         try:
             run.meter.start_transfer(origin)
             loops.note(origin, transfer.to, history, mark)
@@ -150,24 +151,26 @@ class _Crossing(Struct, frozen=True):
     projection: Projection | None = None
     input_filter: InputFilter | None = None
     tells_payload: bool = False
-    chosen: Sequence[Message] | None = None
+    chosen: list[Message] | None = None
 
 
 _STRAIGHT = _Crossing()
 
 
 def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
-    rules, history, chosen = course.rules, course.history, crossing.chosen
-    policy = crossing.projection or seat.agent.history or rules.projection
-    if chosen is None:
-        view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
+    rules, history = course.rules, course.history
+    foreign: Sequence[Message] = ()
+    if crossing.chosen is not None:
+        foreign, view = crossing.chosen, view_of(history, crossing.chosen)
     else:
-        view = view_of(history, chosen)
-    if type(policy) is not str or chosen is not None:
+        policy = crossing.projection or seat.agent.history or rules.projection
+        view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
+        if type(policy) is not str:
+            foreign = view.messages()
+    for message in foreign:
         # Somebody else has put this together, with call ids that the agent's own calls must not have.
-        for message in view.messages():
-            if type(message) is AssistantMessage:
-                course.run.call_ids.update([call.id for call in message.calls])
+        if type(message) is AssistantMessage:
+            course.run.call_ids.update([call.id for call in message.calls])
     ctx: AgentContext[Any] = AgentContext(
         course.run, origin, history, view, seat.routes, rules.options, len(history.entries), course
     )
@@ -212,8 +215,11 @@ async def _carried_over(
         return crossing
     policy = crossing.projection or course.team.seats[transfer.to].agent.history or course.rules.projection
     excerpts = excerpts_of(history, hides_transfers=course.rules.hides_transfers)
-    filtered = await through_filter(crossing.input_filter, excerpts.data(ctx), source.agent.name, transfer.to)
-    chosen = excerpts.as_read(filtered, transfer.to, source.agent.name, rewrites=policy != "verbatim")
+    name, to = source.agent.name, transfer.to
+    filtered = crossing.input_filter(excerpts.data(ctx))
+    if type(filtered) is not HandoffInputData:
+        filtered = await given_by(crossing.input_filter, filtered, name, to)
+    chosen = excerpts.as_read(filtered, to, name, rewrites=policy != "verbatim")
     return _Crossing(chosen=chosen)
 
 

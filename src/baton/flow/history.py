@@ -7,7 +7,7 @@ and agents that have not spoken yet read one list in common. So a transfer costs
 from collections.abc import Sequence
 from typing import Any, cast
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from ..agents import Projection
 from ..context import Entry, History, View, Window
@@ -74,8 +74,8 @@ def _as_found(entry: Entry) -> Entry | None:
     return None if message is None else Entry(message, entry.origin, entry.is_answer)
 
 
-def view_of(history: History, chosen: Sequence[Message]) -> View:
-    """A choice that somebody else has made, and then what the activation itself says."""
+def view_of(history: History, chosen: list[Message]) -> View:
+    """A choice that somebody else has made, and then what the activation itself says: the list is the view's now."""
     return _FixedView(history, chosen)
 
 
@@ -84,16 +84,17 @@ class _FixedView:
 
     __slots__ = ("_history", "_messages", "_position")
 
-    def __init__(self, history: History, chosen: Sequence[Message]) -> None:
+    def __init__(self, history: History, chosen: list[Message]) -> None:
         self._history = history
-        self._messages = list(chosen)
+        self._messages = chosen
         self._position = len(history.entries)
 
     def messages(self) -> Sequence[Message]:
         """The choice, and everything since."""
         entries = self._history.entries
-        self._messages.extend([entry.message for entry in entries[self._position :]])
-        self._position = len(entries)
+        if self._position < len(entries):
+            self._messages.extend([entry.message for entry in entries[self._position :]])
+            self._position = len(entries)
         return Window(self._messages, len(self._messages))
 
 
@@ -156,7 +157,7 @@ class _Readers:
         """Read what has been said up to `stop`, in the words in which this activation reads it."""
         messages, hides, rewrites = reader.messages, self.hides, self.rewrites
         start = reader.position
-        if stop > start:
+        if start < stop:
             reader.position = stop
         me = None if reader.is_common else origin.agent
         last_author: Origin | None = None
@@ -209,10 +210,10 @@ class _RunningView:
 def as_read_by_others(entry: Entry, *, hides_transfers: bool = False) -> Message | None:
     """The entry in the words in which everybody but its author reads it; None if nothing is left of it."""
     if hides_transfers and entry.followed:
-        if isinstance(entry.rewritten_bare, UnsetType):
+        if entry.rewritten_bare is UNSET:
             entry.rewritten_bare = rewritten(entry.as_read_later(hides_transfers=True), entry.author)
         return entry.rewritten_bare
-    if isinstance(entry.rewritten, UnsetType):
+    if entry.rewritten is UNSET:
         message = entry.as_read_later(hides_transfers=False) if entry.undone else entry.message
         entry.rewritten = rewritten(message, entry.author)
     return entry.rewritten
@@ -226,6 +227,10 @@ def rewritten(message: Message | None, author: str | None) -> Message | None:
     text = content if isinstance(content, str) else text_of(content)
     # `type(…) is`, here and on other paths that every transfer takes: isinstance on a struct costs several times more.
     if author is not None and type(message) is AssistantMessage:
+        if not text and text is content and len(message.calls) == 1:
+            # What nearly every transfer and tool call looks like.
+            call = message.calls[0]
+            return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
         told = f" [{author}] said: {text}." if text else ""
         for call in message.calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."

@@ -17,6 +17,8 @@ _INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
 _IS_RESPONSE = re.compile(r"/m\d+$")
 _NO_RESULT = "This call did not come to an end."
 
+_NO_NUMBER = -1
+
 _Place: TypeAlias = tuple[int, ...]
 
 
@@ -86,7 +88,7 @@ class _Recall:
             around, _, hop = origin.id.rpartition("/")
             parent, _, place = around.rpartition("/")
             author = Origin(f"{self._run}:{origin.id}", origin.agent)
-            known = self._nodes[origin.id] = _Node(author, (*map(int, place.split(".")), int(hop)) if place else ())
+            known = self._nodes[origin.id] = _Node(author, _place_of(f"{place}.{hop}") if place else ())
             self._nodes.get(parent, self._top).items.append(known)
         return known
 
@@ -129,8 +131,14 @@ class _Recall:
             node.items[:] = [report]
             return
         branch = failed.key[len(failed.origin.id) + 1 : -len("/failed")]
-        place = (*map(int, branch.split(".")),)
+        place = _place_of(branch)
         node.items[:] = [item for item in node.items if not (isinstance(item, _Node) and item.place[:-1] == place)]
         told = _Node(node.origin, (*place, 0))
         told.items.append(report)
         node.items.append(told)
+
+
+def _place_of(text: str) -> _Place:
+    """The numbers in a place. Words, which agents of one's own may use, stay in the order in which they began."""
+    pieces = text.split(".")
+    return tuple(map(int, pieces)) if all(map(str.isdecimal, pieces)) else (_NO_NUMBER,)

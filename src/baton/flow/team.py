@@ -1,7 +1,7 @@
 """A team: the agents reachable from a root and the edges between them, compiled once, checked, immutable."""
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -28,6 +28,12 @@ class Finding(Struct, frozen=True):
     kind: Literal["undescribed", "unreachable", "no exit"]
     agent: str
     text: str
+    inside: str = ""
+    """The agent inside which the team is that it is about; "" for the outermost team."""
+
+    def found_inside(self, owner: str) -> "Finding":
+        """The same about a team inside an agent; the text says so."""
+        return Finding(self.kind, self.agent, f"{self.text} (inside `{owner}`)", owner)
 
 
 class Team:
@@ -53,12 +59,13 @@ class Team:
         everybody: dict[str, BaseAgent[Any, Any]] = {}
         inner: dict[str, Team] = {}
         outer = _compiled([root, *extra], language, everybody, inner)
+        inside = ", and an agent that runs inside another reaches nobody outside"
         # A part may have parts: their teams are found while the list grows.
         waiting = [*outer.seats.values()]
         while waiting:
             for part in waiting.pop().agent.parts():
                 if part.name not in inner:
-                    inner[part.name] = team = _compiled([part], language, everybody, inner)
+                    inner[part.name] = team = _compiled([part], language, everybody, inner, rule=inside)
                     waiting.extend(team.seats.values())
                 else:
                     _enter(part, everybody)
@@ -67,6 +74,18 @@ class Team:
     def seat(self, name: str) -> Seat | None:
         """The seat of the agent with this name."""
         return self.seats.get(name)
+
+    def nested(self) -> "Iterator[tuple[str, Team]]":
+        """The teams inside agents of this one and inside theirs, each once, with the name of the agent it is in."""
+        seen: set[str] = set()
+        waiting: list[Team] = [self]
+        while waiting:
+            for name, seat in waiting.pop(0).seats.items():
+                for part in seat.agent.parts():
+                    if part.name not in seen:
+                        seen.add(part.name)
+                        waiting.append(self.inner[part.name])
+                        yield name, self.inner[part.name]
 
     def joined_by(self, guest: BaseAgent[Any, Any]) -> "Team":
         """The team with an agent that a function returned, and everybody reachable from it."""
@@ -82,9 +101,14 @@ class Team:
     def findings(self, *, entries: Sequence[str] = ()) -> list[Finding]:
         """What is probably not meant: agents that a model must choose blindly, and agents that nobody can reach.
 
-        `entries` are agents that control goes to without an edge, besides the root.
+        `entries` are agents that control goes to without an edge, besides the root. Teams inside agents are looked at
+        as well; who stands in several of them is reported once.
         """
-        return [*self._undescribed(), *self._unreachable({self.root, *entries})]
+        findings = [*self._undescribed(), *self._unreachable({self.root, *entries})]
+        for owner, team in self.nested():
+            findings += [finding.found_inside(owner) for finding in team._undescribed()]
+        first = {(finding.kind, finding.agent): finding for finding in reversed(findings)}
+        return [finding for finding in findings if first[finding.kind, finding.agent] is finding]
 
     def _undescribed(self) -> Iterable[Finding]:
         chosen = {route.target for seat in self.seats.values() for route in seat.edges if route.tool}
@@ -110,13 +134,20 @@ def _compiled(
     language: Language,
     everybody: dict[str, BaseAgent[Any, Any]],
     inner: dict[str, Team],
+    *,
+    rule: str = "",
 ) -> Team:
-    """One team. `everybody` are the agents of all teams of a run: names are unique among them."""
+    """One team. `everybody` are the agents of all teams of a run: names are unique among them.
+
+    `rule` is what to say when somebody is wanted who is not in the team.
+    """
     agents = _reachable_from(roots, everybody)
     parents: dict[str, list[str]] = {name: [] for name in agents}
     for agent in agents.values():
         for child in agent.children():
             parents[child.name].append(agent.name)
+    for agent in agents.values():
+        _check_names(agent, agents, rule)
     seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
     return Team(roots[0].name, seats, language, inner)
 
@@ -166,20 +197,24 @@ def _seat(
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
     edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
-    edges += [_handoff_route(agent, edge, agents) for edge in agent.edges()]
+    edges += [_handoff_route(edge, agents) for edge in agent.edges()]
     for other in dict.fromkeys(agent.mentioned()):
         edges.append(handoff_route(Handoff(agent=other, is_shown=False), other, tool=""))
     _check_tool_names(agent, edges)
     return Seat(agent, Routes(agent.name, edges, language=language), tuple(edges))
 
 
-def _handoff_route(agent: BaseAgent[Any, Any], edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
-    for wanted in (edge.target, edge.returns):
-        if wanted not in agents and wanted not in ("stay", "caller"):
-            raise SetupError(
-                f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name; "
-                f"the team has: {listed([*agents])}"
-            )
+def _check_names(agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], rule: str) -> None:
+    for edge in agent.edges():
+        for wanted in (edge.target, edge.returns):
+            if wanted not in agents and wanted not in ("stay", "caller"):
+                raise SetupError(
+                    f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name{rule}; "
+                    f"the team has: {listed([*agents])}"
+                )
+
+
+def _handoff_route(edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
     tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.is_shown else ""
     return handoff_route(edge, agents[edge.target], tool=tool)
 

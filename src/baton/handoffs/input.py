@@ -41,6 +41,8 @@ class InputReader:
             definitions = schema.pop("$defs", {})
             schema = {"type": "object", "properties": {_WRAPPER: schema}, "$defs": definitions}
         self.schema = strict_schema(schema, what)
+        self._validate = self._adapter.validator.validate_json
+        self._to_python = self._adapter.serializer.to_python
 
     def read(self, arguments: str) -> Any:
         """The input as a value of the type. Raises ValueError that lists what is wrong, without showing values.
@@ -49,7 +51,7 @@ class InputReader:
         """
         text: str | bytes = _unwrapped(arguments) if self._is_wrapped else arguments
         try:
-            value = self._adapter.validator.validate_json(text, strict=True)
+            value = self._validate(text, strict=True)
         except self._misfit as error:
             raise ValueError(_problems(error)) from None
         # Pydantic reads these as numbers; in JSON there are no such words, and a log could not hold them.
@@ -59,7 +61,7 @@ class InputReader:
 
     def dump(self, value: Any) -> Any:
         """The value as plain JSON data, under the names the schema has."""
-        return self._adapter.serializer.to_python(value, mode="json", by_alias=True)
+        return self._to_python(value, mode="json", by_alias=True)
 
 
 def _root_of(schema: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..errors import listed
 from ..messages import ToolCall, ToolSpec
 from .base import Addressee, Handoff
-from .wording import Language, parameter_description, tool_description, transfer_section
+from .wording import Language, parameter_description, tool_description, transfer_section, with_examples
 
 TRANSFER_TOOL = "transfer_to_agent"
 
@@ -31,6 +31,8 @@ class Route(Struct, frozen=True):
     result: str = ""
     is_tree: bool = False
     """Whether it is between parent and child, and asked for with the one tool that takes a name."""
+    examples: tuple[str, ...] = ()
+    """Questions that are for the target."""
     accepts: Any = None
     """The target's say in whether it takes the conversation, if it wants one."""
     is_plain: bool = True
@@ -50,6 +52,7 @@ def tree_route(target: Addressee) -> Route:
         TRANSFER_TOOL,
         result,
         is_tree=True,
+        examples=_examples_of(target),
         accepts=accepts,
         is_plain=accepts is None,
     )
@@ -65,6 +68,7 @@ def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
         target.description,
         tool,
         msgspec.json.encode({"assistant": target.name}).decode(),
+        examples=_examples_of(target),
         accepts=accepts,
         is_plain=asks_nothing and accepts is None,
         is_straight=handoff.returns == "stay" and handoff.history is None and handoff.input_filter is None,
@@ -105,7 +109,7 @@ class Routes:
         self.specs = self._make_specs(language)
         self.section = ""
         if tree:
-            names = [(route.target, route.description) for route in tree]
+            names = [(route.target, _told(route, language)) for route in tree]
             self.section = transfer_section(names, TRANSFER_TOOL, language=language)
 
     def wanted_by(self, call: ToolCall) -> Route | Refusal | None:
@@ -136,7 +140,7 @@ class Routes:
         return self._by_tool.get(via)
 
     def _make_specs(self, language: Language) -> tuple[ToolSpec, ...]:
-        specs = [_spec_of(route) for route in self._by_tool.values()]
+        specs = [_spec_of(route, language) for route in self._by_tool.values()]
         if self._tree:
             parameter = {
                 "type": "string",
@@ -153,10 +157,18 @@ class Routes:
         return tuple(specs)
 
 
-def _spec_of(route: Route) -> ToolSpec:
+def _examples_of(target: Addressee) -> tuple[str, ...]:
+    return tuple(getattr(target, "examples", ()))
+
+
+def _told(route: Route, language: Language) -> str:
+    return with_examples(route.description, route.examples, language=language)
+
+
+def _spec_of(route: Route, language: Language) -> ToolSpec:
     handoff, reader = route.handoff, route.handoff.reader
     description = handoff.tool_description_override
     if description is None:
-        description = f"Handoff to the {route.target} agent to handle the request. {route.description}".rstrip()
+        description = f"Handoff to the {route.target} agent to handle the request. {_told(route, language)}".rstrip()
     schema = reader.schema if reader is not None else _NO_INPUT
     return ToolSpec(route.tool, description, schema, is_strict=True)

@@ -27,6 +27,8 @@ _TOOL = {
     "zh": "把对话移交给团队中的另一个智能体，由它继续处理。",
 }
 
+_EXAMPLES = {"en": "For example: {examples}", "zh": "例如：{examples}"}
+
 _PARAMETER = {"en": "The name of the agent that takes over.", "zh": "接手对话的智能体的名称。"}
 
 
@@ -34,6 +36,14 @@ def transfer_section(targets: Sequence[tuple[str, str]], tool: str, *, language:
     """The part of the instructions that lists the agents (name, description) and says when to transfer."""
     agents = "\n".join(f"- {name}: {description}" if description else f"- {name}" for name, description in targets)
     return (_CHINESE if language == "zh" else _ENGLISH).format(agents=agents, tool=tool)
+
+
+def with_examples(description: str, examples: Sequence[str], *, language: Language) -> str:
+    """What is said about an agent, with questions that are for it, if it gives any."""
+    if not examples:
+        return description
+    quoted = " ".join(f"“{example}”" for example in examples)
+    return f"{description} {_EXAMPLES[language].format(examples=quoted)}".lstrip()
 
 
 def tool_description(language: Language) -> str:

@@ -18,10 +18,11 @@ from .base import (
 )
 from .collect import assembled, collect
 from .failover import Failover
-from .registry import register, resolve
+from .registry import DEFAULT_VARIABLE, register, resolve
 from .retry import Retry
 
 __all__ = [
+    "DEFAULT_VARIABLE",
     "CallChunk",
     "Chunk",
     "Failover",

@@ -36,6 +36,8 @@ class OutputSchema(Struct, frozen=True):
 
     name: str
     schema: dict[str, Any]
+    is_strict: bool = False
+    """Whether it is one of those that a provider can hold a model to: every property required, nothing else allowed."""
 
 
 class ModelRequest(Struct, frozen=True, gc=False):
@@ -47,6 +49,8 @@ class ModelRequest(Struct, frozen=True, gc=False):
     settings: ModelSettings = ModelSettings()
     output: OutputSchema | None = None
     agent: str = ""
+    stream: bool = True
+    """Whether anybody listens to the pieces; if not, a model may give its answer as one Response."""
 
 
 class TextChunk(Struct, frozen=True, gc=False):
@@ -83,6 +87,7 @@ class Response(Struct, frozen=True, gc=False):
     message: AssistantMessage | None = None
     usage: Usage | None = None
     stop_reason: str = ""
+    """`stop`, `length`, `tool_calls`, `refusal`, or the provider's own word for something else."""
     model: str = ""
 
 

@@ -1,5 +1,6 @@
 """Which model a string such as `openai:gpt-5` means; open to providers that Baton does not know."""
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -10,11 +11,15 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "baton.models"
+DEFAULT_VARIABLE = "BATON_MODEL"
+"""The environment variable that names the model of agents that have none: `BATON_MODEL`."""
 
 Factory: TypeAlias = Callable[[str], Model]
 """Makes the model with this name, which is what follows the prefix."""
 
 _factories: dict[str, Factory] = {}
+_ALONE = {"local": "local:qwen2.5-coder"}
+"""Prefixes that may stand alone, and what they mean then."""
 _models: dict[str, Model] = {}
 
 
@@ -28,14 +33,23 @@ def register(prefix: str, factory: Factory) -> None:
 
 
 def resolve(model: Model | str | None, *, wanted_by: str = "") -> Model:
-    """The model itself, or the one that a string such as `openai:gpt-5` names; one object for each string."""
+    """The model itself, or the one that a string such as `openai:gpt-5` names; one object for each string.
+
+    None means the model that the environment variable BATON_MODEL names.
+    """
+    if model is None:
+        model = os.environ.get(DEFAULT_VARIABLE) or None
     if isinstance(model, str):
+        model = _ALONE.get(model, model)
         known = _models.get(model)
         if known is None:
             known = _models[model] = _made(model, _for(wanted_by))
         return known
     if model is None:
-        raise SetupError(f"no model was given{_for(wanted_by)}; give a Model, or a string such as `provider:name`")
+        raise SetupError(
+            f"no model was given{_for(wanted_by)}; give a Model, or a string such as `provider:name`, "
+            f"or set {DEFAULT_VARIABLE} to one"
+        )
     if not _is_model(model):
         raise SetupError(f"the model{_for(wanted_by)} is {_shown(model)}; {_WHAT_A_MODEL_IS}")
     return model

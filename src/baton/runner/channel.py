@@ -10,7 +10,7 @@ _CAPACITY = 128
 class Channel:
     """A bounded queue of events. The writer waits when it is full, the reader when it is empty."""
 
-    __slots__ = ("_items", "_reader", "_writers", "is_closed", "is_full", "is_patient")
+    __slots__ = ("_items", "_reader", "_writers", "is_closed", "is_full", "is_heard", "is_patient")
 
     def __init__(self) -> None:
         self._items: list[Event | Delta] = []
@@ -19,6 +19,7 @@ class Channel:
         self.is_full = False
         self.is_closed = False
         self.is_patient = False
+        self.is_heard = True
 
     def put(self, event: Event | Delta) -> None:
         """Take one event; never waits, but may become full."""
@@ -29,8 +30,8 @@ class Channel:
         if self._reader is not None:
             self._wake_reader()
 
-    def keep(self, event: Event) -> None:
-        """Nothing is kept here."""
+    def put_hushed(self, event: Event) -> None:
+        """Nothing: it is not for whoever listens."""
 
     async def room(self) -> None:
         """Return when there is room again."""

@@ -14,6 +14,7 @@ from .answers import opening_of
 from .courses import start_of
 from .ids import new_id
 from .live import LiveRun
+from .reading import Reader, read_by
 from .stored import Archive, NewRun, OldRun, TakenUp
 
 _logger = logging.getLogger("baton.runner")
@@ -37,7 +38,9 @@ async def keep(archive: Archive, events: Sequence[Event]) -> str:
     return started.run_id
 
 
-async def drive(archive: Archive, run_id: str, *, context: Any, accepts_changes: bool) -> RunStatus:
+async def drive(
+    archive: Archive, run_id: str, *, context: Any, accepts_changes: bool, readers: Sequence[Reader] = ()
+) -> RunStatus:
     """Drive a run that is not finished and waits for nobody; how it stands then."""
     record = await archive.record(run_id)
     if record.status != "running":
@@ -46,7 +49,7 @@ async def drive(archive: Archive, run_id: str, *, context: Any, accepts_changes:
         # Whoever was to read that word is dead; it counts all the same.
         return await cancel(archive, run_id, record.cancel)
     how = TakenUp(_nothing_new, context, accepts_changes=accepts_changes, only_if_running=True)
-    live: LiveRun[Any] = LiveRun(OldRun(archive, run_id, how, owner=new_id()))
+    live: LiveRun[Any] = LiveRun(read_by(readers, OldRun(archive, run_id, how, owner=new_id())))
     try:
         await live.drive()
     except RunConflict:

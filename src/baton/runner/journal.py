@@ -55,6 +55,8 @@ class Journal:
         self._seq = seq
         self._lines: list[bytes] = []
         self._untold: list[Event | Delta] = []
+        self._hushed: set[str] = set()
+        """The keys of those among them that are kept from whoever listens."""
         self._status: RunStatus | None = status
         self._busy: asyncio.Future[None] | None = None
         self.listener = listener
@@ -67,13 +69,18 @@ class Journal:
 
     @property
     def is_patient(self) -> bool:
-        """Whether nobody listens: then what happened may be stored together with what comes next."""
-        return self.listener is None and self.failure is None
+        """Whether nobody listens who is in a hurry: then what happened may be stored together with what comes next."""
+        return (self.listener is None or self.listener.is_patient) and self.failure is None
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether somebody listens."""
+        return self.listener is not None and self.listener.is_heard
 
     def put(self, event: Event | Delta) -> None:
         """Take one event. What is not recorded is told at once, unless something that is waits before it."""
         if isinstance(event, Event):
-            self.keep(event)
+            self._keep(event)
         if self.listener is None or self.failure is not None:
             return
         if self._lines or self._busy is not None:
@@ -81,10 +88,12 @@ class Journal:
         else:
             self.listener.put(event)
 
-    def keep(self, event: Event) -> None:
-        """Take one event that nobody is told of. Raises NotEncodableError, and has not taken it, if it is not JSON."""
-        if self.failure is None:
-            self._lines.append(encode_event(event))
+    def put_hushed(self, event: Event) -> None:
+        """Take one event that is stored like all others, and kept from whoever listens."""
+        self._keep(event)
+        if self.listener is not None and self.failure is None:
+            self._hushed.add(event.key)
+            self._untold.append(event)
 
     async def room(self) -> None:
         """Return when everything is stored and told. Raises what the store raised."""
@@ -116,6 +125,11 @@ class Journal:
             self._lines.clear()
             self._untold.clear()
             self._status = None
+
+    def _keep(self, event: Event) -> None:
+        # Encoded at once: what is not JSON is refused where it is made, and nothing of it is taken.
+        if self.failure is None:
+            self._lines.append(encode_event(event))
 
     async def _give_back(self) -> None:
         if self.lease is None:
@@ -159,7 +173,11 @@ class Journal:
                 # What is left has been put meanwhile, and is not recorded.
                 untold, self._untold = [*untold, *self._untold], []
             for event in untold:
-                self.listener.put(event)
+                if self._hushed and isinstance(event, Event) and event.key in self._hushed:
+                    self._hushed.remove(event.key)
+                    self.listener.put_hushed(event)
+                else:
+                    self.listener.put(event)
 
     async def _begin_with(self, begin: Begin, batch: _Batch) -> None:
         self.lease = await begin([encode_head(), *batch.lines])

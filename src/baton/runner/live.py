@@ -92,8 +92,7 @@ class LiveRun(Generic[Out]):
         course, log = opened.course, opened.course.run.log
         hooks, known = course.rules.options.hooks, len(log.events)
         if self._is_cancelled or self._stops_after_turn:
-            signals = course.run.signals
-            signals.is_cancelled, signals.stops_after_turn = self._is_cancelled, self._stops_after_turn
+            course.run.signals.stop = "now" if self._is_cancelled else "after_turn"
         for event in opened.opening:
             log.write(event)
         try:
@@ -182,7 +181,7 @@ class LiveRun(Generic[Out]):
             return
         self._is_cancelled = True
         if self._opened is not None:
-            self._opened.course.run.signals.is_cancelled = True
+            self._opened.course.run.signals.stop = "now"
         if self._task is not None and not self._task.done():
             # A task that is cancelled before its first step would leave no trace; it ends itself when it begins.
             if self._opened is not None:
@@ -192,7 +191,7 @@ class LiveRun(Generic[Out]):
     def _stop_after_turn(self) -> None:
         self._stops_after_turn = True
         if self._opened is not None:
-            self._opened.course.run.signals.stops_after_turn = True
+            self._opened.course.run.signals.stop = "after_turn"
 
     def stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
         """Stop now: the run is somebody else's, or gone."""
@@ -206,7 +205,7 @@ class LiveRun(Generic[Out]):
             self._stop_after_turn()
         elif not self._is_cancelled:
             self._is_cancelled = True
-            self._course.run.signals.is_cancelled = True
+            self._course.run.signals.stop = "now"
             self._cancel(driver)
 
     def _cancel(self, driver: "asyncio.Task[Any]") -> None:

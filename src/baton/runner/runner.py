@@ -1,7 +1,7 @@
 """The front desk: compiles a team once, then starts, streams and resumes runs of it."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from time import time
@@ -28,9 +28,11 @@ from .forking import forked
 from .ids import new_id
 from .keeping import InMemory, NotKept, Opened, Stopped
 from .live import LiveRun
+from .reading import Reader, checked_readers, read_by
 from .result import RunResult
 from .stored import Archive, NewRun, OldRun, TakenUp
 from .threads import Thread
+from .watching import watched
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -63,6 +65,7 @@ class Runner(Generic[C, Out]):
         on_loop: str | None = None,
         language: Language = "en",
         agents: Sequence[BaseAgent[Any, Any]] = (),
+        readers: Sequence[Reader] = (),
     ) -> None:
         """`lease` is for how many seconds a run is this runner's if its process dies while driving it."""
         extra: Any = agents
@@ -87,6 +90,7 @@ class Runner(Generic[C, Out]):
         self._rules = Rules(
             self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
         )
+        self._readers = checked_readers(readers)
         self._waiting: dict[str, Stopped] = {}
         self._lease = lease
         self._archive = None if store is None else self._archive_of(store)
@@ -151,10 +155,11 @@ class Runner(Generic[C, Out]):
         archive = self._archive if thread is None else self._kept or self._threads_in_memory()
         if archive is not None:
             owner = new_id()
-            return LiveRun(NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner))
+            new = NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner)
+            return LiveRun(read_by(self._readers, new))
         course = course_of(started, Log(), self._rules, context=context, limits=limits or self.limits)
         opened = Opened(course, started.root, [started])
-        return LiveRun(InMemory(started.run_id, opened, self._waiting, is_new=True))
+        return LiveRun(read_by(self._readers, InMemory(started.run_id, opened, self._waiting, is_new=True)))
 
     async def resume(
         self,
@@ -187,7 +192,8 @@ class Runner(Generic[C, Out]):
         stopped = self._waiting.get(run_id)
         if stopped is None:
             how = TakenUp(partial(opening_of, answers=answers), context, limits, accept_changes)
-            return LiveRun(OldRun(self._archive_with(run_id), run_id, how, owner=new_id()))
+            old = OldRun(self._archive_with(run_id), run_id, how, owner=new_id())
+            return LiveRun(read_by(self._readers, old))
         started, log = start_of(stopped.events), Log(stopped.events)
         opening = opening_of(log, answers=answers)
         course = course_of(
@@ -198,7 +204,8 @@ class Runner(Generic[C, Out]):
             limits=limits or stopped.limits or self.limits,
             guests=stopped.guests,
         )
-        return LiveRun(InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False))
+        waited = InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False)
+        return LiveRun(read_by(self._readers, waited))
 
     def adopt(self, events: Iterable[Event]) -> str:
         """Take over a run from its log, from another process for instance; the id to resume it by.
@@ -238,6 +245,13 @@ class Runner(Generic[C, Out]):
         stopped = self._waiting.get(run_id)
         return list(stopped.events) if stopped is not None else await self._archive_with(run_id).events(run_id)
 
+    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
+        """The events of a stored run, with their numbers from 1 on, as whoever drives it writes them.
+
+        `after` leaves out what is known already. Ends when the run stops, for whatever reason.
+        """
+        return watched(self._store_wanted("watch"), run_id, after=after)
+
     async def submit(
         self,
         input: Input,
@@ -259,7 +273,7 @@ class Runner(Generic[C, Out]):
         else drives is a RunConflict, one whose driver died is taken up when its lease has run out.
         """
         archive = self._store_wanted("drive")
-        return await drive(archive, run_id, context=context, accepts_changes=accept_changes)
+        return await drive(archive, run_id, context=context, accepts_changes=accept_changes, readers=self._readers)
 
     async def answer(self, run_id: str, answers: Any) -> None:
         """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
@@ -299,6 +313,12 @@ class Runner(Generic[C, Out]):
         if self._archive is None:
             return self.adopt(events)
         return await keep(self._archive, events)
+
+    def need_store(self, what: str) -> Store:
+        """The store. Raises SetupError if there is none, saying what needs one."""
+        if self._archive is None:
+            raise SetupError(f"{what} is about stored runs; give the runner a store: Runner(…, store=…)")
+        return self._archive.store
 
     def thread(self, id: str) -> Thread:
         """One conversation: its history, its runs, who has the floor; it can be trimmed, deleted and exported."""

@@ -7,6 +7,8 @@ A run is kept as lines, each one event as JSON, and a record about it. A store n
    leaves all of the lines or none, and the store as good as before.
 3. A lease is held by one owner at a time; every acquisition has a higher fence, and lines that come with an older
    fence than the run's are refused with RunConflict. A lease of no seconds has run out at once.
+   A store that never waits for anything but a lock may say so with `is_immediate = True`: it is then asked without a
+   task of its own, and must leave nothing behind of an append that is cancelled.
 4. Trouble of the store's own (unreachable, full, locked, read-only) is a StoreError, and nothing has been written.
 """
 

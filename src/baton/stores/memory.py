@@ -17,6 +17,8 @@ class MemoryStore:
     No method waits for anything, so that to other tasks each happens at once; the lock is for other threads.
     """
 
+    is_immediate = True
+
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._records: dict[str, RunRecord] = {}

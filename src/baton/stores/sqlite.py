@@ -59,6 +59,7 @@ class SQLiteStore:
         # Resolved now, so that the store stays where it is when the program changes its folder.
         self.path = Path(path).absolute()
         self.durability = durability
+        self.is_immediate = durability == "process"
         self._timeout = timeout
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"

@@ -6,5 +6,6 @@ May import every room but cli, server and web. Must not import pytest: it works 
 from .scripted import ScriptedModel
 from .steps import Step, Stream, call, say, transfer_to
 from .transcript import transcript
+from .understudy import Understudy
 
-__all__ = ["ScriptedModel", "Step", "Stream", "call", "say", "transcript", "transfer_to"]
+__all__ = ["ScriptedModel", "Step", "Stream", "Understudy", "call", "say", "transcript", "transfer_to"]

@@ -1,5 +1,6 @@
 """What workflows share: agents whose sub-agents are steps that run inside them."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -42,6 +43,9 @@ class Workflow(BaseAgent[Any, Out]):
     ) -> tuple[Action | None, Origin]:
         """Run the steps one after the other until one of them ends with an action; that action, and the last step."""
         for position, step in enumerate(self.sub_agents):
+            if ctx.run.signals.stop == "now":
+                # A step may have swallowed the cancellation; the run is over all the same.
+                raise asyncio.CancelledError
             outcome = await ctx.inside(step, f"{round}{position}", after=after)
             ctx.output, after = outcome.output, outcome.first
             if outcome.action is not None:

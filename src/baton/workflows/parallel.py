@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from time import time
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from ..context import History, WatchedValues
 from ..errors import BranchesFailed, BranchTimeout, SetupError, checked_choice, ends_the_run
 from ..events import Action, BreakLoop, Exit, Stepped
 from ..handoffs import Handoff
+from ..log import FAILED
 from ..messages import UserMessage
 from .base import Workflow
 from .reducers import Reducer
@@ -56,10 +57,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
     ) -> None:
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
         checked_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
-        if max_concurrency is not None and max_concurrency < 1:
-            raise SetupError(f"`{name}` has max_concurrency={max_concurrency}; give at least 1, or None for no limit")
-        if branch_timeout is not None and branch_timeout <= 0:
-            raise SetupError(f"`{name}` has branch_timeout={branch_timeout}; give seconds, or None for no limit")
+        if max_concurrency is not None and not (_is_number(max_concurrency, int) and max_concurrency >= 1):
+            raise SetupError(f"`{name}` has max_concurrency={max_concurrency!r}; give at least 1, or None for no limit")
+        if branch_timeout is not None and not (_is_number(branch_timeout, int, float) and branch_timeout > 0):
+            raise SetupError(f"`{name}` has branch_timeout={branch_timeout!r}; give seconds, or None for no limit")
         for key, reducer in (reducers or {}).items():
             if not callable(reducer):
                 raise SetupError(f"`{name}` has reducers[{key!r}]={reducer!r}; give a function (current, written)")
@@ -67,6 +68,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         self.on_error = on_error
         self.branch_timeout = branch_timeout
         self.reducers = dict(reducers or {})
+        self._names = _apart([step.name for step in self.sub_agents])
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the branches, wait for all of them, and join what they said and wrote."""
@@ -85,80 +87,78 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 else:
                     ctx.history.join(branch.history, mark)
         self._merge(ctx, branches)
-        names = _apart([branch.step.name for branch in branches])
-        ended = {name: branch.outcome for name, branch in zip(names, branches, strict=True) if branch.outcome}
+        named = zip(self._names, branches, strict=True)
+        ended = {name: branch.outcome for name, branch in named if branch.outcome is not None}
         ctx.output = {name: outcome.output for name, outcome in ended.items()}
         return _strongest([*ended.values()], ctx)
 
     async def _run_all(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
         room = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency is not None else None
-        tasks = [asyncio.ensure_future(self._run_branch(ctx, branch, room or _OPEN)) for branch in branches]
-        pending = set(tasks)
-        try:
-            while pending:
-                done, pending = await asyncio.wait(
-                    pending,
-                    return_when=asyncio.FIRST_EXCEPTION if self.on_error == "fail_fast" else asyncio.ALL_COMPLETED,
-                )
-                if self.on_error == "fail_fast" and any(_error_of(task) for task in done):
-                    break
-        finally:
-            for task in pending:
-                task.cancel()
-            if pending:
-                await asyncio.wait(pending)
+        begin = self._work if room is None and self.on_error != "ignore" else partial(self._run_branch, room=room)
+        create = asyncio.get_running_loop().create_task
+        tasks = [create(begin(ctx, branch)) for branch in branches]
+        if self.on_error == "fail_fast":
             for task in tasks:
-                _error_of(task)  # Looked at, so that asyncio does not complain if the run is cancelled meanwhile.
-        self._raise_what_ended(branches, tasks)
-
-    def _raise_what_ended(self, branches: Sequence[_Branch], tasks: Sequence[asyncio.Task[None]]) -> None:
-        raised = [None if task.cancelled() else task.exception() for task in tasks]
-        errors = {
-            name: error
-            for name, error in zip(_apart([branch.step.name for branch in branches]), raised, strict=True)
-            if isinstance(error, Exception)
+                task.add_done_callback(partial(_stop_the_others, tasks))
+        # It waits for all of them, also if the run is cancelled, and if it is cancelled once more meanwhile.
+        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        raised = {
+            name: error for name, error in zip(self._names, ended, strict=True) if isinstance(error, BaseException)
         }
+        if raised:
+            self._raise_what_ended(raised)
+        for branch, outcome in zip(branches, ended, strict=True):
+            branch.outcome = cast("Outcome | None", outcome)
+
+    def _raise_what_ended(self, raised: Mapping[str, BaseException]) -> None:
+        errors = {name: error for name, error in raised.items() if isinstance(error, Exception)}
         for error in errors.values():
             if self.on_error == "fail_fast" or ends_the_run(error):
                 raise error
-        # A question first: what failed beside it is tried again when the answer is there.
-        for error in raised:
-            if error is not None and not isinstance(error, Exception):
+        # A question first: what failed beside it is tried again when the answer is there. Nobody but the branch itself
+        # can have cancelled it: then it gave up, and the run stops as it would in a sequence.
+        for error in raised.values():
+            if not isinstance(error, Exception):
                 raise error
-        if errors:
-            raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
+        raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
-        self, ctx: AgentContext[Any], branch: _Branch, room: AbstractAsyncContextManager[Any]
-    ) -> None:
-        log, key = ctx.run.log, f"{ctx.scope}/{branch.place}/failed"
+        self, ctx: AgentContext[Any], branch: _Branch, *, room: asyncio.Semaphore | None
+    ) -> Outcome | None:
+        """What a branch comes to that must wait for room, or may fail without harm; None if it has failed."""
+        log, inside = ctx.run.log, f"{ctx.scope}/{branch.place}"
+        key = f"{inside}/{FAILED}"
         failed = log.find(key, Stepped) if log.has_past else None
         if failed is not None:
-            log.visit(f"{ctx.scope}/{branch.place}/")
+            ctx.run.meter.count_again(log.visit(inside))
             branch.failure = str(failed.value)
-            return
+            return None
         try:
+            if room is None:
+                return await self._work(ctx, branch)
             async with room:
-                branch.outcome = await self._timed(ctx, branch)
+                return await self._work(ctx, branch)
         except Exception as error:
             if self.on_error != "ignore" or ends_the_run(error):
                 raise
             _logger.warning("`%s` failed in `%s`; the others go on", branch.step.name, self.name, exc_info=True)
             branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
-            log.write(Stepped(key, ctx.origin, time(), "failed", branch.failure))
+            log.write(Stepped(key, ctx.origin, time(), FAILED, branch.failure))
+            return None
 
-    async def _timed(self, ctx: AgentContext[Any], branch: _Branch) -> Outcome:
+    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, Outcome]:
         run = ctx.run.part(values=branch.values)
         work = ctx.inside(branch.step, branch.place, run=run, history=branch.history)
-        if self.branch_timeout is None:
-            return await work
-        deadline = asyncio.timeout(self.branch_timeout)
+        return work if self.branch_timeout is None else self._timed(work, branch, self.branch_timeout)
+
+    async def _timed(self, work: Coroutine[Any, Any, Outcome], branch: _Branch, seconds: float) -> Outcome:
+        deadline = asyncio.timeout(seconds)
         try:
             async with deadline:
                 return await work
         except TimeoutError:
             if deadline.expired():
-                raise BranchTimeout(self.name, branch.step.name, self.branch_timeout) from None
+                raise BranchTimeout(self.name, branch.step.name, seconds) from None
             raise
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
@@ -174,22 +174,26 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
 
 
-_OPEN = nullcontext()
+def _is_number(value: object, *kinds: type) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _error_of(task: "asyncio.Task[None]") -> Exception | None:
-    error = None if task.cancelled() else task.exception()
-    return error if isinstance(error, Exception) else None
+def _stop_the_others(tasks: "Sequence[asyncio.Task[Any]]", ended: "asyncio.Task[Any]") -> None:
+    if not ended.cancelled() and isinstance(ended.exception(), Exception):
+        for task in tasks:
+            task.cancel()
 
 
 def _apart(names: Sequence[str]) -> list[str]:
     """The names of the branches; the second of two with the same name has a number."""
-    seen: dict[str, int] = {}
-    apart: list[str] = []
+    apart: dict[str, None] = {}
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        apart.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
-    return apart
+        number, free = 1, name
+        while free in apart or (number > 1 and free in names):
+            number += 1
+            free = f"{name}#{number}"
+        apart[free] = None
+    return list(apart)
 
 
 def _strongest(outcomes: Sequence[Outcome], ctx: AgentContext[Any]) -> Action | None:

@@ -40,8 +40,15 @@ def essence(messages: Sequence[Message]) -> list[Atom]:
 
 
 def says_the_same(understood: Sequence[Message], told: Sequence[Message]) -> bool:
-    """Whether a provider understood what it was told; arguments that are no JSON may have become anything."""
+    """Whether a provider understood what it was told; arguments that are no JSON may have become anything.
+
+    Where the user must have the first and the last word, a model may put one there.
+    """
     there, here = essence(understood), essence(told)
+    if here[0][:2] == ("text", "said") and there[:1] != here[:1]:
+        del there[0]
+    if here[-1][:2] == ("text", "said") and there[-1:] != here[-1:]:
+        del there[-1]
     for position, atom in enumerate(here):
         if atom[0] == "call" and atom[3] is None and position < len(there):
             here[position] = (*atom[:3], *there[position][3:])

@@ -10,19 +10,18 @@ A check is an async function of `open`, which opens a store at one place that wa
 again as it is. For SHARED_STORE_CHECKS it must be possible to pickle `open`, because other processes call it, too.
 """
 
-from . import store_leases, store_listing, store_logs, store_races, store_threads
 from .store_checks import StoreCheck, name_of
+from .store_leases import CHECKS as OF_LEASES
+from .store_listing import CHECKS as OF_LISTING
+from .store_logs import CHECKS as OF_LOGS
+from .store_races import CHECKS as OF_RACES
+from .store_races import SHARED_CHECKS as OF_PROCESSES
+from .store_threads import CHECKS as OF_THREADS
 
-STORE_CHECKS: tuple[StoreCheck, ...] = (
-    *store_logs.CHECKS,
-    *store_threads.CHECKS,
-    *store_leases.CHECKS,
-    *store_listing.CHECKS,
-    *store_races.CHECKS,
-)
+STORE_CHECKS: tuple[StoreCheck, ...] = (*OF_LOGS, *OF_THREADS, *OF_LEASES, *OF_LISTING, *OF_RACES)
 """What every store must do."""
 
-SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = store_races.SHARED_CHECKS
+SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = OF_PROCESSES
 """What a store must do as well if several processes may use it at once."""
 
 __all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "name_of"]

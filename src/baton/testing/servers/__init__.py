@@ -10,15 +10,19 @@ try:
 except ImportError as missing:
     raise SetupError("baton.testing.servers needs aiohttp: pip install 'baton-adk[testing]'") from missing
 
+from .anthropic import AnthropicServer
 from .base import AnswerStream, Endpoint
 from .faults import HttpFault
+from .google import GoogleServer
 from .openai import OpenAIServer
 from .received import Asked, Received, Rejection
 
 __all__ = [
     "AnswerStream",
+    "AnthropicServer",
     "Asked",
     "Endpoint",
+    "GoogleServer",
     "HttpFault",
     "OpenAIServer",
     "ProviderServer",

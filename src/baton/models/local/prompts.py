@@ -1,0 +1,130 @@
+"""The prompts of the three steps: whatever a request says, as turns of a chat that any template can hold."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, ToolSpec, UserMessage, text_of
+from ..base import ModelRequest
+from .engine import Turn
+from .options import Option
+from .wording import WORDS, Language, Words
+
+# Of a long conversation the newest part counts, and reading takes a processor seconds.
+_MESSAGES_SHOWN = 12
+
+
+def language_of(request: ModelRequest) -> Language:
+    """Chinese if somebody speaks Chinese in it."""
+    return (
+        "zh" if any(_is_chinese(text_of(m.content)) for m in request.messages if isinstance(m, UserMessage)) else "en"
+    )
+
+
+def words_for(request: ModelRequest) -> Words:
+    """The words of the language that is spoken in it."""
+    return WORDS[language_of(request)]
+
+
+def to_choose(request: ModelRequest, options: Sequence[Option], words: Words) -> tuple[Turn, ...]:
+    """What to do next, as a question whose answer is the name of an option."""
+    turns = [Turn("system", words.choose)]
+    for shown in words.choices:
+        asked = words.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
+        turns += [Turn("user", asked), Turn("assistant", shown.answer)]
+    steps = "\n".join(f"- {o.name}: {o.description}" if o.description else f"- {o.name}" for o in options)
+    # The instructions are left out: with them, fewer questions went to the right agent.
+    conversation = _transcript(request.messages, words)
+    return (*turns, Turn("user", words.choosing.format(agent=request.agent, steps=steps, conversation=conversation)))
+
+
+def to_fill(request: ModelRequest, spec: ToolSpec, words: Words) -> tuple[Turn, ...]:
+    """What a tool should be called with, as a question whose answer is JSON."""
+    turns = [Turn("system", words.fill)]
+    for shown in words.fillings:
+        asked = words.filling.format(
+            tool=shown.tool,
+            description=shown.description,
+            parameters=shown.parameters,
+            conversation=shown.conversation,
+        )
+        turns += [Turn("user", asked), Turn("assistant", shown.answer)]
+    asked = words.filling.format(
+        tool=spec.name,
+        description=spec.description,
+        parameters=_parameters(spec.parameters),
+        conversation=_transcript(request.messages, words),
+    )
+    return (*turns, Turn("user", asked))
+
+
+def to_speak(request: ModelRequest, options: Sequence[Option], words: Words) -> tuple[Turn, ...]:
+    """The conversation itself, with what tools returned where they returned it."""
+    told = [task] if (task := own_words(request, options)) else []
+    told += [text_of(message.content) for message in request.messages if isinstance(message, SystemMessage)]
+    turns = [Turn("system", "\n\n".join([*told, words.speak.format(agent=request.agent)]))]
+    for role, text in _spoken(request.messages, words):
+        if turns[-1].role == role:
+            turns[-1] = Turn(role, f"{turns[-1].text}\n{text}")
+        else:
+            turns.append(Turn(role, text))
+    return tuple(turns)
+
+
+def own_words(request: ModelRequest, options: Sequence[Option]) -> str:
+    """The instructions without the paragraphs about a tool that is offered value by value: the options say it all."""
+    told = {option.name: option.tool.name for option in options if option.tool is not None and option.arguments != "{}"}
+    spread = {(name, tool) for name, tool in told.items() if name != tool}
+    paragraphs = request.instructions.split("\n\n")
+    return "\n\n".join(
+        paragraph
+        for paragraph in paragraphs
+        if not any(f"`{tool}`" in paragraph or f"\n- {name}" in f"\n{paragraph}" for name, tool in spread)
+    ).strip()
+
+
+def _spoken(messages: Sequence[Message], words: Words) -> Iterator[tuple[Any, str]]:
+    for message in messages:
+        text = text_of(message.content)
+        if isinstance(message, ToolMessage):
+            yield "user", f"({words.returned.format(tool=message.name, text=text)})"
+        elif isinstance(message, AssistantMessage):
+            if text:
+                yield "assistant", text
+        elif isinstance(message, UserMessage):
+            yield "user", text
+    if messages and isinstance(messages[-1], ToolMessage):
+        yield "user", words.after_result
+
+
+def _transcript(messages: Sequence[Message], words: Words) -> str:
+    return "\n".join(line for message in messages[-_MESSAGES_SHOWN:] for line in _lines(message, words))
+
+
+def _lines(message: Message, words: Words) -> Iterator[str]:
+    text = text_of(message.content)
+    if isinstance(message, ToolMessage):
+        yield words.returned.format(tool=message.name, text=text)
+    elif isinstance(message, AssistantMessage):
+        if text:
+            yield words.assistant.format(text=text)
+        for call in message.calls:
+            yield words.called.format(call=f"{call.name}({call.arguments})")
+    elif isinstance(message, UserMessage):
+        yield words.user.format(text=text)
+
+
+def _parameters(schema: dict[str, Any]) -> str:
+    """The parameters in a line: a schema as it is takes a small model's mind off the conversation."""
+    properties: dict[str, dict[str, Any]] = schema.get("properties") or {}
+    return ", ".join(_parameter(name, one) for name, one in properties.items())
+
+
+def _parameter(name: str, schema: dict[str, Any]) -> str:
+    kind = " | ".join(str(value) for value in schema.get("enum", ())) or str(schema.get("type", "value"))
+    description = schema.get("description", "")
+    return f"{name} ({kind}: {description})" if description else f"{name} ({kind})"
+
+
+def _is_chinese(text: str) -> bool:
+    letters = [letter for letter in text if letter.isalpha()]
+    return 3 * sum("\u4e00" <= letter <= "\u9fff" for letter in letters) > len(letters)

@@ -1,0 +1,179 @@
+"""Runs in the background: they go on whoever listens or leaves, and any number may listen, from any point on.
+
+For servers: a request starts a run, another listens to it, a third answers its question, each perhaps in a process of
+its own. What a run writes reaches everybody; its deltas reach those who listen in the process that drives it.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+from ..context import Limits
+from ..errors import BatonError
+from ..events import Delta, Event
+from ..messages import Input
+from ..stores import RunStatus
+from .live import LiveRun
+from .runner import Runner
+
+_logger = logging.getLogger("baton.runner")
+_MOST_WAITING = 4096
+
+
+class Hub:
+    """Drives runs of one runner, which must have a store, apart from whoever asked for them."""
+
+    def __init__(self, runner: Runner[Any, Any]) -> None:
+        self.runner = runner
+        self._on_air: dict[str, _Broadcast] = {}
+
+    async def start(
+        self,
+        input: Input,
+        *,
+        context: Any = None,
+        values: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        run_id: str | None = None,
+        thread: str | None = None,
+        floor: Literal["sticky", "root"] = "sticky",
+    ) -> str:
+        """Begin a run; its id, as soon as it is stored. Raises what keeps it from beginning, such as ThreadBusy."""
+        self.runner.need_store("Hub.start")
+        live = self.runner.stream(
+            input, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+        )
+        return await self._put_on_air(live)
+
+    async def resume(
+        self, run_id: str, answers: Any = None, *, context: Any = None, accept_changes: bool = False
+    ) -> None:
+        """Go on with a run that has stopped. Raises what keeps it from going on, such as an answer to no question."""
+        self.runner.need_store("Hub.resume")
+        await self._put_on_air(
+            self.runner.stream_resume(run_id, answers, context=context, accept_changes=accept_changes)
+        )
+
+    async def listen(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event | Delta]]:
+        """What happens in a run, each event with its number from 1 on, leaving out the first `after`; then what comes.
+
+        A delta has the number of the event before it. Ends when the run stops, for whatever reason.
+        """
+        broadcast = self._on_air.get(run_id)
+        if broadcast is None:
+            async for number, event in self.runner.watch(run_id, after=after):
+                yield number, event
+            return
+        ear = broadcast.ear(after)
+        try:
+            while (heard := await ear.next()) is not None:
+                yield heard
+        finally:
+            broadcast.ears.discard(ear)
+
+    async def stop(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
+        """Have a run stopped, wherever it is driven; how it stands now."""
+        broadcast = self._on_air.get(run_id)
+        if broadcast is None:
+            return await self.runner.cancel(run_id, how)
+        await broadcast.live.cancel(how)
+        if how == "now":
+            await asyncio.wait([broadcast.task])
+            return broadcast.live.result.status
+        return "running"
+
+    def is_here(self, run_id: str) -> bool:
+        """Whether the run is driven by this hub."""
+        return run_id in self._on_air
+
+    async def close(self) -> None:
+        """Stop all runs that are driven here. They can be resumed."""
+        await asyncio.gather(*[self.stop(run_id) for run_id in [*self._on_air]])
+
+    async def _put_on_air(self, live: LiveRun[Any]) -> str:
+        broadcast = _Broadcast(live)
+        broadcast.task = asyncio.create_task(self._broadcast(broadcast), name=f"baton hub {live.run_id}")
+        await asyncio.wait([broadcast.begun, broadcast.task], return_when=asyncio.FIRST_COMPLETED)
+        if broadcast.failure is not None and not broadcast.begun.done():
+            raise broadcast.failure
+        return live.run_id
+
+    async def _broadcast(self, broadcast: "_Broadcast") -> None:
+        live = broadcast.live
+        try:
+            async with live as run:
+                async for event in run:
+                    if not broadcast.begun.done():
+                        self._on_air[live.run_id] = broadcast
+                        broadcast.begun.set_result(None)
+                    broadcast.tell(event)
+        except BatonError as error:
+            # On record, if the run had begun; if not, whoever asked for it is told.
+            broadcast.failure = error
+        except Exception as error:
+            broadcast.failure = error
+            _logger.exception("run `%s` failed", live.run_id)
+        finally:
+            if self._on_air.get(live.run_id) is broadcast:
+                del self._on_air[live.run_id]
+            broadcast.end()
+
+
+class _Broadcast:
+    """One run on its way, and those who listen to it."""
+
+    task: "asyncio.Task[None]"
+
+    def __init__(self, live: LiveRun[Any]) -> None:
+        self.live = live
+        self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failure: Exception | None = None
+        self.ears: set[_Ear] = set()
+        self._told = 0
+
+    def tell(self, event: Event | Delta) -> None:
+        """Pass one thing on. The number of an event is its place in the log, which has some that nobody is told."""
+        if isinstance(event, Event):
+            events = self.live.log.events
+            while events[self._told] is not event:
+                self._told += 1
+            self._told += 1
+        for ear in self.ears:
+            ear.hear((self._told, event))
+
+    def ear(self, after: int) -> "_Ear":
+        """A new listener, who first hears what it has missed."""
+        ear = _Ear()
+        for number, event in enumerate(self.live.log.events[after : self._told], after + 1):
+            ear.hear((number, event))
+        self.ears.add(ear)
+        return ear
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        for ear in self.ears:
+            ear.hear(None)
+
+
+class _Ear:
+    """What one listener has not heard yet. It does not hold the run up: if it is slow, it misses deltas."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[int, Event | Delta] | None] = deque()
+        self._more = asyncio.Event()
+
+    def hear(self, item: tuple[int, Event | Delta] | None) -> None:
+        """Take one thing."""
+        if item is not None and isinstance(item[1], Delta) and len(self._waiting) > _MOST_WAITING:
+            return
+        self._waiting.append(item)
+        self._more.set()
+
+    async def next(self) -> tuple[int, Event | Delta] | None:
+        """The next thing, or None if nothing more will come."""
+        while not self._waiting:
+            self._more.clear()
+            await self._more.wait()
+        return self._waiting.popleft()

@@ -1,0 +1,191 @@
+"""The Messages API: an answer is written, whole or as server-sent events."""
+
+from itertools import count
+from typing import Any
+
+import msgspec
+
+from ....errors import ModelError
+from ....messages import AssistantMessage, Reasoning, ToolCall, Usage, media_of, text_of
+from ....models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ..base import AnswerStream
+from ..received import Asked
+from .errors import body_of, kind_of, words_of
+
+_ids = count(1)
+_encode = msgspec.json.Encoder().encode
+_REASONS = {
+    "stop": "end_turn",
+    "length": "max_tokens",
+    "tool_calls": "tool_use",
+    "refusal": "refusal",
+    "content_filter": "refusal",
+}
+
+
+class Signatures(dict[str, str]):
+    """The signatures of the thoughts that were sent, and the thoughts that each of them is for."""
+
+    def of(self, thought: Reasoning) -> dict[str, Any]:
+        """The block of this thought, signed."""
+        opaque: Any = thought.opaque or {}
+        if "data" in opaque:
+            self[opaque["data"]] = ""
+            return {"type": "redacted_thinking", "data": opaque["data"]}
+        signature = opaque.get("signature") or f"sig_{next(_ids)}"
+        self[signature] = thought.text
+        return {"type": "thinking", "thinking": thought.text, "signature": signature}
+
+
+def message(asked: Asked, whole: Response, signatures: Signatures) -> bytes:
+    """An answer in one piece."""
+    said = whole.message or AssistantMessage()
+    text = spoken(said)
+    blocks: list[dict[str, Any]] = [signatures.of(thought) for thought in said.reasoning]
+    if text:
+        blocks.append({"type": "text", "text": text})
+    blocks += [_call(call) for call in said.calls]
+    head = {**_head(asked), "content": blocks, "usage": usage_of(whole.usage)}
+    return _encode({**head, **_ending(whole)})
+
+
+class MessageStream(AnswerStream):
+    """An answer as events: each block begins, grows and ends."""
+
+    def __init__(self, asked: Asked, signatures: Signatures, input_tokens: int) -> None:
+        self._asked = asked
+        self._signatures = signatures
+        self._input_tokens = input_tokens
+        self._index = -1
+        self._open = ""
+        self._thoughts: list[str] = []
+        self._opaque: Any = None
+
+    def begin(self) -> bytes:
+        """The message without content, and a ping."""
+        usage = {**usage_of(Usage(self._input_tokens, 1)), "output_tokens": 1}
+        start: dict[str, Any] = {
+            **_head(self._asked),
+            "content": [],
+            "usage": usage,
+            "stop_reason": None,
+            "stop_sequence": None,
+        }
+        return _event("message_start", message=start) + _event("ping")
+
+    def chunk(self, chunk: Chunk) -> bytes:
+        """The events of a piece of text, of a thought or of a call."""
+        if type(chunk) is TextChunk:
+            opening = self._opened("text", {"type": "text", "text": ""})
+            return opening + self._delta({"type": "text_delta", "text": chunk.text})
+        if type(chunk) is CallChunk:
+            return self._call(chunk)
+        if type(chunk) is ReasoningChunk:
+            return self._thought(chunk)
+        if type(chunk) is PartChunk:
+            text = spoken(AssistantMessage((chunk.part,)))
+            return self.chunk(TextChunk(text)) if text else b""
+        return b""
+
+    def end(self, whole: Response) -> bytes:
+        """The reason for the end, with what was used."""
+        usage = usage_of(whole.usage)
+        delta = _event("message_delta", delta=_ending(whole), usage=usage)
+        return self._closed() + delta + _event("message_stop")
+
+    def failed(self, error: ModelError) -> bytes:
+        """An `error` event; nothing comes after it."""
+        return _event("error", error=body_of(kind_of(error), words_of(error))["error"])
+
+    def garbage(self, text: str) -> bytes:
+        """An event whose data is not what it should be."""
+        return f"event: content_block_delta\ndata: {text}\n\n".encode()
+
+    def _call(self, chunk: CallChunk) -> bytes:
+        block: dict[str, Any] = {"type": "tool_use", "id": chunk.id, "name": chunk.name, "input": {}}
+        opening = self._opened(f"call {chunk.index}", block)
+        # The first delta is empty, as Anthropic's is.
+        first = self._delta({"type": "input_json_delta", "partial_json": ""}) if opening else b""
+        if not chunk.arguments or chunk.arguments == "{}":
+            return opening + first
+        return opening + first + self._delta({"type": "input_json_delta", "partial_json": chunk.arguments})
+
+    def _thought(self, chunk: ReasoningChunk) -> bytes:
+        whole = chunk.whole
+        opaque: Any = whole.opaque if whole is not None else None
+        if whole is not None and "data" in (opaque or {}):
+            return self._opened("redacted", self._signatures.of(whole)) + self._closed()
+        opening = self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+        events = opening
+        if chunk.text:
+            self._thoughts.append(chunk.text)
+            events += self._delta({"type": "thinking_delta", "thinking": chunk.text})
+        if whole is None:
+            return events
+        self._opaque = opaque
+        return events + self._closed()
+
+    def _opened(self, kind: str, block: dict[str, Any]) -> bytes:
+        if self._open == kind:
+            return b""
+        closing = self._closed()
+        self._index += 1
+        self._open = kind
+        return closing + _event("content_block_start", index=self._index, content_block=block)
+
+    def _closed(self) -> bytes:
+        if not self._open:
+            return b""
+        signing = b""
+        if self._open == "thinking":
+            signed = self._signatures.of(Reasoning("".join(self._thoughts), opaque=self._opaque))
+            signing = self._delta({"type": "signature_delta", "signature": signed["signature"]})
+            self._thoughts.clear()
+            self._opaque = None
+        self._open = ""
+        return signing + _event("content_block_stop", index=self._index)
+
+    def _delta(self, delta: dict[str, Any]) -> bytes:
+        return _event("content_block_delta", index=self._index, delta=delta)
+
+
+def spoken(said: AssistantMessage) -> str:
+    """The text of an answer; a ModelError if there is something in it that this wire cannot carry."""
+    media = media_of(said.content)
+    if media:
+        kinds = ", ".join([type(part).__name__ for part in media])
+        raise ModelError(f"the script answers with {kinds}, which Anthropic's models do not send")
+    return text_of(said.content)
+
+
+def usage_of(usage: Usage | None) -> dict[str, Any]:
+    """Usage as the Messages API tells it: what was cached is not among the input tokens."""
+    used = usage or Usage()
+    return {
+        "input_tokens": used.input_tokens - used.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": used.cached_tokens,
+        "output_tokens": used.output_tokens,
+        "output_tokens_details": {"thinking_tokens": used.reasoning_tokens},
+    }
+
+
+def _ending(whole: Response) -> dict[str, Any]:
+    has_calls = whole.message is not None and bool(whole.message.calls)
+    reason = _REASONS.get(whole.stop_reason) or ("tool_use" if has_calls else "end_turn")
+    ending: dict[str, Any] = {"stop_reason": reason, "stop_sequence": None}
+    if reason == "refusal":
+        ending["stop_details"] = {"type": "refusal", "category": None, "explanation": "The script says so."}
+    return ending
+
+
+def _head(asked: Asked) -> dict[str, Any]:
+    return {"id": f"msg_{next(_ids):024d}", "type": "message", "role": "assistant", "model": asked.model}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": msgspec.json.decode(call.arguments or "{}")}
+
+
+def _event(kind: str, **fields: Any) -> bytes:
+    return f"event: {kind}\ndata: ".encode() + _encode({"type": kind, **fields}) + b"\n\n"

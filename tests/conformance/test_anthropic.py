@@ -1,0 +1,21 @@
+"""Claude over Anthropic's SDK does what every model must do."""
+
+from collections.abc import Iterable
+
+from baton.models.anthropic import AnthropicModel
+from baton.testing import Step
+from baton.testing.conformance import ModelConformance
+from baton.testing.servers import AnthropicServer
+
+
+class TestAnthropic(ModelConformance[AnthropicServer]):
+    """A model of today, which takes no sampling parameters."""
+
+    cannot = frozenset({"temperature", "top_p", "seed"})
+    name = "claude-opus-5-5"
+
+    def provider(self, steps: Iterable[Step]) -> AnthropicServer:
+        return AnthropicServer(steps)
+
+    def model(self, provider: AnthropicServer) -> AnthropicModel:
+        return AnthropicModel(self.name, api_key=provider.api_key, base_url=provider.base_url)

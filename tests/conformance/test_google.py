@@ -1,0 +1,20 @@
+"""Gemini over Google's SDK does what every model must do."""
+
+from collections.abc import Iterable
+
+from baton.models.google import GoogleModel
+from baton.testing import Step
+from baton.testing.conformance import ModelConformance
+from baton.testing.servers import GoogleServer
+
+
+class TestGoogle(ModelConformance[GoogleServer]):
+    """A model of today, which cannot be told to make one call at a time."""
+
+    cannot = frozenset({"parallel_tool_calls"})
+
+    def provider(self, steps: Iterable[Step]) -> GoogleServer:
+        return GoogleServer(steps)
+
+    def model(self, provider: GoogleServer) -> GoogleModel:
+        return GoogleModel("gemini-3.8-flash", api_key=provider.api_key, base_url=provider.base_url)

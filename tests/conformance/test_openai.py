@@ -1,0 +1,62 @@
+"""OpenAIModel does what every model must: by both APIs, over its own wire and over the official client."""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+
+from openai import AsyncOpenAI
+
+from baton.models import Model
+from baton.models.openai import OpenAIModel
+from baton.testing import Step
+from baton.testing.conformance import ModelConformance
+from baton.testing.servers import OpenAIServer
+
+MODEL = "gpt-5"
+
+
+class TestChatCompletions(ModelConformance[OpenAIServer]):
+    """Chat Completions as OpenAI has them: without any thoughts."""
+
+    cannot = frozenset({"reasoning"})
+
+    def provider(self, steps: Iterable[Step]) -> OpenAIServer:
+        return OpenAIServer(steps)
+
+    def model(self, provider: OpenAIServer) -> Model:
+        return OpenAIModel(MODEL, base_url=provider.base_url, api_key=provider.api_key)
+
+
+class TestResponses(ModelConformance[OpenAIServer]):
+    """Responses, which know neither `stop` nor `seed`."""
+
+    cannot = frozenset({"stop", "seed"})
+
+    def provider(self, steps: Iterable[Step]) -> OpenAIServer:
+        return OpenAIServer(steps)
+
+    def model(self, provider: OpenAIServer) -> Model:
+        return OpenAIModel(MODEL, api="responses", base_url=provider.base_url, api_key=provider.api_key)
+
+
+class _Official(OpenAIServer):
+    """The server together with a client of it."""
+
+    client: AsyncOpenAI
+
+
+class TestTheOfficialClient(ModelConformance[_Official]):
+    """Chat Completions over OpenAI's own client."""
+
+    cannot = frozenset({"reasoning"})
+
+    @asynccontextmanager
+    async def provider(self, steps: Iterable[Step]) -> AsyncGenerator[_Official, None]:
+        async with (
+            _Official(steps) as server,
+            AsyncOpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0) as client,
+        ):
+            server.client = client
+            yield server
+
+    def model(self, provider: _Official) -> Model:
+        return OpenAIModel(MODEL, client=provider.client)

@@ -1,0 +1,51 @@
+"""Whatever the conversation, what goes over the wire is what a strict provider takes (T26)."""
+
+import msgspec
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from tests.laws.conversations import messages, torn_conversations
+
+from baton.errors import RequestError
+from baton.messages import Message, ToolSpec
+from baton.models import ModelRequest
+from baton.models.anthropic.request import parameters as for_anthropic
+from baton.models.google.request import parameters as for_google
+from baton.testing.servers import AnthropicServer, GoogleServer, ProviderServer, Received
+from baton.testing.servers.base import Endpoint
+
+CONVERSATIONS = torn_conversations | st.lists(messages, max_size=8)
+TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])
+
+
+def read_by(server: ProviderServer, path: str, body: object) -> ModelRequest:
+    headers = {"x-api-key": "test-key", "x-goog-api-key": "test-key", "anthropic-version": "2026-10-21"}
+    raw = msgspec.json.encode(body)
+    received = Received("POST", path, query={"alt": "sse"}, headers=headers, raw=raw)
+    endpoint = server.route(received)
+    assert isinstance(endpoint, Endpoint)
+    return endpoint.read(received).request
+
+
+@given(conversation=CONVERSATIONS, tools=TOOLS)
+def test_anthropic_takes_any_conversation(conversation: list[Message], tools: tuple[ToolSpec, ...]) -> None:
+    request = ModelRequest(conversation, tools=tools)
+    try:
+        body = for_anthropic(request, "claude-opus-5-5", "anthropic:claude-opus-5-5")
+    except RequestError:
+        # There are media that Claude cannot be given.
+        reject()
+    understood = read_by(AnthropicServer([]), "/v1/messages", body)
+
+    assert understood.messages
+
+
+@pytest.mark.parametrize("model", ["gemini-2.5-flash", "gemini-3.8-flash"])
+@given(conversation=CONVERSATIONS, tools=TOOLS)
+def test_google_takes_any_conversation(conversation: list[Message], tools: tuple[ToolSpec, ...], model: str) -> None:
+    given_to_sdk = for_google(ModelRequest(conversation, tools=tools), model, f"google:{model}")
+    config = given_to_sdk["config"]
+    body = {"contents": given_to_sdk["contents"], "tools": config.get("tools", [])}
+    understood = read_by(GoogleServer([]), f"/v1/models/{model}:streamGenerateContent", body)
+
+    assert understood.messages

@@ -1,0 +1,180 @@
+"""Conversations as Anthropic wants them."""
+
+from typing import Any
+
+import pytest
+
+from baton.errors import RequestError
+from baton.messages import (
+    AssistantMessage,
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from baton.models.anthropic.history import as_turns
+
+CALL = ToolCall("c1", "look", '{"at":"cat"}')
+USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "cat"}}
+
+
+def turns(*messages: Message) -> list[tuple[str, list[Any]]]:
+    return [(turn["role"], turn["content"]) for turn in as_turns(messages, "anthropic:claude")[1]]
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
+
+
+def block_of(part: Part) -> Any:
+    ((_, (block,)),) = turns(UserMessage((part,)))
+    return block
+
+
+def test_results_come_first_and_the_users_words_after_them() -> None:
+    told = turns(
+        UserMessage("Hi"), AssistantMessage("Wait.", (CALL,)), ToolMessage("c1", "look", "a cat"), UserMessage("So?")
+    )
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [text("a cat")]}
+    assert told == [("user", [text("Hi")]), ("assistant", [text("Wait."), USE]), ("user", [result, text("So?")])]
+
+
+def test_the_application_speaks_in_system_before_all_else_and_in_the_middle_as_the_user() -> None:
+    messages = (SystemMessage("Be kind."), UserMessage("Hi"), SystemMessage("They are in a hurry."))
+    assert as_turns(messages, "m") == (
+        ["Be kind."],
+        [{"role": "user", "content": [text("Hi"), text("They are in a hurry.")]}],
+    )
+
+
+def test_a_conversation_begins_and_ends_with_the_user() -> None:
+    assert [role for role, _ in turns(AssistantMessage("Hello?"))] == ["user", "assistant", "user"]
+    assert [role for role, _ in turns()] == ["user"]
+
+
+def test_text_of_nothing_but_spaces_is_left_out() -> None:
+    assert turns(UserMessage("Hi"), AssistantMessage("\n ", (CALL,)), ToolMessage("c1", "look", "  ")) == [
+        ("user", [text("Hi")]),
+        ("assistant", [USE]),
+        ("user", [{"type": "tool_result", "tool_use_id": "c1"}]),
+    ]
+
+
+def test_a_failed_call_is_told_in_words_and_its_pictures_after_the_results() -> None:
+    second = ToolCall("c2", "look")
+    told = turns(
+        UserMessage("Hi"),
+        AssistantMessage(calls=(CALL, second)),
+        ToolMessage("c1", "look", (Text("blurred"), Image(url="https://example.org/a.png")), is_error=True),
+        ToolMessage("c2", "look", "a dog"),
+        UserMessage("So?"),
+    )
+    (_, blocks) = told[-1]
+    assert [block["type"] for block in blocks] == ["tool_result", "tool_result", "text", "image", "text"]
+    assert blocks[0]["content"] == [text("blurred")]
+    assert blocks[0]["is_error"] is True
+
+
+def test_a_picture_that_the_assistant_showed_is_shown_by_the_user() -> None:
+    told = turns(UserMessage("Draw"), AssistantMessage((Text("Here."), Image(data=b"png"))), UserMessage("Nice"))
+    assert [(role, [block["type"] for block in blocks]) for role, blocks in told] == [
+        ("user", ["text"]),
+        ("assistant", ["text"]),
+        ("user", ["text", "image", "text"]),
+    ]
+
+
+def test_thoughts_stand_where_they_were_thought() -> None:
+    reasoning = (
+        Reasoning("first", "anthropic", {"signature": "s1"}),
+        Reasoning("", "anthropic", {"data": "hidden", "after": [5, 0]}),
+        Reasoning("foreign", "google", {"signature": "s2"}),
+        Reasoning("unsigned", "anthropic"),
+        Reasoning("last", "anthropic", {"signature": "s3", "after": [5, 1]}),
+    )
+    second = ToolCall("c2", "look", "{}")
+    message = AssistantMessage("Wait.Now.", (CALL, second), reasoning)
+    _, blocks = turns(UserMessage("Hi"), message)[1]
+    assert blocks == [
+        {"type": "thinking", "thinking": "first", "signature": "s1"},
+        text("Wait."),
+        {"type": "redacted_thinking", "data": "hidden"},
+        USE,
+        {"type": "thinking", "thinking": "last", "signature": "s3"},
+        text("Now."),
+        {"type": "tool_use", "id": "c2", "name": "look", "input": {}},
+    ]
+
+
+def test_thoughts_alone_are_no_turn() -> None:
+    message = AssistantMessage(reasoning=(Reasoning("hm", "anthropic", {"signature": "s"}),))
+    assert turns(UserMessage("Hi"), message) == [("user", [text("Hi")])]
+
+
+def test_ids_of_others_are_made_fit_and_stay_different() -> None:
+    calls = (ToolCall("a:b", "look"), ToolCall("a/b", "look"))
+    told = turns(
+        UserMessage("Hi"), AssistantMessage(calls=calls), ToolMessage("a:b", "look"), ToolMessage("a/b", "look")
+    )
+    assert [block["id"] for block in told[1][1]] == ["a_b", "a_bx"]
+    assert [block["tool_use_id"] for block in told[2][1]] == ["a_b", "a_bx"]
+
+
+@pytest.mark.parametrize("arguments", ['{"at": ', "[1]", "7"])
+def test_arguments_that_are_no_object_are_kept_in_one(arguments: str) -> None:
+    told = turns(UserMessage("Hi"), AssistantMessage(calls=(ToolCall("c1", "look", arguments),)))
+    assert told[1][1][0]["input"] == {"arguments": arguments}
+
+
+@pytest.mark.parametrize(
+    ("part", "block"),
+    [
+        (Image(data=b"x"), {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "eA=="}}),
+        (Image(url="https://e.org/a"), {"type": "image", "source": {"type": "url", "url": "https://e.org/a"}}),
+        (
+            Image(url="data:image/gif;base64,eA=="),
+            {"type": "image", "source": {"type": "base64", "media_type": "image/gif", "data": "eA=="}},
+        ),
+        (
+            File(data=b"x", media_type="application/pdf", name="a.pdf"),
+            {
+                "type": "document",
+                "title": "a.pdf",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "eA=="},
+            },
+        ),
+        (
+            File(url="https://e.org/a.pdf", media_type="application/pdf"),
+            {"type": "document", "source": {"type": "url", "url": "https://e.org/a.pdf"}},
+        ),
+        (
+            File(data=b"hi", media_type="text/csv"),
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "hi"}},
+        ),
+        (Audio(data=b"x", transcript="Hello"), {"type": "text", "text": "Hello"}),
+        (Data({"a": 1}), {"type": "text", "text": '{"a":1}'}),
+    ],
+)
+def test_parts(part: Part, block: dict[str, Any]) -> None:
+    assert block_of(part) == block
+
+
+@pytest.mark.parametrize(
+    ("part", "why"),
+    [
+        (Audio(data=b"x"), "cannot be given sound; give the transcript"),
+        (Image(data=b"x", media_type="image/tiff"), "cannot be given an image of image/tiff; it takes image/jpeg"),
+        (File(data=b"x", media_type="application/zip"), "cannot be given a file of application/zip; it takes PDF"),
+    ],
+)
+def test_what_claude_cannot_read_is_an_error_that_says_what_works(part: Part, why: str) -> None:
+    with pytest.raises(RequestError, match=why):
+        block_of(part)

@@ -1,0 +1,215 @@
+"""Claude over Anthropic's SDK and a real socket."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.models.forwarding import counted
+
+from baton.errors import (
+    AuthenticationError,
+    ContentFilterError,
+    ModelConnectionError,
+    ModelTimeout,
+    RateLimitError,
+    RequestError,
+    SetupError,
+)
+from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from baton.models import Model, ModelRequest, ModelSettings, ReasoningChunk, Response, collect, resolve
+from baton.models.anthropic import AnthropicModel
+from baton.testing import Stream, call, say
+from baton.testing.servers import AnthropicServer, HttpFault
+
+HELLO = ModelRequest((UserMessage("Hello"),))
+WAVE = ToolSpec("wave")
+
+
+def model_at(server: AnthropicServer, name: str = "claude-opus-5-5") -> AnthropicModel:
+    return AnthropicModel(name, api_key=server.api_key, base_url=server.base_url)
+
+
+async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[Response, AssistantMessage]:
+    response = await collect(model.respond(request), model.name)
+    assert response.message is not None
+    return response, response.message
+
+
+def test_a_string_names_it() -> None:
+    model = resolve("anthropic:claude-opus-5-5")
+    assert isinstance(model, AnthropicModel)
+    assert model.name == "anthropic:claude-opus-5-5"
+
+
+def test_the_sdk_is_not_imported_before_it_is_used() -> None:
+    code = (
+        "import sys; from baton.models import resolve; resolve('anthropic:claude-opus-5-5'); "
+        "assert not {'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        return None
+
+    monkeypatch.setattr("baton.models.anthropic.model.find_spec", nothing)
+    with pytest.raises(SetupError, match=r"pip install 'baton-adk\[anthropic\]'"):
+        AnthropicModel("claude-opus-5-5")
+
+
+@pytest.mark.parametrize("where", ["HOME", "ANTHROPIC_CONFIG_DIR"])
+async def test_without_a_key_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, where: str) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(where, str(tmp_path))
+    with pytest.raises(AuthenticationError, match="set ANTHROPIC_API_KEY"):
+        await answer(AnthropicModel("claude-opus-5-5", base_url="http://127.0.0.1:9"))
+
+
+async def test_the_key_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with AnthropicServer(["Hi."]) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", server.api_key)
+        _, message = await answer(AnthropicModel("claude-opus-5-5", base_url=server.base_url))
+    assert message.content == "Hi."
+
+
+async def test_a_wrong_key() -> None:
+    async with AnthropicServer([]) as server:
+        with pytest.raises(AuthenticationError, match="invalid x-api-key"):
+            await answer(AnthropicModel("claude-opus-5-5", api_key="wrong", base_url=server.base_url))
+
+
+async def test_thoughts_come_back_as_they_were_also_between_words_and_calls() -> None:
+    thinking = Stream(
+        *(Reasoning("First. "), Reasoning("", opaque={"data": "hidden"}), "Wait. ", Reasoning("Second.")),
+        *(ToolCall("c1", "wave"), Reasoning("Third."), ToolCall("c2", "wave")),
+    )
+    async with AnthropicServer([thinking, "Done."]) as server:
+        model = model_at(server)
+        _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
+        results = [ToolMessage(each.id, each.name, "ok") for each in said.calls]
+        _, last = await answer(model, ModelRequest((UserMessage("Hi"), said, *results), tools=(WAVE,)))
+    assert last.content == "Done."
+    assert [each.text for each in said.reasoning] == ["First. ", "", "Second.", "Third."]
+    blocks = server.requests[-1].body["messages"][1]["content"]
+    assert [block["type"] for block in blocks] == [
+        *("thinking", "redacted_thinking", "text", "thinking", "tool_use", "thinking", "tool_use"),
+    ]
+
+
+async def test_a_thought_that_somebody_changed_is_refused_by_the_provider() -> None:
+    async with AnthropicServer([AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), "Done."]) as server:
+        model = model_at(server)
+        _, said = await answer(model)
+        (thought,) = said.reasoning
+        changed = AssistantMessage("Yes.", reasoning=(Reasoning("Ha.", "anthropic", thought.opaque),))
+        with pytest.raises(RequestError, match="Invalid `signature`"):
+            await answer(model, ModelRequest((UserMessage("Hi"), changed, UserMessage("So?"))))
+
+
+async def test_a_thought_is_shown_while_it_is_thought() -> None:
+    gate = asyncio.Event()
+    async with AnthropicServer([Stream(ReasoningChunk("Let me "), gate, ReasoningChunk("see."), "Yes.")]) as server:
+        chunks = aiter(model_at(server).respond(HELLO))
+        assert await anext(chunks) == ReasoningChunk("Let me ")
+        gate.set()
+        rest = [chunk async for chunk in chunks]
+    assert rest[0] == ReasoningChunk("see.")
+
+
+async def test_a_refusal_with_words_says_so() -> None:
+    step = Response(AssistantMessage("I would rather not."), stop_reason="refusal")
+    async with AnthropicServer([step]) as server:
+        response, message = await answer(model_at(server))
+    assert (response.stop_reason, message.content) == ("refusal", "I would rather not.")
+
+
+async def test_a_refusal_without_words_is_the_filter() -> None:
+    async with AnthropicServer([Response(AssistantMessage(), stop_reason="refusal")]) as server:
+        with pytest.raises(ContentFilterError) as raised:
+            await answer(model_at(server))
+    assert raised.value.__notes__ == ["The provider explains: The script says so."]
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("Yes.", "stop"),
+        (call("wave"), "tool_calls"),
+        (Response(AssistantMessage("So"), stop_reason="length"), "length"),
+    ],
+)
+async def test_stop_reasons(step: Any, reason: str) -> None:
+    async with AnthropicServer([step]) as server:
+        response, _ = await answer(model_at(server), ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
+    assert response.stop_reason == reason
+
+
+async def test_usage_counts_what_was_cached_and_thought() -> None:
+    used = Usage(100, 40, cached_tokens=60, reasoning_tokens=30)
+    async with AnthropicServer([say("Yes.", usage=used)]) as server:
+        response, _ = await answer(model_at(server))
+    assert response.usage == Usage(100, 40, cached_tokens=60, reasoning_tokens=30, model_calls=1)
+
+
+async def test_an_older_model_is_told_the_temperature() -> None:
+    async with AnthropicServer(["Yes."]) as server:
+        settings = ModelSettings(temperature=0.5, top_p=0.25)
+        await answer(model_at(server, "claude-sonnet-4-6"), ModelRequest((UserMessage("Hi"),), settings=settings))
+    assert server.requests[0].headers["anthropic-version"] == "2023-06-01"
+    assert (server.understood[0].settings.temperature, server.understood[0].settings.top_p) == (0.5, 0.25)
+
+
+@pytest.mark.parametrize(("status", "kind"), [(402, RateLimitError), (413, RequestError), (408, ModelTimeout)])
+async def test_other_statuses(status: int, kind: type[Exception]) -> None:
+    async with AnthropicServer([HttpFault(status)]) as server:
+        with pytest.raises(kind):
+            await answer(model_at(server))
+
+
+async def test_a_page_instead_of_an_error_is_quoted_in_part() -> None:
+    async with AnthropicServer([HttpFault(502, body="<html>Bad gateway</html>")]) as server:
+        with pytest.raises(Exception, match="Bad gateway") as raised:
+            await answer(model_at(server))
+    assert getattr(raised.value, "retryable", False)
+
+
+async def test_nobody_there() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ModelConnectionError, match="cannot be reached") as raised:
+            await answer(AnthropicModel("claude-opus-5-5", api_key="k", base_url=url))
+    assert raised.value.retryable
+
+
+async def test_the_sdk_does_not_retry_by_itself() -> None:
+    async with AnthropicServer([HttpFault(529), "Late."]) as server:
+        with pytest.raises(Exception, match="529"):
+            await answer(model_at(server))
+        assert len(server.requests) == 1
+
+
+async def test_it_works_in_one_event_loop_after_another() -> None:
+    async with AnthropicServer(["One.", "Two.", "Three."]) as server:
+        model = model_at(server)
+
+        def in_a_loop_of_its_own() -> Any:
+            return asyncio.run(answer(model))[1].content
+
+        said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
+        said.append((await answer(model))[1].content)
+    assert said == ["One.", "Two.", "Three."]
+
+
+async def test_one_connection_is_enough_for_one_request_after_another() -> None:
+    async with AnthropicServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
+        model = AnthropicModel("claude-opus-5-5", api_key=server.api_key, base_url=url)
+        said = [(await answer(model))[1].content for _ in range(3)]
+        await model.aclose()
+        assert (said, len(connections)) == (["One.", "Two.", "Three."], 1)

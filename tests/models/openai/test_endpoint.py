@@ -1,0 +1,141 @@
+"""Addresses and keys come from the program or from the environment, as with the official client."""
+
+import pytest
+from tests.models.openai.raw import RawServer, answered, whole
+
+from baton.errors import AuthenticationError, SetupError
+from baton.messages import UserMessage
+from baton.models import ModelRequest, ModelSettings, resolve
+from baton.models.openai import OpenAIModel
+from baton.models.openai.endpoint import PROVIDERS, Endpoint
+
+ASK = ModelRequest([UserMessage("Hello")], stream=False)
+HI = whole({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})
+VARIABLES = {name for known in PROVIDERS.values() for name in (*known.key_names, known.url_name)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    more = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OLLAMA_HOST", "AZURE_OPENAI_AD_TOKEN", "OPENAI_API_VERSION")
+    for name in (*VARIABLES, *more):
+        monkeypatch.delenv(name, raising=False)
+
+
+async def test_everything_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with RawServer(HI) as server:
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{server.base_url}/")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+        monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+        monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+        await answered(OpenAIModel("m"), ASK)
+    (asked,) = server.asked
+    assert asked.path == "/v1/chat/completions"
+    assert asked.headers["authorization"] == "Bearer sk-1"
+    assert asked.headers["openai-organization"] == "org-1"
+    assert asked.headers["openai-project"] == "proj-1"
+
+
+async def test_what_is_given_comes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    async with RawServer(HI, HI, HI) as server:
+        given = OpenAIModel("m", base_url=server.base_url, api_key="sk-2", headers={"X-Team": "a"})
+        await answered(given, ASK)
+        await answered(OpenAIModel("m", base_url=server.base_url, api_key=lambda: "sk-3"), ASK)
+
+        async def key() -> str:
+            return "sk-4"
+
+        await answered(OpenAIModel("m", base_url=server.base_url, api_key=key), ASK)
+    assert [asked.headers["authorization"][-1] for asked in server.asked] == ["2", "3", "4"]
+    assert server.asked[0].headers["x-team"] == "a"
+
+
+async def test_headers_of_the_program_come_before_ours_whatever_their_case() -> None:
+    async with RawServer(HI, HI) as server:
+        model = OpenAIModel("m", base_url=server.base_url, api_key="sk-1", headers={"authorization": "Basic 1"})
+        await answered(model, ASK)
+        await answered(model, ModelRequest(ASK.messages, settings=ModelSettings(extra_headers={"AUTHORIZATION": "2"})))
+    assert [asked.headers["authorization"] for asked in server.asked] == ["Basic 1", "2"]
+    assert [asked.header_names.count("authorization") for asked in server.asked] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "variable"),
+    [
+        ("openai", "OPENAI_API_KEY"),
+        ("openai-responses", "OPENAI_API_KEY"),
+        ("deepseek", "DEEPSEEK_API_KEY"),
+        ("qwen", "DASHSCOPE_API_KEY"),
+        ("ark", "ARK_API_KEY"),
+    ],
+)
+async def test_a_missing_key_is_asked_for_in_one_sentence(prefix: str, variable: str) -> None:
+    with pytest.raises(AuthenticationError) as caught:
+        await answered(_named(f"{prefix}:some-model"), ASK)
+    assert str(caught.value) == f"`{prefix}:some-model` needs a key: set {variable}, or give api_key=…"
+    assert not caught.value.retryable
+
+
+async def test_a_server_of_ones_own_needs_no_key() -> None:
+    async with RawServer(HI) as server:
+        await answered(OpenAIModel("m", base_url=server.base_url), ASK)
+    assert "authorization" not in server.asked[0].headers
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        (None, "http://localhost:11434/v1"),
+        ("0.0.0.0", "http://localhost:11434/v1"),
+        ("10.0.0.7:8080", "http://10.0.0.7:8080/v1"),
+        ("https://ollama.example", "https://ollama.example:443/v1"),
+        ("http://[::1]:5", "http://[::1]:5/v1"),
+        ("https://example/ollama/", "https://example:443/ollama/v1"),
+    ],
+)
+def test_where_ollama_is(host: str | None, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if host is not None:
+        monkeypatch.setenv("OLLAMA_HOST", host)
+    assert Endpoint("ollama").base_url == url
+
+
+@pytest.mark.parametrize(
+    "prefix", ["openai", "openai-responses", "ollama", "vllm", "lmstudio", "deepseek", "qwen", "ark"]
+)
+def test_every_prefix_makes_a_model_of_that_name(prefix: str) -> None:
+    model = _named(f"{prefix}:llama3:8b")
+    assert model.name == f"{prefix}:llama3:8b"
+    assert model.model == "llama3:8b"
+    assert model.api == ("responses" if prefix == "openai-responses" else "chat")
+
+
+async def test_azure_without_a_version_is_the_newer_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with RawServer(HI) as server:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", server.base_url.removesuffix("/v1"))
+        monkeypatch.setenv("AZURE_OPENAI_AD_TOKEN", "token")
+        await answered(OpenAIModel("mine", provider="azure"), ASK)
+    assert server.asked[0].path == "/openai/v1/chat/completions"
+    assert server.asked[0].headers["authorization"] == "Bearer token"
+    assert "api-key" not in server.asked[0].headers
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(SetupError, match="it must begin with http:// or https://"):
+        OpenAIModel("m", base_url="localhost:8000/v1")
+    with pytest.raises(SetupError, match="set AZURE_OPENAI_ENDPOINT, or give base_url"):
+        OpenAIModel("m", provider="azure")
+    with pytest.raises(SetupError, match="the provider `mine` has no address here; give base_url"):
+        OpenAIModel("m", provider="mine")
+
+
+def test_a_key_is_not_shown() -> None:
+    model = OpenAIModel("m", api_key="sk-secret")
+    endpoint = Endpoint("openai", api_key="sk-secret")
+    assert "secret" not in f"{model!r} {model} {endpoint!r}"
+
+
+def _named(name: str) -> OpenAIModel:
+    model = resolve(name)
+    assert isinstance(model, OpenAIModel)
+    return model

@@ -1,0 +1,242 @@
+"""Whole runs over a strict server on this machine, by both APIs, in one piece and in many."""
+
+import asyncio
+import logging
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from tests.models.openai.raw import RawServer, answered, delta, heard, stream, whole
+
+from baton import Agent, Runner, SetupError, tool
+from baton.messages import (
+    AssistantMessage,
+    Image,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    Usage,
+    UserMessage,
+)
+from baton.models import ModelRequest, ModelSettings, OutputSchema, Response, TextChunk
+from baton.models.openai import OpenAIModel
+from baton.models.openai.responses_request import ResponsesManner, responses_body, thinks
+from baton.testing import Stream, call, say
+from baton.testing.servers import OpenAIServer
+
+APIS = pytest.mark.parametrize("api", ["chat", "responses"])
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}
+
+
+class Sum(BaseModel):
+    """What an agent answers with."""
+
+    sum: int
+    note: str | None = None
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def _model(server: OpenAIServer, api: Any, **options: Any) -> OpenAIModel:
+    return OpenAIModel("gpt-5", api=api, base_url=server.base_url, api_key=server.api_key, **options)
+
+
+@APIS
+@pytest.mark.parametrize("is_heard", [True, False])
+async def test_a_run_with_parallel_calls_and_a_typed_answer(api: Any, is_heard: bool) -> None:
+    steps = [
+        say("Let me see.", call("add", a=1, b=2), call("add", a=3, b=4), usage=Usage(10, 5, 4, 2)),
+        say('{"sum": 10, "note": null}', usage=Usage(20, 6)),
+    ]
+    async with OpenAIServer(steps) as server:
+        runner = Runner(Agent("Adder", instructions="Add.", tools=[add], output_type=Sum), model=_model(server, api))
+        if is_heard:
+            async with runner.stream("1+2+3+4?") as run:
+                kinds = {type(event).__name__ async for event in run}
+            assert {"TextDelta", "ToolCallDelta"} <= kinds
+            result = run.result
+        else:
+            result = await runner.run("1+2+3+4?")
+        assert server.rejected == []
+        assert [received.body.get("stream", False) for received in server.requests] == [is_heard] * 2
+    assert result.output == Sum(sum=10)
+    assert result.usage.total == Usage(30, 11, 4, 2, model_calls=2)
+    assert list(result.usage.by_model) == ["openai:gpt-5" if api == "chat" else "openai-responses:gpt-5"]
+
+
+@APIS
+async def test_many_runs_at_once_do_not_disturb_one_another(api: Any) -> None:
+    def reply(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        return call("add", a=1, b=2) if isinstance(last, UserMessage) else f"It is {last.content}."
+
+    async with OpenAIServer([reply], cycle=True) as server:
+        runner = Runner(Agent("Adder", tools=[add]), model=_model(server, api))
+        results = await asyncio.gather(*[runner.run("1+2?") for _ in range(40)])
+    assert {result.output for result in results} == {"It is 3."}
+
+
+def test_one_model_serves_one_event_loop_after_the_other() -> None:
+    async def run() -> str:
+        async with OpenAIServer(["Hi."]) as server:
+            return (await Runner(Agent("Clerk"), model=_model(server, "chat")).run("Hello")).output
+
+    assert [asyncio.run(run()) for _ in range(2)] == ["Hi.", "Hi."]
+
+
+async def test_reasoning_goes_back_to_the_provider_that_had_it_and_to_no_other() -> None:
+    kept: dict[str, Any] = {"id": "rs_1", "summary": [], "encrypted_content": "secret", "calls_before": 1}
+    mine, foreign = Reasoning("", "openai", kept), Reasoning("Hm", "anthropic", {"signature": "x"})
+    first = Reasoning("", "openai", {**kept, "id": "rs_0", "calls_before": 0})
+    calls = ToolCall("c1", "add"), ToolCall("c2", "add")
+    talk = [
+        UserMessage("Hi"),
+        AssistantMessage("Well.", calls, (first, mine, foreign)),
+        ToolMessage("c1", "add", "1"),
+        ToolMessage("c2", "add", (Text("2"), Image(url="https://x"))),
+    ]
+    items = responses_body(ModelRequest(talk), ResponsesManner("m", "openai:m"))["input"]
+    assert [item.get("type", item.get("role")) for item in items] == [
+        *("user", "reasoning", "assistant", "function_call", "reasoning", "function_call"),
+        *("function_call_output", "function_call_output"),
+    ]
+    assert items[1] == {"type": "reasoning", "id": "rs_0", "summary": [], "encrypted_content": "secret"}
+    assert items[-1]["output"] == [
+        {"type": "input_text", "text": "2"},
+        {"type": "input_image", "image_url": "https://x", "detail": "auto"},
+    ]
+    elsewhere = responses_body(ModelRequest(talk), ResponsesManner("m", "azure:m", "azure"))["input"]
+    assert "reasoning" not in [item.get("type") for item in elsewhere]
+
+
+async def test_a_run_sends_reasoning_back() -> None:
+    thought: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
+    called = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a":1,"b":2}'}
+    said = {"type": "message", "content": [{"type": "output_text", "text": "3"}]}
+    first, last = whole({"output": [thought, called]}), whole({"status": "completed", "output": [said]})
+    async with RawServer(first, last) as server:
+        result = await Runner(Agent("Adder", tools=[add]), model=server.model("o3", api="responses")).run("1+2?")
+    assert result.output == "3"
+    assert server.asked[0].body["include"] == ["reasoning.encrypted_content"]
+    assert server.asked[1].body["input"][1:3] == [thought, called]
+
+
+@pytest.mark.parametrize(
+    ("name", "is_thinker"),
+    [("gpt-5", True), ("o3-mini", True), ("gpt-5.1-codex", True), ("gpt-4o", False), ("gpt-5-chat-latest", False)],
+)
+def test_which_models_reason(name: str, is_thinker: bool) -> None:
+    assert thinks(name) is is_thinker
+
+
+@APIS
+async def test_a_typed_answer_as_a_call_of_a_tool(api: Any) -> None:
+    steps = [call("add", a=1, b=2), call("final_answer", sum=3, note="done")]
+    async with OpenAIServer(steps) as server:
+        model = _model(server, api, structured="tool")
+        runner = Runner(Agent("Adder", tools=[add], output_type=Sum), model=model)
+        async with runner.stream("1+2?") as run:
+            events = [type(event).__name__ async for event in run]
+        assert [received.body["tool_choice"] for received in server.requests] == ["required"] * 2
+        assert server.rejected == []
+    assert run.result.output == Sum(sum=3, note="done")
+    assert events.count("ToolReturned") == 1
+
+
+async def test_the_tool_of_the_answer_has_a_name_of_its_own() -> None:
+    request = ModelRequest([UserMessage("Hi")], tools=(ToolSpec("final_answer"),), output=OutputSchema("Sum", SCHEMA))
+    pieces = {"index": 0, "id": "c1", "function": {"name": "final_answer_", "arguments": '{"sum":1}'}}
+    async with RawServer(stream(delta(tool_calls=[pieces]), delta("tool_calls"), "[DONE]")) as server:
+        chunks = await heard(server.model(structured="tool"), request)
+    assert chunks == [TextChunk('{"sum":1}'), Response(stop_reason="stop")]
+    alone = ModelRequest([UserMessage("Hi")], output=OutputSchema("Sum", SCHEMA))
+    async with RawServer(stream(delta("stop", content="1"), "[DONE]")) as server:
+        await heard(server.model(structured="tool"), alone)
+        assert server.asked[0].body["tool_choice"] == {"type": "function", "function": {"name": "final_answer"}}
+
+
+async def test_json_mode_over_responses() -> None:
+    request = ModelRequest([UserMessage("Hi")], output=OutputSchema("Sum", SCHEMA))
+    body = responses_body(request, ResponsesManner("m", "openai:m", structured="json_object"))
+    assert body["text"] == {"format": {"type": "json_object"}}
+    assert '"sum"' in body["instructions"]
+
+
+async def test_a_type_that_cannot_be_strict_is_not_asked_for_strictly() -> None:
+    async with OpenAIServer(['{"a": 1}']) as server:
+        result = await Runner(Agent("Counter", output_type=dict[str, int]), model=_model(server, "chat")).run("Count.")
+        assert server.rejected == []
+        assert server.requests[0].body["response_format"]["json_schema"]["strict"] is False
+    assert result.output == {"a": 1}
+
+
+async def test_thoughts_are_streamed() -> None:
+    steps = [Stream(Reasoning("Hm."), "Yes.")]
+    async with (
+        OpenAIServer(steps, reasoning_field="reasoning_content") as server,
+        Runner(Agent("Thinker"), model=_model(server, "chat")).stream("Well?") as run,
+    ):
+        kinds = [type(event).__name__ async for event in run]
+    assert kinds.index("ReasoningDelta") < kinds.index("TextDelta")
+
+
+async def test_what_responses_do_not_take_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    request = ModelRequest([UserMessage("Hi")], settings=ModelSettings(seed=7, stop=("END",)))
+    end = {"type": "response.completed", "response": {"output": [{"type": "message", "content": [{"text": "Hi"}]}]}}
+    with caplog.at_level(logging.WARNING):
+        async with RawServer(stream(end), stream(end)) as server:
+            model = server.model(api="responses")
+            await answered(model, request)
+            await answered(model, request)
+    assert not {"seed", "stop"} & server.asked[0].body.keys()
+    assert [record.name for record in caplog.records] == ["baton.models.openai.model"]
+
+
+async def test_the_model_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with OpenAIServer(["Hi."], models=["tiny"]) as server:
+        monkeypatch.setenv("VLLM_BASE_URL", server.base_url)
+        monkeypatch.setenv("VLLM_API_KEY", server.api_key)
+        monkeypatch.setenv("BATON_MODEL", "vllm:tiny")
+        result = await Runner(Agent("Clerk")).run("Hello")
+    assert result.output == "Hi."
+    assert list(result.usage.by_model) == ["vllm:tiny"]
+
+
+def test_choices_that_there_are_not() -> None:
+    wrong: Any = "soap"
+    with pytest.raises(SetupError, match=r"OpenAIModel\(api=…\) is 'soap'; it can be: `chat`, `responses`"):
+        OpenAIModel("m", api=wrong)
+    with pytest.raises(SetupError, match=r"OpenAIModel\(structured=…\) is 'soap'"):
+        OpenAIModel("m", structured=wrong)
+    with pytest.raises(SetupError, match="needs the name of a model"):
+        OpenAIModel("")
+    with pytest.raises(SetupError, match="takes address, key, headers and TLS from the client alone"):
+        OpenAIModel("m", client=wrong, api_key="x")
+
+
+def test_without_aiohttp_one_sentence_says_what_to_install() -> None:
+    program = (
+        "import sys; sys.modules['aiohttp'] = None\n"
+        "from baton import Agent, Runner, SetupError\n"
+        "try: Runner(Agent('A'), model='openai:gpt-5')\n"
+        "except SetupError as error: print(error)\n"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed == "a model of OpenAI's kind needs aiohttp; install it with: pip install 'baton-adk[openai]'\n"
+
+
+def test_neither_aiohttp_nor_the_official_client_is_imported_before_it_is_used() -> None:
+    program = (
+        "import sys; from baton.models import resolve; resolve('openai:gpt-5')\n"
+        "print(sorted({'aiohttp', 'openai', 'httpx2', 'httpx'} & sys.modules.keys()))"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert printed == "[]\n"

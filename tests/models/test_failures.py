@@ -1,0 +1,68 @@
+"""What goes wrong at providers, in Baton's errors."""
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from baton.errors import ContentFilterError, EmptyResponseError, ModelError
+from baton.models.failures import Objection, empty, refused, retry_after
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "3"}, 3.0),
+        ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "-1"}, 0.0),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": formatdate(0)}, 0.0),
+        ({}, None),
+    ],
+)
+def test_how_long_to_wait(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after(headers) == seconds
+
+
+def test_how_long_to_wait_until_a_date() -> None:
+    wanted = retry_after({"retry-after": formatdate(time.time() + 60)})
+    assert wanted is not None
+    assert 55 < wanted <= 60
+
+
+@pytest.mark.parametrize(
+    ("objection", "retryable", "advice"),
+    [
+        ("key", False, "check the key"),
+        ("no model", False, "check the name"),
+        ("too long", False, "shorten the history"),
+        ("filtered", False, "stopped this request"),
+        ("too many", True, "wrap the model in Retry"),
+        ("no credit", False, "to wait does not help"),
+        ("overloaded", True, "Retry or Failover"),
+        ("too slow", True, "gave up waiting"),
+        ("bad request", False, "does not take this request"),
+    ],
+)
+def test_each_objection_says_what_to_do(objection: Objection, retryable: bool, advice: str) -> None:
+    error = refused("some:model", objection, "it says no", retry_after=2.0)
+    assert isinstance(error, ModelError)
+    assert (error.retryable, error.model) == (retryable, "some:model")
+    assert "it says no" in str(error)
+    assert advice in str(error)
+    assert error.retry_after == (2.0 if retryable else None)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "retryable"),
+    [
+        ("stop", EmptyResponseError, True),
+        ("length", EmptyResponseError, False),
+        ("content_filter", ContentFilterError, False),
+        ("refusal", ContentFilterError, False),
+    ],
+)
+def test_an_answer_that_says_nothing(reason: str, kind: type[ModelError], retryable: bool) -> None:
+    error = empty("some:model", reason)
+    assert (type(error), error.retryable) == (kind, retryable)

@@ -1,0 +1,53 @@
+"""One client for each event loop, closed with it."""
+
+import asyncio
+import gc
+from weakref import ref
+
+from baton.models.per_loop import PerLoop
+
+
+class Client:
+    def __init__(self) -> None:
+        self.is_closed = False
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+def test_each_loop_has_its_own_and_closes_it_when_it_ends() -> None:
+    clients = PerLoop(Client, Client.close)
+
+    async def twice() -> tuple[Client, Client]:
+        return await clients.get(), await clients.get()
+
+    first, second = asyncio.run(twice()), asyncio.run(twice())
+    assert first[0] is first[1]
+    assert second[0] is second[1]
+    assert first[0] is not second[0]
+    assert first[0].is_closed
+    assert second[0].is_closed
+
+
+def test_a_loop_that_has_ended_is_not_kept() -> None:
+    clients = PerLoop(Client, Client.close)
+
+    async def use() -> "ref[asyncio.AbstractEventLoop]":
+        await clients.get()
+        return ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(use())
+    gc.collect()
+    assert loop() is None
+
+
+async def test_a_closed_one_is_made_anew() -> None:
+    clients = PerLoop(Client, Client.close)
+    first = await clients.get()
+    await clients.close()
+    await clients.close()
+    assert first.is_closed
+    second = await clients.get()
+    assert second is not first
+    assert not second.is_closed
+    await clients.close()

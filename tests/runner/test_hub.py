@@ -1,0 +1,135 @@
+"""Runs in the background, with any number of listeners."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from baton import Agent, RunContext, Runner, agent, tool
+from baton.agents import AgentContext
+from baton.errors import AnswerError, SetupError, ThreadBusy
+from baton.events import Completed, Delta, Event, Said, TextDelta
+from baton.runner import Hub
+from baton.stores import MemoryStore
+from baton.testing import ScriptedModel, Stream, call
+
+
+@tool
+async def ask_me(ctx: RunContext) -> str:
+    return await ctx.interrupt("well?")
+
+
+async def _heard(hub: Hub, run_id: str, *, after: int = 0) -> list[tuple[int, Event | Delta]]:
+    return [item async for item in hub.listen(run_id, after=after)]
+
+
+async def test_several_listen_and_each_hears_everything_once_whenever_it_comes() -> None:
+    gate = asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await ctx.say("one")
+        await gate.wait()
+        await ctx.say("two")
+
+    hub = Hub(Runner(slow, store="memory:"))
+    run_id = await hub.start("go")
+    early = asyncio.create_task(_heard(hub, run_id))
+    await asyncio.sleep(0)
+    late = asyncio.create_task(_heard(hub, run_id, after=3))
+    await asyncio.sleep(0)
+    gate.set()
+    heard, heard_late = await early, await late
+
+    recorded = await hub.runner.events(run_id)
+    assert heard == [*enumerate(recorded, 1)]
+    assert heard_late == heard[3:]
+    assert await _heard(hub, run_id) == heard, "once it has stopped, it is read from the store"
+    assert not hub.is_here(run_id)
+
+
+async def test_deltas_are_heard_where_the_run_is_driven() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel([Stream("a", gate, "b")])
+    hub = Hub(Runner(Agent("A", model=model), store="memory:"))
+    run_id = await hub.start("go")
+    listening = asyncio.create_task(_heard(hub, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+
+    heard = await listening
+
+    assert "b" in [event.text for _, event in heard if isinstance(event, TextDelta)]
+    assert isinstance(heard[-1][1], Completed)
+
+
+async def test_a_listener_who_leaves_does_not_stop_the_run() -> None:
+    gate = asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    hub = Hub(Runner(slow, store="memory:"))
+    run_id = await hub.start("go")
+    async for _ in hub.listen(run_id):
+        break
+    gate.set()
+    assert [event.text for _, event in await _heard(hub, run_id) if isinstance(event, Said)] == ["done"]
+
+
+async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None:
+    store = MemoryStore()
+
+    def team(*steps: Any) -> Agent:
+        return Agent("A", tools=[ask_me], model=ScriptedModel([*steps]))
+
+    first = Hub(Runner(team(call("ask_me")), store=store))
+    run_id = await first.start("go", thread="t")
+    await _heard(first, run_id)
+    with pytest.raises(ThreadBusy):
+        await first.start("again", thread="t")
+
+    other = Hub(Runner(team("thank you"), store=store))
+    with pytest.raises(AnswerError):
+        await other.resume(run_id, {"nobody/ask1": 1})
+    await other.resume(run_id, "fine")
+    heard = await _heard(other, run_id)
+
+    assert isinstance(heard[-1][1], Completed)
+    assert [number for number, event in heard if isinstance(event, Event)] == [*range(1, len(heard) + 1)]
+
+
+async def test_a_run_is_stopped_and_goes_on_later() -> None:
+    gate = asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    hub = Hub(Runner(slow, store="memory:"))
+    run_id = await hub.start("go")
+    assert await hub.stop(run_id) == "cancelled"
+    gate.set()
+    await hub.resume(run_id)
+    assert isinstance((await _heard(hub, run_id))[-1][1], Completed)
+
+
+async def test_closing_stops_everything() -> None:
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await asyncio.Event().wait()
+
+    hub = Hub(Runner(slow, store="memory:"))
+    ids = [await hub.start("go"), await hub.start("go")]
+    await hub.close()
+    records = [await hub.runner.need_store("test").record(run_id) for run_id in ids]
+    assert [record.status for record in records if record is not None] == ["cancelled", "cancelled"]
+
+
+async def test_a_hub_needs_a_store() -> None:
+    hub = Hub(Runner(Agent("A", model=ScriptedModel(["x"]))))
+    with pytest.raises(SetupError, match="store"):
+        await hub.start("go")
