@@ -1,6 +1,7 @@
 """Runs that a store keeps: taken up by any runner of the same team, by one at a time, with nothing done again."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from baton.errors import (
     RunExistsError,
     RunNotFoundError,
     TeamChanged,
+    ThreadBusy,
 )
 from baton.events import Asked, Delta, Event, encode_event
-from baton.stores import SQLiteStore
+from baton.stores import KeyValueStore, MemoryStore, SQLiteStore
 from baton.testing import ScriptedModel, call, transcript
 
 
@@ -371,6 +373,66 @@ async def test_a_flipped_bit_in_a_file_is_noticed_and_nothing_is_overwritten(tmp
         with pytest.raises(LogError, match=r"line|checksum"):
             await runner.resume("r", "yes")
     assert path.read_bytes().count(bytes(data[place : place + 8])) == data.count(bytes(data[place : place + 8]))
+
+
+async def test_a_log_of_every_format_there_was_is_taken_up() -> None:
+    # D12: a file of each, never changed again.
+    for path in sorted((Path(__file__).parent / "logs").glob("format*.jsonl")):
+        store, desk = Watched(), Desk()
+        await store.create("r", path.read_bytes().splitlines())
+        result = await desk.runner(store, REST).resume("r", "yes")
+        assert (result.output, result.agent) == ("done", "B"), path.name
+        assert desk.done == ["before asking"], path.name
+
+
+# --- every store
+
+
+@pytest.fixture(params=["memory", "sqlite", "sqlite, power", "postgres", "keys and values"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """One of each kind."""
+    match request.param:
+        case "memory":
+            return MemoryStore()
+        case "keys and values":
+            return KeyValueStore(Shelf())
+        case "postgres":
+            return request.getfixturevalue("postgres_url")
+        case "sqlite":
+            return tmp_path / "runs.db"
+        case _:
+            return f"sqlite:///{tmp_path}/runs.db?durability=power"
+
+
+class Shelf(dict[str, bytes]):
+    """Keys and values."""
+
+    def set(self, key: str, value: bytes) -> None:
+        self[key] = value
+
+
+async def test_every_store_keeps_runs_in_the_same_way(any_store: Any) -> None:
+    # D11
+    desk = Desk()
+    async with desk.runner(any_store, FIRST) as first:
+        waiting = await first.run("hi", run_id="r", thread="t")
+        await first.submit("hello", run_id="s")
+    steps = {"A": ["hello back"], "B": ["done", "still B"]}
+    async with desk.runner(any_store, steps) as second:
+        assert await second.events("r") == list(waiting.events)
+        assert await second.recover() == {"s": "completed"}
+        with pytest.raises(ThreadBusy):
+            await second.run("and?", thread="t")
+        await second.answer("r", "yes")
+        assert await second.drive("r") == "completed"
+        assert (await second.run("and?", thread="t")).output == "still B"
+        assert await second.thread("t").floor() == "B"
+        assert (await second.replay("r")).output == "done"
+        fork = await second.fork("r", edit={"2/m1.1/ask1!": "no"})
+        assert await second.cancel(fork) == "cancelled"
+        assert len(await second.thread("t").runs()) == 2
+        assert await second.thread("t").delete() == 2
+    assert desk.done == ["a", "b", "before asking", "in a step", "before asking"]
 
 
 # --- without a store, and on disk
