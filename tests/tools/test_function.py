@@ -10,6 +10,7 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 import pytest
 
 from baton.context import RunContext, Suspend
+from baton.events import Answered
 from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailed, ToolResultError
 from baton.tools import FunctionTool, Tool, ToolOutcome, tool, unwrapped
 
@@ -276,6 +277,32 @@ def test_the_bottom_of_the_wrappers_is_the_function_tool() -> None:
     plain = tool(failing, timeout=1, needs_approval=True)
     assert unwrapped(Around(Around(plain))) is plain
     assert unwrapped(plain) is plain
+
+
+async def test_something_may_be_put_around_the_bare_call(ctx: Ctx) -> None:
+    class Noted:
+        def __init__(self, inner: Tool) -> None:
+            self.inner = inner
+            self.spec = inner.spec
+
+        async def call(self, ctx: Ctx, arguments: str) -> ToolOutcome:
+            noted.append(arguments)
+            return await self.inner.call(ctx, arguments)
+
+    @tool(needs_approval=True)
+    async def ship(item: str) -> str:
+        """Ship."""
+        return f"{item} shipped"
+
+    noted: list[str] = []
+    twin = ship.around(Noted)
+    with pytest.raises(Suspend):
+        await twin.call(ctx, '{"item": "lamp"}')
+    assert (noted, twin.name, twin.spec) == ([], "ship", ship.spec)
+    ctx.run.log.write(Answered("1/m1.0/ask1!", ctx.origin, 0.0, "1/m1.0/ask1", {"approved": True}))
+    again = RunContext(ctx.run, ctx.origin, ctx.scope, ctx.call)
+    assert (await twin.call(again, '{"item": "lamp"}')).content == "lamp shipped"
+    assert noted == ['{"item": "lamp"}']
 
 
 def test_defining_tools_loads_neither_pydantic_nor_griffe() -> None:

@@ -80,8 +80,10 @@ class Runner(Generic[C, Out]):
             raise SetupError(f"Runner(lease={lease}) would never hold; give seconds, more than 0")
         self.team = Team.compile(agent, extra=agents, language=language)
         self.limits = limits or Limits()
+        self.model = None if model is None else resolve(model)
+        """The model of all agents that have none, if there is one."""
         options = RunOptions(
-            model=None if model is None else resolve(model),
+            model=self.model,
             settings=settings,
             multiple_transfers=multiple_transfers,
             corrections=corrections,
