@@ -10,8 +10,8 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 import pytest
 
 from baton.context import RunContext, Suspend
-from baton.events import Answered
 from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailed, ToolResultError
+from baton.events import Answered
 from baton.tools import FunctionTool, Tool, ToolOutcome, tool, unwrapped
 
 P = ParamSpec("P")

@@ -94,10 +94,8 @@ class Experiment:
     def violations(self) -> list[str]:
         """A line for each effect that happened again, though it was on record or must not happen twice."""
         recorded = {event.key for event in self.survived if isinstance(event, ToolReturned)}
-        lines: list[str] = []
-        for each in self._executions:
-            if each.process > 1 and each.key in recorded:
-                lines.append(f"+ done again: `{each.name}` ({each.key}), though its result was on record")
+        again = [each for each in self._executions if each.process > 1 and each.key in recorded]
+        lines = [f"+ done again: `{each.name}` ({each.key}), though its result was on record" for each in again]
         for key in dict.fromkeys(each.key for each in self._executions if each.effect == "once"):
             done = [each for each in self._executions.of(key) if not each.has_paused]
             if len(done) > 1 + self._to_run_again[key]:
