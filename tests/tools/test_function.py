@@ -17,6 +17,7 @@ from baton.tools import FunctionTool, Tool, ToolOutcome, tool, unwrapped
 P = ParamSpec("P")
 R = TypeVar("R")
 Ctx = RunContext[Any]
+MakeContext = Callable[..., Ctx]
 
 
 @tool
@@ -279,7 +280,7 @@ def test_the_bottom_of_the_wrappers_is_the_function_tool() -> None:
     assert unwrapped(plain) is plain
 
 
-async def test_something_may_be_put_around_the_bare_call(ctx: Ctx) -> None:
+async def test_something_may_be_put_around_the_bare_call(make_context: MakeContext) -> None:
     class Noted:
         def __init__(self, inner: Tool) -> None:
             self.inner = inner
@@ -295,12 +296,12 @@ async def test_something_may_be_put_around_the_bare_call(ctx: Ctx) -> None:
         return f"{item} shipped"
 
     noted: list[str] = []
-    twin = ship.around(Noted)
+    twin, ctx = ship.around(Noted), make_context()
     with pytest.raises(Suspend):
         await twin.call(ctx, '{"item": "lamp"}')
     assert (noted, twin.name, twin.spec) == ([], "ship", ship.spec)
-    ctx.run.log.write(Answered("1/m1.0/ask1!", ctx.origin, 0.0, "1/m1.0/ask1", {"approved": True}))
-    again = RunContext(ctx.run, ctx.origin, ctx.scope, ctx.call)
+    answered = Answered("1/m1.0/ask1!", ctx.origin, 0.0, "1/m1.0/ask1", {"approved": True})
+    again = make_context([*ctx.run.log.events, answered])
     assert (await twin.call(again, '{"item": "lamp"}')).content == "lamp shipped"
     assert noted == ['{"item": "lamp"}']
 
