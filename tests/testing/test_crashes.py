@@ -9,10 +9,12 @@ import pytest
 from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
 from baton.agents import RunHooks
 from baton.errors import OverloadedError
+from baton.messages import ToolSpec
 from baton.models import Retry
 from baton.runner import Interrupt
 from baton.stores import MemoryStore, Store
 from baton.testing import ScriptedModel, call, crash_report, survives_crashes, transfer_to
+from baton.tools import ToolOutcome
 from baton.workflows import LoopAgent, ParallelAgent, SequentialAgent
 
 NewRunner = Callable[[Store], Runner[Any, Any]]
@@ -319,3 +321,27 @@ async def test_the_team_is_left_as_it_was() -> None:
 async def test_one_scripted_model_may_serve_all_processes() -> None:
     model = ScriptedModel([call("count_up", by=1), "ok"])
     await survives_crashes(lambda store: Runner(Agent("A", tools=[count_up]), model=model, store=store), "Go.")
+
+
+async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
+    class Careless:
+        """Says that it must not run twice, and records no intent."""
+
+        effect = "once"
+
+        @property
+        def spec(self) -> ToolSpec:
+            return ToolSpec("send", "Send a letter.", {"type": "object", "properties": {}})
+
+        async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+            return ToolOutcome("sent")
+
+    def new_runner(store: Store) -> Runner[Any, Any]:
+        return Runner(Agent("Post", tools=[Careless()]), model=ScriptedModel([call("send"), "Sent."]), store=store)
+
+    report = await crash_report(new_runner, "Go.")
+    assert {divergence.event for divergence in report.divergences} == {3}
+    assert all(
+        divergence.differences == ["+ done 2 times: `send` (1/m1.0), which must be done once"]
+        for divergence in report.divergences
+    )
