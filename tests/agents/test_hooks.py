@@ -244,3 +244,23 @@ async def test_a_hook_that_fails_ends_the_run_with_its_own_error() -> None:
         await live.drive()
     assert live.result.status == "failed"
     assert model.remaining == 1
+
+
+async def test_what_a_hook_wrote_is_recorded_with_it_alone_also_when_the_run_is_taken_up() -> None:
+    class Counting(RunHooks):
+        def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
+            ctx.values.set("started", 1)
+
+    def new_runner() -> Runner:
+        steps = [call("look_up", city="Rome"), "Sunny."]
+        return Runner(Agent("A", tools=[look_up]), model=ScriptedModel(steps), hooks=Counting())
+
+    whole = await new_runner().run("Go.")
+    cut = next(place for place, event in enumerate(whole.events) if isinstance(event, ToolReturned))
+    runner = new_runner()
+    assert isinstance(runner.model, ScriptedModel)
+    runner.model.go_on_after(whole.events[:cut])
+    again = await runner.resume(runner.adopt(whole.events[:cut]))
+    returned = [event for result in (whole, again) for event in result.events if isinstance(event, ToolReturned)]
+    assert [event.changes for event in returned] == [None, None]
+    assert again.values == whole.values == {"started": 1}

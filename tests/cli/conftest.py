@@ -116,6 +116,17 @@ class Terminal:
             return
         self.read_until(wanted)
 
+    def type_until(self, line: str, wanted: str) -> None:
+        """Type a line again and again until this is written: a Ctrl-C that comes late throws away what was typed."""
+        for _ in range(3):
+            self.type(line)
+            try:
+                self.read_until(wanted, seconds=5)
+            except AssertionError:
+                continue
+            return
+        self.read_until(wanted)
+
     def press_ctrl_c(self) -> None:
         """Do what a terminal does for Ctrl-C."""
         self.process.send_signal(signal.SIGINT)

@@ -44,6 +44,11 @@ KEY_LINES = {
     "26_trip_planning.py": "3 steps in 2 rounds: Take the ICE at 9:40 (89 EUR) and stay at Pension Ada (70 EUR).",
     "27_project_manager.py": "It is out. (12 model calls, 61 events)",
     "28_deep_agent.py": "The report is in report.md. Tides come about twice a day. [1]",
+    "29_survives_a_restart.py": "tuesday: completed, The money is on its way.",
+    "30_threads.py": "the floor is with Bookings: the second run began there, not with Desk",
+    "31_never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
+    "32_fork.py": "second: You fly to Rome at 07:10.",
+    "33_crash_laboratory.py": "16 crashes in a run of 9 events, 16 resumes: the same every time",
 }
 
 

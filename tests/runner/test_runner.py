@@ -640,3 +640,13 @@ async def test_many_runs_of_one_runner_do_not_mix() -> None:
     suspended = await asyncio.gather(*[runner.run(str(number)) for number in range(50)])
     results = await asyncio.gather(*[runner.resume(each.run_id, f"answer {n}") for n, each in enumerate(suspended)])
     assert [result.output for result in results] == [f"{number} answer {number}" for number in range(50)]
+
+
+async def test_a_runner_may_keep_its_runs_elsewhere() -> None:
+    first = Runner(Agent("A"), model=ScriptedModel(["one", "two"]))
+    second = first.kept_in("memory:")
+    result = await second.run("Hi.", run_id="r")
+    assert (result.output, second.team is first.team, second.model is first.model) == ("one", True, True)
+    assert [event.key for event in await second.events("r")][-1] == "completed"
+    with pytest.raises(RunNotFoundError):
+        await first.events("r")

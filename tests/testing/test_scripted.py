@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.errors import ModelError, SetupError
+from baton.events import Event, Origin, Said
 from baton.messages import AssistantMessage, Content, Image, Reasoning, Text, ToolCall, ToolMessage, Usage, UserMessage
 from baton.models import (
     CallChunk,
@@ -352,3 +353,27 @@ def test_the_room_works_without_pytest() -> None:
     code = "import sys, baton.testing; print('pytest' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+async def test_it_goes_on_after_what_a_log_has() -> None:
+    steps = {"A": [call("wave"), ModelError("no"), [call("bow"), call("wave")], "bye"], "B": ["b1", "b2"]}
+    first = ScriptedModel(steps)
+    origins = {name: Origin(name, name) for name in "AB"}
+    log: list[Event] = [Said("1", origins["A"], 0.0, await message_of(first, "A"), "scripted")]
+    with pytest.raises(ModelError):
+        await message_of(first, "A")
+    log.append(Said("2", origins["A"], 0.0, await message_of(first, "A"), "scripted"))
+    log.append(Said("3", origins["B"], 0.0, AssistantMessage("by itself")))
+
+    second = ScriptedModel(steps)
+    second.go_on_after(log[:1])
+    with pytest.raises(ModelError):
+        await message_of(second, "A")
+    assert [each.id for each in (await message_of(second, "A")).calls] == ["call_A_2", "call_A_3"]
+    second.go_on_after(log)
+    assert (await message_of(second, "A"), await message_of(second, "B")) == (
+        AssistantMessage("bye"),
+        AssistantMessage("b1"),
+    )
+    second.go_on_after([])
+    assert [each.id for each in (await message_of(second, "A")).calls] == ["call_A_1"]

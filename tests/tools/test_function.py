@@ -11,11 +11,13 @@ import pytest
 
 from baton.context import RunContext, Suspend
 from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailed, ToolResultError
+from baton.events import Answered
 from baton.tools import FunctionTool, Tool, ToolOutcome, tool, unwrapped
 
 P = ParamSpec("P")
 R = TypeVar("R")
 Ctx = RunContext[Any]
+MakeContext = Callable[..., Ctx]
 
 
 @tool
@@ -276,6 +278,32 @@ def test_the_bottom_of_the_wrappers_is_the_function_tool() -> None:
     plain = tool(failing, timeout=1, needs_approval=True)
     assert unwrapped(Around(Around(plain))) is plain
     assert unwrapped(plain) is plain
+
+
+async def test_something_may_be_put_around_the_bare_call(make_context: MakeContext) -> None:
+    class Noted:
+        def __init__(self, inner: Tool) -> None:
+            self.inner = inner
+            self.spec = inner.spec
+
+        async def call(self, ctx: Ctx, arguments: str) -> ToolOutcome:
+            noted.append(arguments)
+            return await self.inner.call(ctx, arguments)
+
+    @tool(needs_approval=True)
+    async def ship(item: str) -> str:
+        """Ship."""
+        return f"{item} shipped"
+
+    noted: list[str] = []
+    twin, ctx = ship.around(Noted), make_context()
+    with pytest.raises(Suspend):
+        await twin.call(ctx, '{"item": "lamp"}')
+    assert (noted, twin.name, twin.spec) == ([], "ship", ship.spec)
+    answered = Answered("1/m1.0/ask1!", ctx.origin, 0.0, "1/m1.0/ask1", {"approved": True})
+    again = make_context([*ctx.run.log.events, answered])
+    assert (await twin.call(again, '{"item": "lamp"}')).content == "lamp shipped"
+    assert noted == ['{"item": "lamp"}']
 
 
 def test_defining_tools_loads_neither_pydantic_nor_griffe() -> None:

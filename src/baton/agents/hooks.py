@@ -133,7 +133,8 @@ async def tell(
     log, key = ctx.run.log, f"{ctx.scope}/{HOOK_STEP}{point}"
     recorded = log.find(key, Stepped) if log.has_past else None
     if recorded is not None:
-        ctx.apply_changes(recorded.changes)
+        # As when they were called: what hooks write is recorded with them, not with what they are told of.
+        RunContext(ctx.run, ctx.origin, key, ctx.call).apply_changes(recorded.changes)
         return
     heard = [(hook, facts) for hook, facts in hooks if getattr(hook, "__func__", None) not in _UNHEARD]
     # A hook that has asked something is not done, though what it is told of may be recorded.

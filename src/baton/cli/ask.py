@@ -12,6 +12,7 @@ from .wording import printable, shown_call, shown_value
 ReadLine: TypeAlias = Callable[[str], str]
 """Shows a prompt and gives the line a person types. Raises EOFError when there is no more."""
 
+_WAYS_TO_TELL = """It may have been done: {"result": …}, {"error": "…"} or {"run_again": true}"""
 _YES, _NO, _ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
 
 
@@ -20,6 +21,8 @@ def question_of(interrupt: Interrupt) -> str:
     approval = _approval_in(interrupt.payload)
     if approval is not None:
         return f"allow {shown_call(str(approval.get('tool', '')), approval.get('arguments', {}))}?"
+    if _kind_of(interrupt.payload) == "unknown_outcome":
+        return f"what became of {_shown_call_in(interrupt)}? {_WAYS_TO_TELL}"
     about = f" (about {shown_call(interrupt.call.name, interrupt.call.arguments)})" if interrupt.call else ""
     asked = "waits for an answer" if interrupt.payload is None else printable(shown_value(interrupt.payload))
     return f"{asked}{about}"
@@ -32,11 +35,15 @@ def answers_to(interrupts: Sequence[Interrupt], read: ReadLine, *, screen: Scree
         screen.line(f"? {interrupt.agent}: {question_of(interrupt)}", "bold yellow")
         is_approval = _approval_in(interrupt.payload) is not None
         prompt = "y, n, a (always), or why not › " if is_approval else "answer › "
-        understand = approval_from if is_approval else answer_from
-        while (answer := understand(read(prompt).strip())) is None:
+        while (answer := understood(interrupt, read(prompt).strip())) is None:
             screen.line("  y allows it, n or a reason does not" if is_approval else '  "" is an empty answer', "dim")
         answers[interrupt.id] = answer[0]
     return answers
+
+
+def understood(interrupt: Interrupt, line: str) -> tuple[Any] | None:
+    """What a line means as the answer to this question; None if that is not clear."""
+    return approval_from(line) if _approval_in(interrupt.payload) is not None else answer_from(line)
 
 
 def approval_from(line: str) -> tuple[Approval] | None:
@@ -59,8 +66,12 @@ def answer_from(line: str) -> tuple[Any] | None:
 
 
 def _approval_in(payload: Any) -> dict[str, Any] | None:
-    if isinstance(payload, dict):
-        asked = cast(dict[str, Any], payload)
-        if asked.get("kind") == "approval":
-            return asked
-    return None
+    return cast(dict[str, Any], payload) if _kind_of(payload) == "approval" else None
+
+
+def _kind_of(payload: Any) -> Any:
+    return cast(dict[str, Any], payload).get("kind") if isinstance(payload, dict) else None
+
+
+def _shown_call_in(interrupt: Interrupt) -> str:
+    return shown_call(interrupt.call.name, interrupt.call.arguments) if interrupt.call is not None else "the call"

@@ -4,11 +4,15 @@ import asyncio
 import re
 import sys
 from collections.abc import Mapping
-from time import monotonic
+from time import monotonic, time
 from typing import Any
 
+from ..log import Log
 from ..messages import Message, Usage, UserMessage
 from ..runner import LiveRun, RunResult
+from ..runner.ids import new_id
+from ..runner.result import interrupt_of
+from ..stores import FINISHED
 from .ask import answers_to
 from .failures import tell
 from .show import Screen
@@ -28,7 +32,10 @@ Questions are asked in place: y or n for a tool call, or why not; anything else 
 def chat(start: Start, *, debug: bool) -> None:
     """Talk until the person leaves."""
     with asyncio.Runner() as loop:
-        Chat(start, loop, screen=Screen(), debug=debug).go_on()
+        try:
+            Chat(start, loop, screen=Screen(), debug=debug).go_on()
+        finally:
+            loop.run(start.runner.close())
 
 
 class Chat:
@@ -43,6 +50,7 @@ class Chat:
         self._messages: tuple[Message, ...] = ()
         self._values: Mapping[str, Any] = start.values
         self._total = Usage()
+        self._thread = start.thread or (new_id() if start.store else None)
         if self._is_interactive:
             _edit_lines()
 
@@ -50,6 +58,8 @@ class Chat:
         """Take turns until there is nothing more to read, or the person wants to leave."""
         if self._is_interactive:
             self._screen.line(f"chat with {self._start.runner.team.root}; /help helps, Ctrl-D leaves", "dim")
+        if self._thread is not None:
+            self._take_up(self._thread)
         while (line := self._next_line()) is not None:
             if line == "/help":
                 self._screen.line(_HELP)
@@ -85,17 +95,42 @@ class Chat:
             raise EOFError
         return line
 
+    def _take_up(self, thread: str) -> None:
+        """Say where the conversation is kept, and go on with its last run if that was stopped."""
+        runner, line = self._start.runner, self._screen.line
+        runs = self._loop.run(runner.thread(thread).runs())
+        line(f"thread {thread}, {len(runs)} run{'' if len(runs) == 1 else 's'} so far", "dim")
+        last = runs[-1] if runs else None
+        if last is None or last.status in FINISHED:
+            return
+        if last.status == "running" and last.lease_until > time():
+            line(f"run {last.run_id} of it is under way elsewhere; until it has ended nothing can be said here", "red")
+            return
+        questions = Log(self._loop.run(runner.events(last.run_id))).open_questions().values()
+        line(f"run {last.run_id} of it has not ended", "bold yellow")
+        try:
+            if self._read("go on with it? y, or n to give it up › ").strip().lower() not in ("y", "yes"):
+                line(f"it is {self._loop.run(runner.cancel(last.run_id))}", "dim")
+                return
+            answers = answers_to([*map(interrupt_of, questions)], self._read, screen=self._screen)
+        except (EOFError, KeyboardInterrupt):
+            line("not answered; the run is left where it was", "red")
+            return
+        self._carry_on(runner.stream_resume(last.run_id, answers))
+
     def _take_turn(self, text: str) -> None:
+        """One run for one thing that the person says."""
+        start, said = self._start, (*self._messages, UserMessage(text))
+        self._carry_on(start.runner.stream(said, values=self._values, limits=start.limits, thread=self._thread))
+
+    def _carry_on(self, run: LiveRun[Any]) -> None:
         """One run, with all its questions. Whatever ends it ends the turn, not the conversation."""
-        began = monotonic()
-        said = (*self._messages, UserMessage(text))
-        live: LiveRun[Any] | None = self._start.runner.stream(said, values=self._values, limits=self._start.limits)
-        result: RunResult[Any] | None = None
+        began, live, result = monotonic(), run, None
         while live is not None:
             result = self._outcome_of(live)
             live = self._resumed(result) if result is not None and result.status == "suspended" else None
         if result is not None:
-            self._keep(result, len(said))
+            self._keep(result)
             if result.usage.total.model_calls:
                 self._screen.usage(result.usage.total, seconds=monotonic() - began)
 
@@ -119,11 +154,13 @@ class Chat:
             return None
         return self._start.runner.stream_resume(result.run_id, answers, limits=self._start.limits)
 
-    def _keep(self, result: RunResult[Any], said: int) -> None:
+    def _keep(self, result: RunResult[Any]) -> None:
         """Carry over what was said and done. A message nobody reacted to is forgotten: it can be said again."""
         self._total += result.usage.total
+        said = len(self._messages) + 1
         if result.status == "completed" or len(result.messages) > said:
-            self._messages = result.messages
+            # What was said in a thread is in the store.
+            self._messages = result.messages if self._thread is None else ()
             # Approvals for good are for one run, and kept under names of this kind.
             self._values = {name: value for name, value in result.values.items() if not name.startswith("baton.")}
 

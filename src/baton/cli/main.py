@@ -1,16 +1,14 @@
 """The command line itself: commands, options, exit codes. What a command needs is imported when it is called."""
 
 import sys
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from .. import __version__
+from .options import about_runs, debug, is_debugging, target, wishes_from
+from .runs_commands import runs
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_DEBUG = "baton.debug"
 _EXIT_CODES = """
 \b
 Exit codes:
@@ -36,48 +34,13 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             ctx.exit(CANCELLED)
         except Exception as error:  # noqa: BLE001 - the edge of the program: here a failure becomes something to read
-            tell(error, debug=_is_debugging(ctx))
+            tell(error, debug=is_debugging(ctx))
             ctx.exit(exit_code_of(error))
-
-
-def _note_debug(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
-    if value:
-        ctx.meta[_DEBUG] = True
-
-
-def _is_debugging(ctx: click.Context) -> bool:
-    return bool(ctx.meta.get(_DEBUG))
-
-
-_debug = click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of an error."
-)
-_target = click.argument("target", metavar="MODULE:AGENT")
-
-
-def _about_runs(command: F) -> F:
-    """The options that run and chat share."""
-    options = [
-        click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves."),
-        click.option(
-            "--value", "values", multiple=True, metavar="KEY=VALUE", help="A value of the run; JSON is read as JSON."
-        ),
-        click.option("--max-transfers", type=click.IntRange(min=0), metavar="N", help="End a run after N transfers."),
-        click.option("--max-model-calls", type=click.IntRange(min=1), metavar="N", help="… after N model calls."),
-        click.option(
-            "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="S", help="… after S seconds."
-        ),
-        click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="… after N tokens."),
-        _debug,
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, "-V", "--version", prog_name="baton")
-@_debug
+@debug
 def main() -> None:
     """Agents that pass control to one another.
 
@@ -91,6 +54,7 @@ def main() -> None:
       baton check desk
       baton graph desk:router -o team.mmd
       baton demo
+      baton runs ls runs.db
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -100,12 +64,12 @@ def main() -> None:
 
 
 @main.command(epilog=_EXIT_CODES)
-@_target
+@target
 @click.argument("text")
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but the answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
 @click.option("--events", "as_events", is_flag=True, help="Print the run's log, one JSON line for each event.")
-@_about_runs
+@about_runs
 @click.pass_context
 def run(
     ctx: click.Context, /, *, target: str, text: str, quiet: bool, as_json: bool, as_events: bool, **rest: Any
@@ -120,6 +84,7 @@ def run(
       echo "Summarise this" | baton run desk:router - --quiet
       baton run desk:router "Hello" --value user=Ada --json | jq .usage.total
       baton run desk:router "Hello" --events > run.jsonl
+      baton run desk:router "Hello again" --store runs.db --thread u42
     """
     if as_json and as_events:
         raise click.UsageError("--json and --events both print to stdout; choose one")
@@ -131,25 +96,27 @@ def run(
     from .run import run_once
     from .start import start_of
 
-    with warnings_on_stderr(debug=_is_debugging(ctx), quiet=quiet):
-        start = start_of(target, _wishes(**rest))
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet):
+        start = start_of(target, wishes_from(**rest))
         form = "json" if as_json else "events" if as_events else "text"
         ctx.exit(run_once(start, text, form=form, quiet=quiet))
 
 
 @main.command()
-@_target
-@_about_runs
+@target
+@about_runs
 @click.pass_context
 def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
     """Talk with a team in the terminal.
 
     Shows who has the floor, what they say while they say it, and what they call. Questions of the team are asked in
-    place. Ctrl-C stops the run, not the program; Ctrl-D, exit or /quit leave.
+    place. Ctrl-C stops the run, not the program; Ctrl-D, exit or /quit leave. With --store the conversation is kept;
+    --thread goes on with one, and offers to go on with a run of it that was stopped.
 
     \b
     Examples:
       baton chat desk:router
+      baton chat desk:router --store runs.db --thread u42
       baton chat examples/03_transfer.py --model openai:gpt-5
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
@@ -157,16 +124,16 @@ def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
     from .failures import warnings_on_stderr
     from .start import start_of
 
-    debug = _is_debugging(ctx)
-    with warnings_on_stderr(debug=debug, quiet=False):
-        talk(start_of(target, _wishes(**rest)), debug=debug)
+    is_loud = is_debugging(ctx)
+    with warnings_on_stderr(debug=is_loud, quiet=False):
+        talk(start_of(target, wishes_from(**rest)), debug=is_loud)
 
 
 @main.command()
-@_target
+@target
 @click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 @click.option("--strict", is_flag=True, help="End with 1 if there is any finding.")
-@_debug
+@debug
 @click.pass_context
 def check(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) -> None:
     """Show a team as a tree, and what is probably not meant about it.
@@ -182,7 +149,7 @@ def check(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) ->
     from .check import print_report
     from .failures import FAILED, warnings_on_stderr
 
-    with warnings_on_stderr(debug=_is_debugging(ctx), quiet=True):
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
         report = look_at(target)
     if as_json:
         import json
@@ -194,10 +161,10 @@ def check(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) ->
 
 
 @main.command()
-@_target
+@target
 @click.option("--format", "style", type=click.Choice(["mermaid", "dot"]), default="mermaid", show_default=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="A file instead of stdout.")
-@_debug
+@debug
 @click.pass_context
 def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None) -> None:
     """Draw a team as a Mermaid or Graphviz graph.
@@ -214,7 +181,7 @@ def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None)
     from .failures import warnings_on_stderr
     from .graph import drawn, team_of
 
-    with warnings_on_stderr(debug=_is_debugging(ctx), quiet=True):
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
         drawing = drawn(team_of(target), style)
     if output is None:
         click.echo(drawing, nl=False)
@@ -227,7 +194,7 @@ def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None)
 @click.argument("question", default="")
 @click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5, local, or scripted.")
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the team.")
-@_debug
+@debug
 def demo(*, question: str, model: str | None, lang: Any) -> None:
     """Run the weather router: a transfer, a tool call, a streamed answer. Needs no key.
 
@@ -294,8 +261,4 @@ def rm(*, name: str) -> None:
     remove(name, screen=Screen())
 
 
-def _wishes(*, model: str | None, values: tuple[str, ...], **limits: Any) -> Any:
-    from .start import Wishes, values_from
-
-    named = {name.removeprefix("max_"): most for name, most in limits.items() if most is not None}
-    return Wishes(model=model, values=values_from(values), limits=named)
+main.add_command(runs)

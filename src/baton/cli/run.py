@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import click
@@ -13,7 +14,7 @@ from ..context import as_json_value
 from ..errors import NotEncodableError
 from ..events import Delta, Event, encode_event, encode_log
 from ..messages import Usage
-from ..runner import LiveRun, RunResult, RunUsage
+from ..runner import Interrupt, LiveRun, RunResult, RunUsage
 from .ask import question_of
 from .failures import CANCELLED, SUSPENDED
 from .show import Screen
@@ -25,27 +26,33 @@ Form: TypeAlias = Literal["text", "json", "events"]
 
 def run_once(start: Start, text: str, *, form: Form, quiet: bool) -> int:
     """Run the team on this text and print what comes of it; gives the exit code. Raises what ends the run."""
-    live = start.runner.stream(text, values=start.values, limits=start.limits)
-    screen = Screen(Console(stderr=True, highlight=False), answers=False)
-    printer = _Printer(form, screen, quiet=quiet)
+    live = start.runner.stream(text, values=start.values, limits=start.limits, thread=start.thread)
+    printer = Printer(form, Screen(Console(stderr=True, highlight=False), answers=False), quiet=quiet)
+    with asyncio.Runner() as loop:
+        try:
+            code = outcome_of(start, live, loop, printer=printer)
+        finally:
+            loop.run(start.runner.close())
+    printer.finish(live)
+    if code == SUSPENDED:
+        print_questions(live.result.interrupts, start, run_id=live.run_id)
+    return code
+
+
+def outcome_of(start: Start, live: LiveRun[Any], loop: asyncio.Runner, *, printer: "Printer") -> int:
+    """Drive a run and show it; gives the exit code. Raises what ends the run."""
     try:
-        with asyncio.Runner() as loop:
-            loop.run(watch(live, printer.show))
+        loop.run(watch(live, printer.show))
     except KeyboardInterrupt:
-        screen.cancelled()
-        printer.finish(live)
+        printer.cancelled()
         return CANCELLED
     except Exception as error:  # noqa: BLE001 - raised again, in words that fit the command line
         printer.finish(live)
         raise start.explained(error, live)
-    printer.finish(live)
-    if live.result.status == "suspended":
-        _print_questions(live.result)
-        return SUSPENDED
-    return 0
+    return SUSPENDED if live.result.status == "suspended" else 0
 
 
-class _Printer:
+class Printer:
     """Puts what happens where it belongs: the answer to stdout, in the form asked for, and activity to stderr."""
 
     def __init__(self, form: Form, screen: Screen, *, quiet: bool) -> None:
@@ -63,6 +70,10 @@ class _Printer:
             self._printed += 1
         if not self._quiet:
             self._screen.show(event)
+
+    def cancelled(self) -> None:
+        """Write that the person has stopped the run."""
+        self._screen.cancelled()
 
     def finish(self, live: LiveRun[Any]) -> None:
         """What the run came to."""
@@ -116,8 +127,12 @@ def _plain(output: Any) -> Any:
         return repr(output)
 
 
-def _print_questions(result: RunResult[Any]) -> None:
+def print_questions(questions: Sequence[Interrupt], start: Start, *, run_id: str) -> None:
+    """Say what a run waits for, and how to go on with it."""
     click.echo("the run waits for answers to:", err=True)
-    for interrupt in result.interrupts:
+    for interrupt in questions:
         click.echo(f"  {interrupt.id}  {interrupt.agent}: {question_of(interrupt)}", err=True)
-    click.echo("`baton chat` asks them and goes on", err=True)
+    if start.store:
+        click.echo(f"`baton runs resume {start.store} {run_id} {start.target}` asks them and goes on", err=True)
+    else:
+        click.echo("`baton chat` asks them and goes on", err=True)

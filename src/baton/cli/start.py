@@ -15,6 +15,7 @@ from ..runner import LiveRun, Runner, RunResult
 from .edges import definition_of
 from .failures import TargetError
 from .load import load
+from .store import store_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,8 @@ class Wishes:
     model: str | None = None
     values: Mapping[str, Any] = field(default_factory=dict[str, Any])
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    store: str | None = None
+    thread: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,11 @@ class Start:
     limits: Limits
     has_no_model: bool
     """Whether agents without a model of their own have none at all."""
+    target: str
+    store: str
+    """Where the command line wants runs to be kept; "" if it does not say."""
+    thread: str | None
+    """The conversation that runs are part of."""
 
     def explained(self, error: Exception, live: LiveRun[Any]) -> Exception:
         """The error that ended the run, with what the command line can do about it."""
@@ -49,8 +57,9 @@ class Start:
         return explained
 
 
-def start_of(reference: str, wishes: Wishes) -> Start:
-    """What is needed to run what the command line names."""
+def start_of(reference: str, wishes: Wishes, *, existing: bool = False) -> Start:
+    """What is needed to run what the command line names; `existing` wants a store that is there already."""
+    store = None if wishes.store is None else store_at(wishes.store, existing=existing)
     target = load(reference)
     if isinstance(target, Runner):
         if wishes.model is not None:
@@ -61,12 +70,19 @@ def start_of(reference: str, wishes: Wishes) -> Start:
         runner = target
     else:
         runner = Runner(target, model=wishes.model)
+    if store is not None:
+        runner = runner.kept_in(store)
+    elif wishes.thread is not None and not isinstance(target, Runner):
+        raise click.UsageError("--thread goes on with a conversation that a store has; say --store as well")
     limits = replace(runner.limits, **wishes.limits)
     return Start(
         runner=runner,
         values=wishes.values,
         limits=limits,
-        has_no_model=target is not runner and wishes.model is None,
+        has_no_model=not isinstance(target, Runner) and wishes.model is None,
+        target=reference,
+        store=wishes.store or "",
+        thread=wishes.thread,
     )
 
 
@@ -87,11 +103,16 @@ def result_of(live: LiveRun[Any]) -> RunResult[Any] | None:
 
 def values_from(pairs: Sequence[str]) -> dict[str, Any]:
     """`key=value` pairs as values: what is JSON as JSON, anything else as text."""
+    return pairs_from(pairs, option="--value")
+
+
+def pairs_from(pairs: Sequence[str], *, option: str) -> dict[str, Any]:
+    """The same, for any option."""
     values: dict[str, Any] = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals or not key.strip():
-            raise click.UsageError(f"`{pair}` is no value; write --value key=value")
+            raise click.UsageError(f"`{pair}` is no value; write {option} key=value")
         values[key.strip()] = json_or_text(text)
     return values
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from os import PathLike
 from time import time
@@ -80,8 +81,10 @@ class Runner(Generic[C, Out]):
             raise SetupError(f"Runner(lease={lease}) would never hold; give seconds, more than 0")
         self.team = Team.compile(agent, extra=agents, language=language)
         self.limits = limits or Limits()
+        self.model = None if model is None else resolve(model)
+        """The model of all agents that have none, if there is one."""
         options = RunOptions(
-            model=None if model is None else resolve(model),
+            model=self.model,
             settings=settings,
             multiple_transfers=multiple_transfers,
             corrections=corrections,
@@ -313,6 +316,12 @@ class Runner(Generic[C, Out]):
         if self._archive is None:
             return self.adopt(events)
         return await keep(self._archive, events)
+
+    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
+        """A runner of the same team, with the same options, that keeps its runs in another store."""
+        twin = copy(self)
+        twin._waiting, twin._threads, twin._archive = {}, None, self._archive_of(store)
+        return twin
 
     def need_store(self, what: str) -> Store:
         """The store. Raises SetupError if there is none, saying what needs one."""

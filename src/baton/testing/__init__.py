@@ -1,11 +1,25 @@
-"""What tests of agents need: a model that plays a script, and a run as lines of text.
+"""What tests of agents need: a model that plays a script, a run as lines of text, and a laboratory for crashes.
 
 May import every room but cli, server and web. Must not import pytest: it works with any test runner.
 """
 
+from .crashes import CrashReport, Divergence, crash_report, survives_crashes
 from .scripted import ScriptedModel
 from .steps import Step, Stream, call, say, transfer_to
 from .transcript import transcript
 from .understudy import Understudy
 
-__all__ = ["ScriptedModel", "Step", "Stream", "Understudy", "call", "say", "transcript", "transfer_to"]
+__all__ = [
+    "CrashReport",
+    "Divergence",
+    "ScriptedModel",
+    "Step",
+    "Stream",
+    "Understudy",
+    "call",
+    "crash_report",
+    "say",
+    "survives_crashes",
+    "transcript",
+    "transfer_to",
+]

@@ -8,6 +8,7 @@ from typing import cast
 from msgspec.structs import replace
 
 from ..errors import ModelError, SetupError, listed
+from ..events import Event, Said
 from ..messages import Message, ToolCall, text_of
 from ..models import Chunk, ModelRequest, Response
 from .steps import Computed, Playable, Step, Stream, described, happenings, playable
@@ -56,6 +57,19 @@ class ScriptedModel:
         if unplayed:
             steps = "1 step was" if len(unplayed) == 1 else f"{len(unplayed)} steps were"
             raise AssertionError("\n  ".join([f"{steps} never asked for from `{self.name}`:", *unplayed]))
+
+    def go_on_after(self, events: Iterable[Event]) -> None:
+        """Go to the place where it would be if it had given the answers that are in this log, and no others.
+
+        For a run that is taken up with a new model. Steps that fail are past if an answer after them is in the log.
+        """
+        for script in self._scripts():
+            script.start_over()
+        for event in events:
+            if isinstance(event, Said) and event.model:
+                script = self._common or self._by_agent.get(event.agent)
+                if script is not None:
+                    script.pass_by(event.message.calls)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Play the next step."""
@@ -126,6 +140,21 @@ class _Script:
     def remaining(self) -> int:
         """How many steps were never played."""
         return max(0, len(self._steps) - self._played)
+
+    def start_over(self) -> None:
+        """Go back to the first step."""
+        self._played = self._calls = 0
+
+    def pass_by(self, calls: Iterable[ToolCall]) -> None:
+        """Go past the step that gave an answer with these calls, and past failures before it."""
+        steps = self._steps
+        if any(not isinstance(step, BaseException) for step in steps):
+            while isinstance(steps[self._played % len(steps)], BaseException):
+                self._played += 1
+        self._played += 1
+        made_up = f"call_{self._agent}_" if self._agent else "call_"
+        numbers = [call.id.removeprefix(made_up) for call in calls if call.id.startswith(made_up)]
+        self._calls = max([self._calls, *[int(number) for number in numbers if number.isdecimal()]])
 
     def unplayed(self) -> list[str]:
         """A line for each step that was never played."""

@@ -1,7 +1,8 @@
 """Tools made of Python functions."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, ParamSpec, TypedDict, TypeVar, overload
+from copy import copy
+from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, overload
 
 from typing_extensions import Unpack
 
@@ -78,15 +79,17 @@ class FunctionTool(Generic[P, R]):
         )
         checked_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
         self.effect: Effect = effect
-        whole: Tool = self._invocation
-        if timeout is not None:
-            whole = Timed(whole, timeout, on_error=on_error)
-        if effect == "once":
-            whole = Once(whole)
-        # Outside the timeout: a person may take days.
-        if needs_approval is not False:
-            whole = Approved(whole, needs_approval)
-        self._call = whole.call
+
+        def assembled(whole: Tool) -> Tool:
+            if timeout is not None:
+                whole = Timed(whole, timeout, on_error=on_error)
+            if effect == "once":
+                whole = Once(whole, is_final=returns_directly)
+            # Outside the timeout: a person may take days.
+            return Approved(whole, needs_approval) if needs_approval is not False else whole
+
+        self._assembled = assembled
+        self._call = assembled(self._invocation).call
         self.__name__ = self.name
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
@@ -104,6 +107,12 @@ class FunctionTool(Generic[P, R]):
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
         """Do it, with arguments as the model wrote them: approved, in time, and its errors turned into results."""
         return await self._call(ctx, arguments)
+
+    def around(self, wrap: Callable[[Tool], Tool]) -> Self:
+        """The same tool with something around the bare call of its function, inside its approval, record and time."""
+        twin = copy(self)
+        twin._call = self._assembled(wrap(self._invocation)).call
+        return twin
 
     def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
         """What the function would be called with; or an outcome that tells the model what does not fit."""

@@ -42,6 +42,11 @@ def found_out(answer: Any) -> Found:
 class Once(Wrapper):
     """Lets a tool run only if it is on record that it is about to, and has not been before."""
 
+    def __init__(self, inner: Tool, *, is_final: bool = False) -> None:
+        """`is_final` says that the tool's result is the agent's answer, whoever tells of it."""
+        super().__init__(inner)
+        self._is_final = is_final
+
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
         """Record the intent, then do it. If an earlier attempt has left only its intent behind, ask."""
         log, attempt = ctx.run.log, 1
@@ -75,7 +80,9 @@ class Once(Wrapper):
         return found_out(await place.interrupt(question))
 
     def _as_found(self, found: Found) -> ToolOutcome:
-        return ToolOutcome(found.error, is_error=True) if found.error else outcome_of(found.result, self.spec.name)
+        if found.error:
+            return ToolOutcome(found.error, is_error=True)
+        return outcome_of(found.result, self.spec.name, is_final=self._is_final)
 
 
 def _as_data(arguments: str) -> Any:

@@ -1,0 +1,260 @@
+"""`baton runs`: what is in a store, and how to go on with it; `--store` and `--thread` of the other commands."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from baton.events import RunStarted, decode_log
+from baton.stores import SQLiteStore
+
+Write = Callable[..., Path]
+Invoke = Callable[..., Any]
+
+DESK = """
+from typing import Any
+
+@tool(needs_approval=True)
+async def refund(order: str, amount: float) -> str:
+    "Pay money back."
+    return f"{amount:.2f} EUR paid back"
+
+@tool
+async def choose(ctx: RunContext[Any]) -> str:
+    "Ask which colour."
+    return f"{await ctx.interrupt({'question': 'Which colour?'})}"
+
+def answer(request):
+    last = request.messages[-1]
+    if isinstance(last, ToolMessage):
+        return f"Done: {last.content}"
+    if last.content == "refund":
+        return [call("refund", order="A", amount=5), call("choose")]
+    return f"{len(request.messages)} messages, the last: {last.content}"
+
+model = ScriptedModel([answer], cycle=True)
+agent = Agent("Clerk", tools=[refund, choose], model=model)
+runner = Runner(agent)
+other = Runner(agent.clone(tools=[choose]))
+"""
+
+
+@pytest.fixture
+def suspended(write: Write, baton: Invoke) -> str:
+    """The id of a run in runs.db that waits for two answers."""
+    write(DESK)
+    result = baton("run", "desk:runner", "refund", "--store", "runs.db", "--json")
+    assert result.exit_code == 3
+    return json.loads(result.stdout)["run_id"]
+
+
+def test_a_run_that_waits_in_a_store_says_how_to_go_on(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    result = baton("run", "desk:runner", "refund", "--store", "runs.db", "--thread", "u42")
+    assert result.exit_code == 3
+    assert result.stderr.splitlines()[-4:-1] == [
+        "the run waits for answers to:",
+        '  1/m1.0/ask1  Clerk: allow refund(order="A", amount=5)?',
+        '  1/m1.1/ask1  Clerk: {"question":"Which colour?"} (about choose())',
+    ]
+    assert " desk:runner` asks them and goes on" in result.stderr
+    assert "`baton runs resume runs.db " in result.stderr
+
+
+def test_ls_lists_the_newest_first(suspended: str, baton: Invoke) -> None:
+    baton("run", "desk:agent", "hello", "--store", "runs.db", "--thread", "u42")
+    lines = baton("runs", "ls", "runs.db").stdout.splitlines()
+    assert lines[0].split() == ["RUN", "STATUS", "THREAD", "EVENTS", "UPDATED"]
+    assert [line.split()[1:4] for line in lines[1:]] == [["completed", "u42", "5"], ["suspended", "-", "7"]]
+    assert lines[2].startswith(suspended)
+
+    told = baton("runs", "ls", "runs.db", "--status", "suspended", "--json").stdout.splitlines()
+    assert [json.loads(line)["run_id"] for line in told] == [suspended]
+    assert json.loads(told[0])["is_driven"] is False
+    assert "--limit 2 shows some" in baton("runs", "ls", "runs.db", "--limit", "1").stderr
+    assert baton("runs", "ls", "runs.db", "--thread", "nobody").output == "no such runs\n"
+
+
+def test_ls_says_which_runs_nobody_drives(write: Write, baton: Invoke) -> None:
+    write(DESK)
+
+    async def leave_one() -> None:
+        store = SQLiteStore("runs.db")
+        await store.create("left", [b'{"format":1}'])
+        await store.create("driven", [b'{"format":1}'], owner="somebody", ttl=60)
+        await store.close()
+
+    asyncio.run(leave_one())
+    table = baton("runs", "ls", "runs.db").stdout
+    assert "left    running, by nobody" in table
+    assert "driven  running   " in table
+    result = baton("runs", "rm", "runs.db", "driven", "--yes")
+    assert (result.exit_code, "is under way" in result.stderr) == (1, True)
+
+
+def test_show_is_a_conversation_with_its_open_questions(suspended: str, baton: Invoke) -> None:
+    lines = baton("runs", "show", "runs.db", suspended).stdout.splitlines()
+    assert lines[0].startswith(f"run {suspended} · suspended · ")
+    assert lines[1:] == [
+        "› refund",
+        "● Clerk",
+        '  ▸ refund(order="A", amount=5)',
+        "  ▸ choose()",
+        '  ? allow refund(order="A", amount=5)?',
+        '  ? {"question":"Which colour?"} (about choose())',
+        'waits for an answer to 1/m1.0/ask1: allow refund(order="A", amount=5)?',
+        'waits for an answer to 1/m1.1/ask1: {"question":"Which colour?"} (about choose())',
+        "used: 1 model call · tokens not reported",
+    ]
+
+
+def test_show_gives_numbers_and_keys_or_the_log_itself(suspended: str, baton: Invoke) -> None:
+    numbered = baton("runs", "show", "runs.db", suspended, "--events").stdout.splitlines()
+    assert numbered[0] == '1  run: run of Clerk started with "refund"'
+    assert numbered[-1].startswith("7  suspended6: ")
+    log = decode_log(baton("runs", "show", "runs.db", suspended, "--json").stdout_bytes)
+    assert isinstance(log[0], RunStarted)
+    assert (log[0].run_id, len(log)) == (suspended, 7)
+    assert baton("runs", "show", "runs.db", suspended, "--json", "--events").exit_code == 2
+
+
+def test_resume_takes_answers_from_the_command_line(suspended: str, baton: Invoke) -> None:
+    answers = ("--answer", "1/m1.0/ask1=n too dear", "--answer", "1/m1.1/ask1=green")
+    result = baton("runs", "resume", "runs.db", suspended, "desk:runner", *answers)
+    assert (result.exit_code, result.stdout) == (0, "Done: green\n")
+    assert "too dear" in result.stderr
+    again = baton("runs", "resume", "runs.db", suspended, "desk:runner")
+    assert (again.exit_code, "is completed" in again.stderr) == (1, True)
+
+
+def test_resume_asks_for_the_rest(suspended: str, baton: Invoke) -> None:
+    result = baton("runs", "resume", "runs.db", suspended, "desk:runner", "--quiet", input="y\ngreen\n")
+    assert (result.exit_code, result.stdout) == (0, "Done: green\n")
+
+
+def test_resume_leaves_open_what_nobody_answers(suspended: str, baton: Invoke) -> None:
+    nobody = baton("runs", "resume", "runs.db", suspended, "desk:runner")
+    assert (nobody.exit_code, nobody.stdout) == (3, "")
+    half = baton("runs", "resume", "runs.db", suspended, "desk:runner", "--answer", "1/m1.0/ask1=y")
+    assert half.exit_code == 3
+    assert "◂ refund: 5.00 EUR paid back" in half.stderr
+    assert half.stderr.count("? Clerk: {") == 1
+    # With one question left, the answer alone will do.
+    rest = baton("runs", "resume", "runs.db", suspended, "desk:runner", "--answer", "red", "--json")
+    told = json.loads(rest.stdout)
+    assert (told["status"], told["output"]) == ("completed", "Done: red")
+
+
+def test_resume_refuses_what_does_not_fit(suspended: str, baton: Invoke) -> None:
+    def said(*arguments: str) -> tuple[int, str]:
+        result = baton("runs", "resume", "runs.db", *arguments)
+        return result.exit_code, result.stderr
+
+    code, text = said(suspended, "desk:runner", "--answer", "9/ask1=y")
+    assert (code, "open are: `1/m1.0/ask1`, `1/m1.1/ask1`" in text) == (1, True)
+    code, text = said(suspended, "desk:runner", "--answer", "1/m1.0/ask1=yes please")
+    assert (code, "says nothing clear about 1/m1.0/ask1" in text) == (1, True)
+    code, text = said("nobody", "desk:runner")
+    assert (code, "there is no run `nobody`" in text) == (2, True)
+    code, text = said(suspended, "desk:nobody")
+    assert (code, "has no `nobody`" in text) == (2, True)
+    code, text = said(suspended, "desk:other", "--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=red")
+    assert code == 1
+    assert "Clerk" in text
+
+
+def test_fork_begins_another_run(suspended: str, baton: Invoke) -> None:
+    answers = ("--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=green")
+    baton("runs", "resume", "runs.db", suspended, "desk:runner", *answers)
+    forked = baton("runs", "fork", "runs.db", suspended, "--edit", "1/m1.1/ask1!=blue", "--id", "second")
+    assert forked.stdout == "second\n"
+    result = baton("runs", "resume", "runs.db", "second", "desk:runner", "--quiet")
+    assert result.stdout == "Done: blue\n"
+    assert f"forked from {suspended}@" in baton("runs", "show", "runs.db", "second").stdout
+
+    early = baton("runs", "fork", "runs.db", suspended, "--at", "1").stdout.strip()
+    assert len(baton("runs", "show", "runs.db", early, "--events").stdout.splitlines()) == 1
+    for wrong, told in (
+        (("--at", "99"), "it can be forked at 1 to"),
+        (("--edit", "1/m9=x"), "has no event `1/m9`"),
+        (("--edit", "nothing"), "write --edit key=value"),
+    ):
+        refused = baton("runs", "fork", "runs.db", suspended, *wrong)
+        assert refused.exit_code in (1, 2)
+        assert told in refused.stderr
+
+
+def test_rm_forgets_only_what_is_there_and_meant(suspended: str, baton: Invoke) -> None:
+    assert "say --yes" in baton("runs", "rm", "runs.db", suspended).stderr
+    both = baton("runs", "rm", "runs.db", suspended, "nobody", "--yes")
+    assert (both.exit_code, "there is no run `nobody`" in both.stderr) == (2, True)
+    assert suspended in baton("runs", "ls", "runs.db").stdout
+    assert baton("runs", "rm", "runs.db", suspended, "--yes").stderr == f"forgot run {suspended}\n"
+    assert baton("runs", "ls", "runs.db").stderr == "no runs\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("nothing.db", "there is no file `nothing.db`"),
+        ("sqlite:///nothing.db", "there is no file `sqlite:///nothing.db`"),
+        ("memory:", "gone when the program ends"),
+        ("redis://here", "there is no store for redis: addresses"),
+        ("desk.py", "no SQLite database"),
+    ],
+)
+def test_a_store_that_is_none_is_refused_and_not_made(write: Write, baton: Invoke, store: str, told: str) -> None:
+    folder = write(DESK).parent
+    result = baton("runs", "ls", store)
+    assert result.exit_code in (1, 2)
+    assert told in result.stderr
+    assert [found.name for found in folder.iterdir() if found.suffix == ".db"] == []
+
+
+def test_a_thread_needs_a_store(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    result = baton("run", "desk:agent", "hello", "--thread", "u42")
+    assert (result.exit_code, "say --store as well" in result.stderr) == (2, True)
+
+
+def test_a_chat_goes_on_where_its_thread_was(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    thread = ("--store", "runs.db", "--thread", "u42")
+    first = baton("chat", "desk:agent", *thread, input="hello\nagain\n").stdout.splitlines()
+    assert first[0] == "thread u42, 0 runs so far"
+    assert "3 messages, the last: again" in first
+    second = baton("chat", "desk:agent", *thread, input="still there?\n").stdout.splitlines()
+    assert second[0] == "thread u42, 2 runs so far"
+    assert "5 messages, the last: still there?" in second
+
+
+def test_a_chat_offers_to_go_on_with_a_run_that_waits(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    thread = ("--store", "runs.db", "--thread", "u42")
+    baton("run", "desk:agent", "refund", *thread)
+    left = baton("chat", "desk:agent", *thread, input="y\n").stdout
+    assert "not answered; the run is left where it was" in left
+    result = baton("chat", "desk:agent", *thread, input="y\ny\ngreen\nand now?\n").stdout
+    assert "Done: green" in result
+    assert "6 messages, the last: and now?" in result
+
+
+def test_a_chat_may_give_a_run_up(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    thread = ("--store", "runs.db", "--thread", "u42")
+    baton("run", "desk:agent", "refund", *thread)
+    result = baton("chat", "desk:agent", *thread, input="n\nhello\n").stdout.splitlines()
+    assert "it is cancelled" in result
+    assert any(line.endswith("the last: hello") for line in result)
+    table = baton("runs", "ls", "runs.db", "--thread", "u42").stdout.splitlines()
+    assert [line.split()[1] for line in table[1:]] == ["completed", "cancelled"]
+
+
+def test_a_chat_with_a_store_makes_a_thread_of_its_own(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    first = baton("chat", "desk:agent", "--store", "runs.db", input="hello\n").stdout.splitlines()[0]
+    thread = first.removeprefix("thread ").partition(",")[0]
+    assert "1 run so far" in baton("chat", "desk:agent", "--store", "runs.db", "--thread", thread, input="").stdout

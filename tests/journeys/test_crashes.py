@@ -1,0 +1,43 @@
+"""Whole teams, those of the lessons, survive a crash after every event."""
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.house.look import REPOSITORY
+
+from baton import Runner
+from baton.runner import Interrupt
+from baton.testing import survives_crashes
+
+LESSONS = [
+    lesson
+    for lesson in sorted((REPOSITORY / "examples").glob("*.py"))
+    if "\nrunner = Runner(" in lesson.read_text(encoding="utf-8")
+]
+
+
+def answer(interrupt: Interrupt) -> Any:
+    payload: Any = interrupt.payload
+    return True if isinstance(payload, dict) and "approval" in payload.values() else "yes"
+
+
+def runner_of(lesson: Path) -> Runner[Any, Any]:
+    spec = importlib.util.spec_from_file_location(f"lesson_{lesson.stem}", lesson)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.runner
+
+
+@pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
+async def test_the_team_of_a_lesson_survives_crashes(lesson: Path) -> None:
+    runner = runner_of(lesson)
+    report = await survives_crashes(runner.kept_in, "Please do it.", answers=answer)
+    assert report.crashes >= report.events
+
+
+def test_lessons_are_found() -> None:
+    assert len(LESSONS) >= 10
