@@ -27,6 +27,7 @@ from .definition import AgentDefinition
 from .enablement import disabled_edges
 from .instructions import instructions_for
 from .manner import manner_of
+from .sources import as_recorded, equipped
 from .turn import TurnOutcome, take_turn
 
 _OUTPUT_CORRECTIONS = 2
@@ -68,7 +69,7 @@ class Conversation:
             if is_last:
                 raise TurnLimitError(agent.name, agent.max_turns)
             ctx.turn_start = len(ctx.history.entries)
-            outcome = await take_turn(agent, ctx, said)
+            outcome = await take_turn(agent, ctx, said, self._manner.toolbox)
             if outcome.fault is not None:
                 self._note_fault(outcome)
             else:
@@ -88,6 +89,8 @@ class Conversation:
         if said is None:
             if log.has_past:
                 log.announce(key, Said)
+            if self._agent.sources:
+                self._manner = await equipped(self._manner, ctx)
             instructions = self._manner.instructions
             if instructions is None:
                 instructions = await instructions_for(ctx, self._agent.instructions, template=self._agent.template)
@@ -120,9 +123,11 @@ class Conversation:
             if ctx.told is not None:
                 await ctx.told.model_end(ctx, response, turn=turn)
             if log.sink is not None:
-                await log.settle(is_patient=self._agent.toolbox.only_reads(said.message.calls))
+                await log.settle(is_patient=self._manner.toolbox.only_reads(said.message.calls))
         else:
             run.call_ids.update([call.id for call in said.message.calls])
+            if self._agent.sources:
+                self._manner = await as_recorded(self._manner, ctx, said)
             if ctx.told is not None:
                 await ctx.told.model_start(ctx, None, turn=turn)
             ctx.apply_changes(said.changes)

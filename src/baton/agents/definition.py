@@ -12,7 +12,7 @@ from ..errors import SetupError, checked_choice
 from ..handoffs import Handoff
 from ..messages import ToolSpec
 from ..models import Model, ModelSettings, resolve
-from ..tools import FunctionTool, Tool, tool, unwrapped
+from ..tools import FunctionTool, Tool, ToolSource, tool, unwrapped
 from .agent_tool import AgentTool
 from .base import (
     Accepts,
@@ -50,7 +50,7 @@ class AgentDefinition(BaseAgent[C, Out]):
     model: Model | str | None = None
     """A model, a string such as "openai:gpt-5", or None for the runner's."""
     settings: ModelSettings | None = None
-    tools: Sequence[Tool | Callable[..., Any]] = ()
+    tools: Sequence[Tool | Callable[..., Any] | ToolSource] = ()
     tool_use: Literal["auto", "required", "none"] | str = "auto"
     """What the first turn must do: any of these or the name of one tool. Later turns are "auto"."""
     parallel_tools: bool = True
@@ -90,8 +90,17 @@ class AgentDefinition(BaseAgent[C, Out]):
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """The agent's tools by name, compiled once."""
-        return Toolbox(self.name, cast("Sequence[Tool]", self.tools), has_exit=self.exit_tool)
+        """The agent's tools by name, compiled once; without those of its sources."""
+        return Toolbox(self.name, self._own_tools, has_exit=self.exit_tool)
+
+    @cached_property
+    def sources(self) -> tuple[ToolSource, ...]:
+        """Where more tools come from while a run lasts."""
+        return tuple([entry for entry in self.tools if isinstance(entry, ToolSource)])
+
+    @cached_property
+    def _own_tools(self) -> tuple[Tool, ...]:
+        return tuple([cast("Tool", entry) for entry in self.tools if not isinstance(entry, ToolSource)])
 
     def tool_specs(self) -> tuple[ToolSpec, ...]:
         """The agent's own tools, as its model sees them."""
@@ -99,13 +108,13 @@ class AgentDefinition(BaseAgent[C, Out]):
 
     def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
         """Agents that the agent's functions refer to, and so may return."""
-        functions = [unwrapped(cast("Tool", entry)) for entry in self.tools]
+        functions = [unwrapped(entry) for entry in self._own_tools]
         named: list[Any] = [thing for each in functions if isinstance(each, FunctionTool) for thing in each.mentioned()]
         return tuple(cast("list[BaseAgent[Any, Any]]", [thing for thing in named if isinstance(thing, BaseAgent)]))
 
     def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
         """The agents among its tools."""
-        bottoms = [unwrapped(cast("Tool", entry)) for entry in self.tools]
+        bottoms = [unwrapped(entry) for entry in self._own_tools]
         return tuple(dict.fromkeys(each.agent for each in bottoms if isinstance(each, AgentTool)))
 
     @cached_property
@@ -119,7 +128,7 @@ class AgentDefinition(BaseAgent[C, Out]):
         return None if self.model is None else resolve(self.model, wanted_by=self.name)
 
 
-def _as_tool(owner: str, entry: Any) -> Tool:
+def _as_tool(owner: str, entry: Any) -> Tool | ToolSource:
     if isinstance(entry, BaseAgent):
         raise SetupError(
             f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs, or give its as_tool()"
@@ -129,7 +138,7 @@ def _as_tool(owner: str, entry: Any) -> Tool:
         return cast("Tool", entry)
     if isinstance(entry, FunctionType | MethodType):
         return cast("Tool", tool(entry))
-    if isinstance(entry, Tool):
+    if isinstance(entry, Tool | ToolSource):
         return entry
     if callable(entry):
         return tool(entry)

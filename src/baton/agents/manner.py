@@ -1,6 +1,7 @@
 """What an agent's requests have in common, worked out once for each runner instead of once for each activation."""
 
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -9,9 +10,11 @@ from ..errors import SetupError
 from ..handoffs import Routes
 from ..messages import ToolSpec
 from ..models import DEFAULT_VARIABLE, Model, ModelSettings, OutputSchema, resolve
+from ..tools import Tool
 from .base import AgentContext
 from .definition import AgentDefinition
 from .instructions import with_section
+from .toolbox import Toolbox
 
 _DEFAULT_SETTINGS = ModelSettings()
 
@@ -23,9 +26,12 @@ class Manner(Struct, frozen=True):
     routes: Routes
     model: Model
     settings: ModelSettings
+    toolbox: Toolbox
     specs: tuple[ToolSpec, ...]
     instructions: str | None
     output: OutputSchema | None
+    offered: tuple[Sequence[Tool], ...] = ()
+    """What the agent's sources offered when this was worked out."""
 
 
 def manner_of(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Manner:
@@ -55,6 +61,7 @@ def _compiled(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> Manne
         routes=ctx.routes,
         model=model,
         settings=settings if agent.settings is None else settings.overridden_by(agent.settings),
+        toolbox=agent.toolbox,
         specs=agent.toolbox.specs + ctx.routes.specs,
         instructions=None if fixed is None else with_section(fixed, ctx.routes.section),
         output=agent.reader.schema if agent.reader is not None else None,

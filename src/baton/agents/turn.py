@@ -9,9 +9,10 @@
 import asyncio
 from collections.abc import Awaitable, Sequence
 from time import time
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import msgspec
+from typing_extensions import Unpack
 
 from ..context import WHOLE, Entry, RunContext, Suspend
 from ..errors import BatonError, TransferError, UnknownToolError, listed
@@ -23,7 +24,7 @@ from .admission import Admitted, Denied, admission_to, refusal_of
 from .base import AgentContext
 from .calls import Handed, perform, recorded_call
 from .definition import AgentDefinition
-from .toolbox import EXIT_TOOL
+from .toolbox import EXIT_TOOL, Toolbox
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, gc=False):
@@ -47,18 +48,29 @@ class _Wish(msgspec.Struct, frozen=True, gc=False):
     route: Route | None = None
 
 
+class _Facts(TypedDict, total=False):
+    """What is recorded of a result besides its content."""
+
+    is_error: bool
+    is_undone: bool
+    wanted: str
+    is_unknown: bool
+
+
 class _ExitArguments(msgspec.Struct):
     final_result: str
 
 
-async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said) -> TurnOutcome:
-    """Carry out the calls of one response."""
+async def take_turn(
+    agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said, toolbox: Toolbox
+) -> TurnOutcome:
+    """Carry out the calls of one response, with the tools that were offered for it."""
     calls: Sequence[ToolCall] = said.message.calls
     if len(calls) != 1:
-        return await Turn(agent, ctx, said).run()
+        return await Turn(agent, ctx, said, toolbox).run()
     # A lone call has nothing to compete with; it is also what nearly every turn consists of.
     call, key = calls[0], f"{said.key}.0"
-    tool = agent.toolbox.by_name.get(call.name)
+    tool = toolbox.by_name.get(call.name)
     wanted = ctx.routes.wanted_by(call) if tool is None else None
     entries = ctx.history.entries
     payload: Any = None
@@ -73,17 +85,17 @@ async def take_turn(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], sa
             return TurnOutcome(None, text_of(done.content)) if done.is_final else _NOTHING_YET
         target, content = cast("Handed", done).target, cast("Handed", done).content
         if _accepts_of(ctx, target) is not None:
-            return await Turn(agent, ctx, said).decide_on(_Wish(0, target, content))
+            return await Turn(agent, ctx, said, toolbox).decide_on(_Wish(0, target, content))
     elif type(wanted) is Route and wanted.tool not in said.disabled:
         target, content = wanted.target, wanted.result
         if not wanted.is_plain:
             inner = RunContext(ctx.run, ctx.origin, key, call)
             verdict = await admission_to(wanted, inner, call, source=agent.name)
             if type(verdict) is not Admitted:
-                return Turn(agent, ctx, said).turned_down(cast("Denied", verdict), target)
+                return Turn(agent, ctx, said, toolbox).turned_down(cast("Denied", verdict), target)
             payload = verdict.payload
     else:
-        return await Turn(agent, ctx, said).run()
+        return await Turn(agent, ctx, said, toolbox).run()
     result = record_result(ctx, key, call, content, wanted=target)
     if ctx.run.log.sink is not None:
         await ctx.run.log.settle()
@@ -101,6 +113,7 @@ def record_result(
     is_error: bool = False,
     is_undone: bool = False,
     wanted: str = "",
+    is_unknown: bool = False,
 ) -> ToolReturned:
     """The recorded result of a call that no tool carries out; recorded now if it is not there yet.
 
@@ -112,7 +125,19 @@ def record_result(
         # By position, because this runs once for every transfer.
         now, is_final, changes, breaks = time(), False, None, False
         event = ToolReturned(
-            key, ctx.origin, now, call.id, call.name, content, is_error, is_final, changes, breaks, is_undone, wanted
+            key,
+            ctx.origin,
+            now,
+            call.id,
+            call.name,
+            content,
+            is_error,
+            is_final,
+            changes,
+            breaks,
+            is_undone,
+            wanted,
+            is_unknown,
         )
         log.write(event)
     return event
@@ -121,12 +146,13 @@ def record_result(
 class Turn:
     """Carries out the calls of one response."""
 
-    __slots__ = ("_agent", "_calls", "_ctx", "_exits", "_fault", "_results", "_said", "_undone", "_wishes")
+    __slots__ = ("_agent", "_calls", "_ctx", "_exits", "_fault", "_results", "_said", "_toolbox", "_undone", "_wishes")
 
-    def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said) -> None:
+    def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said, toolbox: Toolbox) -> None:
         self._agent = agent
         self._ctx = ctx
         self._said = said
+        self._toolbox = toolbox
         self._calls = said.message.calls
         self._results: list[ToolReturned | None] = [None] * len(self._calls)
         self._wishes: list[_Wish] = []
@@ -204,7 +230,7 @@ class Turn:
 
     def _sorted_out(self) -> list[tuple[int, Tool]]:
         """The ordinary calls, by position. Transfers and exits are noted; what nobody knows gets its result."""
-        toolbox, routes = self._agent.toolbox, self._ctx.routes
+        toolbox, routes = self._toolbox, self._ctx.routes
         ordinary: list[tuple[int, Tool]] = []
         for position, call in enumerate(self._calls):
             tool = toolbox.by_name.get(call.name)
@@ -270,9 +296,9 @@ class Turn:
     def _refuse_unknown(self, position: int) -> None:
         name = self._calls[position].name
         transfers = [spec.name for spec in self._ctx.routes.specs if spec.name not in self._said.disabled]
-        available = [*self._agent.toolbox.names, *transfers]
+        available = [*self._toolbox.names, *transfers]
         text = f"There is no tool `{name}`; the tools are: {listed(available)}."
-        self._record(position, text, is_error=True)
+        self._record(position, text, is_error=True, is_unknown=True)
         self._fault = self._fault or UnknownToolError(self._agent.name, name, available)
 
     def _choose(self) -> _Wish | None:
@@ -309,13 +335,9 @@ class Turn:
             self._record(position, "The task is ended.")
         return action
 
-    def _record(
-        self, position: int, content: Content, *, is_error: bool = False, is_undone: bool = False, wanted: str = ""
-    ) -> None:
+    def _record(self, position: int, content: Content, **facts: Unpack[_Facts]) -> None:
         key, call = f"{self._said.key}.{position}", self._calls[position]
-        self._results[position] = record_result(
-            self._ctx, key, call, content, is_error=is_error, is_undone=is_undone, wanted=wanted
-        )
+        self._results[position] = record_result(self._ctx, key, call, content, **facts)
 
     def _remember(self, winner: _Wish | None, *, answer: int | None = None) -> None:
         """Enter the response and its results, in the order of the calls, into the history."""

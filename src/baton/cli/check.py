@@ -64,6 +64,7 @@ class Report:
             "description": seat.agent.description,
             "type": type(seat.agent).__name__,
             "tools": [spec.name for spec in seat.agent.tool_specs()],
+            "sources": _sources(seat),
             "edges": [asdict(edge) for edge in edges_from(seat)],
             "parts": [asdict(part) for part in parts_of(seat.agent)],
             "estimated_tokens_per_call": asdict(cost) if cost is not None else None,
@@ -148,7 +149,7 @@ def _tree(team: Team) -> Tree:
             seen.add(seat.agent.name)
             waiting.append((tree.add(Text.assemble(("unreachable ", "yellow"), _title(seat))), seat, team))
         branch, seat, its_team = waiting.popleft()
-        tools = [spec.name for spec in seat.agent.tool_specs()]
+        tools = [spec.name for spec in seat.agent.tool_specs()] + _sources(seat)
         if tools:
             branch.add(Text(f"tools: {', '.join(tools)}", style="dim"))
         for edge in edges_from(seat):
@@ -166,6 +167,12 @@ def _tree(team: Team) -> Tree:
                 seen.add(part.agent)
                 waiting.append((below, inner.seats[part.agent], inner))
     return tree
+
+
+def _sources(seat: Seat) -> list[str]:
+    """Where more tools come from, which nobody knows before it runs."""
+    definition = definition_of(seat.agent)
+    return [repr(source) for source in definition.sources] if definition is not None else []
 
 
 def _title(seat: Seat) -> Text:

@@ -10,7 +10,7 @@ from ..agents.then_transfer import ThenTransfer
 from ..flow import Seat, Team
 from ..handoffs import Route
 from ..patterns.deep_agent import TaskTool
-from ..tools import FunctionTool, unwrapped
+from ..tools import FunctionTool, Tool, unwrapped
 from ..workflows import ParallelAgent
 from ..workflows.base import Workflow
 
@@ -74,7 +74,7 @@ def called_by(agent: BaseAgent[Any, Any]) -> Iterator[Called]:
     """The agents that this one's model calls as tools."""
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrapped(entry)  # pyright: ignore[reportArgumentType]
+        tool: Any = unwrapped(cast("Tool", entry))
         if isinstance(tool, AgentTool):
             yield Called(tool.spec.name, tool.agent, tool.spec.description)
         elif isinstance(tool, TaskTool):
@@ -113,7 +113,7 @@ def _edge(seat: Seat, route: Route) -> Edge:
 def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator[str]:
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrapped(entry)  # pyright: ignore[reportArgumentType]
+        tool: Any = unwrapped(cast("Tool", entry))
         if isinstance(tool, FunctionTool):
             mentioned: tuple[object, ...] = tool.mentioned()
             if any(isinstance(thing, BaseAgent) and thing.name == target for thing in mentioned):

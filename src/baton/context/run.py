@@ -1,7 +1,7 @@
 """One run as everything inside it shares it."""
 
 from collections.abc import MutableMapping
-from typing import Any, Generic, Literal
+from typing import Any, Generic, Literal, Protocol
 
 from typing_extensions import TypeVar
 
@@ -32,10 +32,18 @@ class _Guests(dict[str, Any]):
         self.around[name] = guest
 
 
+class Closable(Protocol):
+    """Something that was opened."""
+
+    async def close(self) -> None:
+        """Close it, and return when that is done."""
+        ...
+
+
 class Run(Generic[C]):
     """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
 
-    __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "signals", "values")
+    __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "opened", "signals", "values")
 
     def __init__(
         self,
@@ -60,6 +68,8 @@ class Run(Generic[C]):
         if around is not None:
             self.guests = guests = _Guests(around.guests)
             guests.around = around.guests
+        self.opened: dict[Any, Closable] = {} if around is None else around.opened
+        """What code in the run has opened for all of it, by what it was opened for; closed when the run stops."""
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
         """The same run for a part of it that has values or limits of its own.

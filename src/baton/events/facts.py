@@ -66,6 +66,8 @@ class ToolReturned(Event, frozen=True):
     """Whether it tells of a transfer that did not happen: nobody reads of it later."""
     wanted: str = ""
     """The agent that the call asked to transfer to, whether or not that came about; "" if it asked for no transfer."""
+    is_unknown: bool = False
+    """Whether it tells that the agent had no tool of that name."""
 
     @property
     def message(self) -> ToolMessage:

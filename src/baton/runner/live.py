@@ -31,6 +31,7 @@ from ..events import (
 from ..flow import Course, follow
 from ..log import Log, ReadOnlyLog
 from .channel import Channel
+from .closing import closed
 from .keeping import Keeper, Opened
 from .result import RunResult, Status
 
@@ -131,6 +132,9 @@ class LiveRun(Generic[Out]):
             closing = self._ended(Completed("completed", NOBODY, time()), outcome=outcome)
             if closing is not None:
                 await closing
+        finally:
+            if course.run.opened:
+                await closed(course.run)
 
     def _is_cancelled_by_caller(self) -> bool:
         """Whether the task is cancelled for a reason that is not ours. What was ours is taken back."""

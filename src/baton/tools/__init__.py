@@ -4,7 +4,7 @@ May import context and what is below it. Must not know models or agents.
 """
 
 from .approval import Approval, Approved, NeedsApproval, approval_of
-from .base import Telling, Tool, ToolOutcome
+from .base import Telling, Tool, ToolOutcome, ToolSource
 from .function import FunctionTool, tool
 from .guardrails import guarded_tool
 from .once import Effect, effect_of
@@ -22,6 +22,7 @@ __all__ = [
     "Telling",
     "Tool",
     "ToolOutcome",
+    "ToolSource",
     "Verdict",
     "approval_of",
     "effect_of",

@@ -1,6 +1,6 @@
 """The contract of a tool: what a model sees of it, and one way to call it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -39,6 +39,19 @@ class Tool(Protocol):
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
         """Do it, with arguments as the model wrote them."""
+        ...
+
+
+@runtime_checkable
+class ToolSource(Protocol):
+    """Tools that are known only while a run lasts, such as a server's. Stands among an agent's tools."""
+
+    async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+        """The tools there are now, and the very same object as long as they have not changed.
+
+        Asked before every model call of an agent that has the source, and before a call that is not on record. What it
+        opens for that it leaves in `ctx.run.opened`, to be closed when the run stops.
+        """
         ...
 
 

@@ -1,0 +1,71 @@
+"""An agent's tools together with those that its sources offer: asked for anew before each model call."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
+
+from ..context import RunContext, Suspend
+from ..errors import ReplayMismatch, SetupError
+from ..events import Said, ToolReturned
+from ..messages import ToolSpec
+from ..tools import Tool
+from .base import AgentContext
+from .manner import Manner
+from .toolbox import EXIT_TOOL, Toolbox
+
+
+async def equipped(manner: Manner, ctx: AgentContext[Any]) -> Manner:
+    """The manner with what the agent's sources offer now; the same one if that has not changed."""
+    sources = manner.agent.sources
+    offered = await asyncio.gather(*[source.tools_for(ctx) for source in sources])
+    if len(manner.offered) == len(offered) and all(map(_is_same, manner.offered, offered)):
+        return manner
+    return _with(manner, [tool for tools in offered for tool in tools], offered=tuple(offered))
+
+
+async def as_recorded(manner: Manner, ctx: AgentContext[Any], said: Said) -> Manner:
+    """The manner for a turn that the log has: sources are asked only if a call in it has no result yet."""
+    toolbox, log = manner.agent.toolbox, ctx.run.log
+    names: list[str] = []
+    for position, call in enumerate(said.message.calls):
+        is_exit = toolbox.has_exit and call.name == EXIT_TOOL
+        if call.name in toolbox.by_name or is_exit or ctx.routes.wanted_by(call) is not None:
+            continue
+        key = f"{said.key}.{position}"
+        returned = log.find(key, ToolReturned)
+        if returned is None and not log.has(f"{key}/agent") and not log.waits_inside(key):
+            return await equipped(manner, ctx)
+        if returned is None or not returned.is_unknown:
+            names.append(call.name)
+    return _with(manner, [_OnRecord(name) for name in dict.fromkeys(names)])
+
+
+def _with(manner: Manner, tools: Sequence[Tool], *, offered: tuple[Sequence[Tool], ...] = ()) -> Manner:
+    agent, routes = manner.agent, manner.routes
+    taken = {*agent.toolbox.names, *[spec.name for spec in routes.specs]}
+    for tool in tools:
+        name = tool.spec.name
+        if name in taken:
+            raise SetupError(f"`{agent.name}` is offered two tools called `{name}`; give the source of one a prefix")
+        taken.add(name)
+    toolbox = Toolbox(agent.name, [*agent.toolbox.by_name.values(), *tools], has_exit=agent.exit_tool)
+    return replace(manner, toolbox=toolbox, specs=toolbox.specs + routes.specs, offered=offered)
+
+
+def _is_same(before: Sequence[Tool], now: Sequence[Tool]) -> bool:
+    return before is now
+
+
+class _OnRecord:
+    """Stands for a tool whose calls have their results, or wait for answers: nobody need be asked for the tool."""
+
+    def __init__(self, name: str) -> None:
+        self.spec = ToolSpec(name)
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> NoReturn:
+        """Wait on. Anything else would not be what the log says."""
+        if ctx.run.log.waits_inside(ctx.scope):
+            raise Suspend(ctx.scope)
+        raise ReplayMismatch(ctx.scope, "a result", f"a call of `{self.spec.name}`")
