@@ -20,7 +20,8 @@ BatonError
 ├── ToolError               a tool
 │   ├── ToolFailed              it raised, and its policy is to end the run
 │   ├── ToolTimeout             it took longer than it may
-│   └── ToolResultError         it returned something that no model can read
+│   ├── ToolResultError         it returned something that no model can read
+│   └── ToolsUnavailable        where tools come from, such as a server, cannot be reached
 └── RunError                the run: limits, conflicts, a log that cannot be read
     ├── LimitError              a tree-wide limit was reached
     ├── TurnLimitError          one agent used up its turns without an answer
@@ -168,6 +169,15 @@ class ToolTimeout(ToolError):
 
 class ToolResultError(ToolError):
     """A tool returned something that cannot be shown to a model."""
+
+
+class ToolsUnavailable(ToolError):
+    """Where an agent's tools come from cannot be reached, so it is not known which there are. Resume the run later."""
+
+    def __init__(self, source: str, because: str) -> None:
+        super().__init__(f"the tools of {source} are not to be had: {because}")
+        self.source = source
+        self.because = because
 
 
 class RunError(BatonError):

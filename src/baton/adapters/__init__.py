@@ -4,6 +4,22 @@ May import runner and what is below it; a standard's library is imported when it
 in a way of its own: an adapter reads a log, or calls a runner as anybody would.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .otel import OTel
 
-__all__ = ["OTel"]
+if TYPE_CHECKING:
+    from .mcp import MCPServer, mcp_app, mcp_server
+
+# Their libraries are large: loaded when a name is first used.
+_HOME_OF = {"MCPServer": "mcp", "mcp_app": "mcp", "mcp_server": "mcp"}
+
+__all__ = ["MCPServer", "OTel", "mcp_app", "mcp_server"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'baton.adapters' has no attribute {name!r}")
+    return getattr(import_module(f".{home}", __name__), name)

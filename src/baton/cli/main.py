@@ -55,6 +55,7 @@ def main() -> None:
       baton graph desk:router -o team.mmd
       baton demo
       baton runs ls runs.db
+      baton mcp desk:router
     """
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
@@ -188,6 +189,38 @@ def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None)
     else:
         with open(output, "w", encoding="utf-8") as file:
             file.write(drawing)
+
+
+@main.command()
+@target
+@click.option("--each", is_flag=True, help="Make a tool of every agent, not only of the root.")
+@click.option("--http", is_flag=True, help="Serve streamable HTTP instead of stdin and stdout.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --http.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="… and on which port.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves.")
+@click.option("--store", metavar="ADDRESS", help="Where runs are kept, such as runs.db; else in memory.")
+@debug
+@click.pass_context
+def mcp(ctx: click.Context, /, *, target: str, http: bool, host: str, port: int, **options: Any) -> None:
+    """Serve a team to MCP clients.
+
+    The root is a tool that takes a request and gives the team's answer. Questions of the team are put to the client's
+    user; if the client cannot do that, the result says what is open, and the tool answer_run takes the answers.
+
+    \b
+    Examples:
+      baton mcp desk:router
+      baton mcp desk:router --each --store runs.db
+      baton mcp desk:router --http --port 8000
+    """
+    from .failures import warnings_on_stderr
+    from .mcp import serve_on_pipes, serve_over_http
+
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=False):
+        if http:
+            serve_over_http(target, host=host, port=port, **options)
+        else:
+            serve_on_pipes(target, **options)
 
 
 @main.command()

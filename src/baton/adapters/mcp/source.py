@@ -1,0 +1,149 @@
+"""A server's tools among an agent's own."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from os import PathLike, fspath
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
+
+from ...context import RunContext
+from ...errors import SetupError
+from ...tools import Approved, NeedsApproval, Tool
+
+try:
+    import mcp_types as types
+
+    from .connection import Connection
+    from .convert import spec_of, tool_name
+    from .session import Mode
+    from .tool import MCPTool
+    from .ways import logger, way_to
+except ImportError as error:
+    raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
+
+if TYPE_CHECKING:
+    from mcp.server import Server
+    from mcp.server.mcpserver import MCPServer as SDKServer
+
+ServerLike: TypeAlias = "str | Sequence[str] | Server[Any] | SDKServer"
+
+
+class MCPServer:
+    """The tools of an MCP server, for `Agent(tools=[MCPServer(…), …])`.
+
+    The server is a command to start, a URL, or a server of the `mcp` library in this process. Each run opens it when it
+    first needs it and closes it at its end; within `async with server:` all runs share what is open.
+    """
+
+    def __init__(
+        self,
+        server: ServerLike,
+        *,
+        prefix: str | None = None,
+        include: Collection[str] | None = None,
+        exclude: Collection[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: "str | PathLike[str] | None" = None,
+        headers: Mapping[str, str] | None = None,
+        approval: NeedsApproval | Collection[str] | None = None,
+        sampling: bool = False,
+        roots: "Sequence[str | PathLike[str]]" = (),
+        strict: bool = False,
+        timeout: float | None = None,
+        startup: float = 30.0,
+        protocol: "Mode" = "auto",
+    ) -> None:
+        """`include`, `exclude` and `approval` name tools as the server does. A process gets `env` and little else."""
+        for what, names in (("include", include), ("exclude", exclude), ("approval", approval)):
+            if isinstance(names, str):
+                raise SetupError(f"MCPServer({what}={names!r}) should be a list of names: [{names!r}]")
+        self._way = way_to(server, env=env, headers=headers, cwd=None if cwd is None else fspath(cwd))
+        self._prefix = prefix
+        self._include = None if include is None else frozenset(include)
+        self._exclude = frozenset(exclude or ())
+        self._approval = approval
+        self._sampling = sampling
+        self._roots = tuple([_root(root) for root in roots])
+        self._strict = strict
+        self._timeout = timeout
+        self._startup = startup
+        self._protocol: Mode = protocol
+        self._kept: Connection | None = None
+
+    async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+        """The server's tools as they are now. Raises ToolsUnavailable if it cannot be reached."""
+        connection = self._kept
+        if connection is None:
+            opened = ctx.run.opened.get(self)
+            if opened is None:
+                opened = ctx.run.opened[self] = self._connection()
+            assert isinstance(opened, Connection)
+            connection = opened
+        return await connection.tools()
+
+    async def __aenter__(self) -> Self:
+        if self._kept is not None:
+            raise SetupError(f"{self._way.label} is kept open already; leave that `async with` first")
+        self._kept = self._connection()
+        try:
+            await self._kept.tools()
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close what `async with` keeps open; may be called from any task, in any order."""
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            await kept.close()
+
+    def _connection(self) -> Connection:
+        return Connection(
+            self._way,
+            self._made,
+            mode=self._protocol,
+            roots=self._roots,
+            sampling=self._sampling,
+            startup=self._startup,
+            timeout=self._timeout,
+        )
+
+    def _made(self, connection: Connection, listed: Sequence[types.Tool]) -> tuple[Tool, ...]:
+        there = {tool.name for tool in listed}
+        for missing in sorted({*(self._include or ()), *self._exclude} - there):
+            logger.warning("%s has no tool `%s`", self._way.label, missing)
+        wanted = [tool for tool in listed if self._include is None or tool.name in self._include]
+        return tuple([self._tool(connection, tool) for tool in wanted if tool.name not in self._exclude])
+
+    def _tool(self, connection: Connection, tool: types.Tool) -> Tool:
+        made = MCPTool(
+            connection,
+            tool,
+            spec_of(tool, tool_name(tool.name, self._prefix), strict=self._strict),
+            server=self._way.label,
+            roots=self._roots,
+            sampling=self._sampling,
+            timeout=self._timeout,
+        )
+        approval = self._approval
+        if approval is None or approval is False:
+            return made
+        if approval is True or isinstance(approval, Callable):
+            return Approved(made, approval)
+        return Approved(made) if tool.name in approval else made
+
+    def __repr__(self) -> str:
+        return f"MCPServer({self._way.label})"
+
+
+def _root(root: "str | PathLike[str]") -> types.Root:
+    given = fspath(root)
+    if "://" not in given:
+        given = Path(given).absolute().as_uri()
+    return types.Root.model_validate({"uri": given, "name": given.rstrip("/").rsplit("/", 1)[-1]})

@@ -1,0 +1,159 @@
+"""A server's tool as one of ours."""
+
+import asyncio
+import json
+from time import time
+from typing import Any, cast
+
+import mcp_types as types
+from mcp import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
+
+from ...context import RunContext
+from ...errors import ToolError
+from ...events import Stepped
+from ...messages import ToolSpec
+from ...tools import ToolOutcome
+from .asking import Asking
+from .connection import Connection
+from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
+
+_MOST_ROUNDS = 50
+_SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 1.0
+
+
+class MCPTool:
+    """Calls a tool of a server. What the server asks meanwhile is asked in the run, and kept in its log."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        tool: types.Tool,
+        spec: ToolSpec,
+        *,
+        server: str,
+        roots: tuple[types.Root, ...],
+        sampling: bool,
+        timeout: float | None,
+    ) -> None:
+        self._connection = connection
+        self._tool = tool
+        self.spec = spec
+        self.effect = effect_of_hints(tool)
+        self._server = server
+        self._roots = roots
+        self._sampling = sampling
+        self._timeout = timeout
+        # A strict copy of the schema has null for what the server wants left out.
+        self._may_be_null = optional_in(tool.input_schema) if spec.is_strict else frozenset[str]()
+
+    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+        """The arguments, or an outcome that says why they are none. Whether they fit is for the server to say."""
+        try:
+            given = json.loads(arguments.strip() or "{}")
+        except ValueError as error:
+            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
+        if not isinstance(given, dict):
+            return ToolOutcome(f"The arguments of `{self.spec.name}` must be one JSON object.", is_error=True)
+        named = cast("dict[str, Any]", given)
+        return {key: value for key, value in named.items() if value is not None or key not in self._may_be_null}
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+        """Call it, and once more with the answers each time the server needs some to go on."""
+        given = self.checked(arguments)
+        if isinstance(given, ToolOutcome):
+            return given
+        asking = Asking(ctx, self._server, self._tool.name, roots=self._roots, sampling=self._sampling)
+        required: types.InputRequiredResult | None = None
+        responses: types.InputResponses = {}
+        log = ctx.run.log
+        for round in range(1, _MOST_ROUNDS + 1):
+            key = f"{ctx.scope}/mcp{round}"
+            # What the server asked is on record, with the state it wants back: it is not called again just to ask.
+            stepped = log.find(key, Stepped)
+            if stepped is None:
+                result = await self._gone_on_with(ctx, given, asking, required, responses)
+                if isinstance(result, types.CallToolResult):
+                    return outcome_of_result(result)
+                asked = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+                stepped = Stepped(key, ctx.origin, time(), "mcp", asked)
+                log.write(stepped)
+                await log.settle()
+            required = types.InputRequiredResult.model_validate(stepped.value)
+            responses = await self._answers(asking, required)
+        raise ToolError(f"`{self.spec.name}` still asks for more after {_MOST_ROUNDS} rounds", tool=self.spec.name)
+
+    async def _gone_on_with(
+        self,
+        ctx: RunContext[Any],
+        given: dict[str, Any],
+        asking: Asking,
+        required: types.InputRequiredResult | None,
+        responses: types.InputResponses,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """The next round. A server that was started anew may not know its own state: then it begins again."""
+        if required is None:
+            return await self._sent(ctx, given, asking)
+        try:
+            return await self._sent(ctx, given, asking, responses=responses, state=required.request_state)
+        except ToolError as error:
+            cause = error.__cause__
+            if required.request_state is None or not isinstance(cause, MCPError) or cause.code != INVALID_PARAMS:
+                raise
+        again = await self._sent(ctx, given, asking)
+        if isinstance(again, types.CallToolResult) or again.input_requests != required.input_requests:
+            return again
+        return await self._sent(ctx, given, asking, responses=responses, state=again.request_state)
+
+    async def _answers(self, asking: Asking, required: types.InputRequiredResult) -> types.InputResponses:
+        answers: types.InputResponses = {}
+        for name, request in (required.input_requests or {}).items():
+            answer = await asking.answer(request)
+            if isinstance(answer, types.ErrorData):
+                raise ToolError(f"`{self.spec.name}` cannot go on: {answer.message}", tool=self.spec.name)
+            answers[name] = answer
+        return answers
+
+    async def _sent(
+        self,
+        ctx: RunContext[Any],
+        given: dict[str, Any],
+        asking: Asking,
+        *,
+        responses: types.InputResponses | None = None,
+        state: str | None = None,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """What the server gives, or asks. If it only asks to come back later, that is done."""
+        wait, is_over = _SHORTEST_WAIT, False
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if not is_over:
+                await ctx.progress(message or "", done=progress, total=total)
+
+        async def send(session: ClientSession) -> types.CallToolResult | types.InputRequiredResult:
+            return await session.call_tool(
+                self._tool.name,
+                given,
+                read_timeout_seconds=self._timeout,
+                progress_callback=report,
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
+            )
+
+        try:
+            while True:
+                result = await self._connection.call(
+                    self._tool, send, may_repeat=is_repeatable(self._tool), answering=asking
+                )
+                if isinstance(result, types.CallToolResult) or result.input_requests:
+                    return result
+                responses, state = None, result.request_state
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, _LONGEST_WAIT)
+        finally:
+            is_over = True
+
+    def __repr__(self) -> str:
+        return f"MCPTool({self.spec.name!r}, {self._server})"

@@ -1,0 +1,235 @@
+"""The ways to a server: a command that is started, an address, or a server in this process."""
+
+import asyncio
+import os
+import shlex
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from logging import getLogger
+from typing import Any, TypeAlias, cast
+
+import httpx2
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer as SDKServer
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+
+from ...errors import SetupError
+
+logger = getLogger("baton.mcp")
+
+Lost: TypeAlias = Callable[[], None]
+Reached: TypeAlias = Any
+"""What the SDK's client connects to."""
+
+SENT = "baton.sent"
+"""In the data of an error that is made here: whether the server may have got the request."""
+
+_NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
+_MOST_SECONDS_OF_SILENCE = 300.0
+
+
+class Way:
+    """How to reach one server, any number of times."""
+
+    is_http = False
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        """How the server is called in messages; shows no secrets."""
+
+    def reach(self, on_lost: Lost) -> Reached:
+        """Something the SDK's client can connect to, once. `on_lost` is called when the connection ends by itself."""
+        raise NotImplementedError
+
+    def last_words(self) -> str:
+        """What the server said last outside the protocol, to explain why it is gone."""
+        return ""
+
+
+class InProcess(Way):
+    """A server of the SDK in this process."""
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(f"the server `{server.name}`")
+        self._server = server
+
+    def reach(self, on_lost: Lost) -> Reached:
+        """The server itself."""
+        return self._server
+
+
+class Command(Way):
+    """A server that is started as a process and spoken to through its pipes."""
+
+    def __init__(self, command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> None:
+        named = [word for word in command[:3] if not word.startswith("-")][:2]
+        super().__init__(f"the server `{' '.join(map(os.path.basename, named))}`")
+        self._parameters = StdioServerParameters(
+            command=command[0], args=list(command[1:]), env=dict(env) if env else None, cwd=cwd
+        )
+        self._said: deque[str] = deque(maxlen=20)
+
+    def reach(self, on_lost: Lost) -> Reached:
+        """A process that is not there yet."""
+        return self._started(on_lost)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+        return "\n".join(self._said)[-600:]
+
+    @asynccontextmanager
+    async def _started(self, on_lost: Lost) -> AsyncGenerator[Any]:
+        self._said.clear()
+        reading, writing = os.pipe()
+        errors = _Stderr(reading, self._hear)
+        with os.fdopen(writing, "w") as stderr:
+            try:
+                await asyncio.get_running_loop().connect_read_pipe(lambda: errors, os.fdopen(reading, "rb"))
+                async with stdio_client(self._parameters, errlog=stderr) as (incoming, outgoing):
+                    # The process has it now; as long as it is open here too, its end would not be noticed.
+                    stderr.close()
+                    yield _Watched(incoming, on_lost), outgoing
+            finally:
+                errors.close()
+
+    def _hear(self, line: str) -> None:
+        self._said.append(line)
+        logger.debug("%s: %s", self.label, line)
+
+
+class _Stderr(asyncio.Protocol):
+    """Takes what a process writes to stderr, line by line."""
+
+    def __init__(self, descriptor: int, hear: Callable[[str], None]) -> None:
+        self._hear = hear
+        self._rest = b""
+        self._transport: asyncio.BaseTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        # A line without end must not fill the memory.
+        self._rest = self._rest[-10_000:]
+        for line in lines:
+            self._hear(line.decode(errors="replace").rstrip())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._rest:
+            self._hear(self._rest.decode(errors="replace"))
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._transport is not None:
+            self._transport.close()
+
+
+class _Watched:
+    """A stream of messages that tells when it ends."""
+
+    def __init__(self, stream: Any, on_end: Lost) -> None:
+        self._stream = stream
+        self._on_end = on_end
+
+    async def receive(self) -> Any:
+        return await self._stream.receive()
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    def __aiter__(self) -> "_Watched":
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await self._stream.__anext__()
+        except StopAsyncIteration:
+            # Told before those who wait for answers learn of it, so that they know what the error means.
+            self._on_end()
+            raise
+
+    async def __aenter__(self) -> "_Watched":
+        await self._stream.__aenter__()
+        return self
+
+    async def __aexit__(self, *ending: Any) -> Any:
+        return await self._stream.__aexit__(*ending)
+
+
+class Address(Way):
+    """A server at a URL, spoken to over streamable HTTP."""
+
+    is_http = True
+
+    def __init__(self, url: str, headers: Mapping[str, str] | None) -> None:
+        parsed = httpx2.URL(url)
+        super().__init__(f"the server at {parsed.scheme}://{parsed.netloc.decode()}{parsed.path}")
+        self._url = url
+        self._headers = dict(headers) if headers else {}
+
+    def reach(self, on_lost: Lost) -> Reached:
+        """A connection that is not there yet."""
+        return self._connected()
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[Any]:
+        timeout = httpx2.Timeout(30.0, read=_MOST_SECONDS_OF_SILENCE)
+        limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+        client = _Candid(headers=self._headers, timeout=timeout, limits=limits)
+        async with client, streamable_http_client(self._url, http_client=client) as streams:
+            yield streams
+
+
+class _Candid(httpx2.AsyncClient):
+    """Answers a request that failed with what is known about it.
+
+    The SDK would give up the whole session, and with it all other calls, when one request cannot be sent.
+    """
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Send it; if that fails, the response is an error of JSON-RPC that says whether it may have arrived."""
+        try:
+            response = await super().send(request, **options)
+        except httpx2.TransportError as error:
+            if request.method != "POST":
+                raise
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return _answer(request, 503, CONNECTION_CLOSED, what, {SENT: not isinstance(error, _NEVER_LEFT)})
+        if request.method != "POST" or response.status_code < 400:
+            return response
+        if response.status_code == 404 and "mcp-session-id" in request.headers:
+            await response.aclose()
+            return _answer(request, 404, CONNECTION_CLOSED, "the session is gone", {SENT: False})
+        if not response.headers.get("content-type", "").lower().startswith("application/json"):
+            await response.aclose()
+            what = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+            return _answer(request, response.status_code, INTERNAL_ERROR, what, None)
+        return response
+
+
+def _answer(request: httpx2.Request, status: int, code: int, message: str, data: Any) -> httpx2.Response:
+    error = {"code": code, "message": message} | ({"data": data} if data is not None else {})
+    return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
+def way_to(server: Any, *, env: Mapping[str, str] | None, headers: Mapping[str, str] | None, cwd: str | None) -> Way:
+    """The way to what somebody gave as a server. Raises SetupError if it is none."""
+    if isinstance(server, str) and server.startswith(("http://", "https://")):
+        if env or cwd:
+            raise SetupError(f"MCPServer({server!r}) is not started here; env and cwd are for commands")
+        return Address(server, headers)
+    if headers:
+        raise SetupError(f"MCPServer({server!r}) is no address; headers are for those, env is for commands")
+    if isinstance(server, SDKServer | Server):
+        if env or cwd:
+            raise SetupError("a server in this process has the environment of this process; leave env and cwd out")
+        return InProcess(cast("Any", server))
+    words: Any = shlex.split(server) if isinstance(server, str) else server
+    if isinstance(words, Sequence) and words and all(isinstance(word, str) for word in cast("Sequence[Any]", words)):
+        return Command(cast("Sequence[str]", words), env, cwd)
+    works = 'give a command ("uvx mcp-server-time" or a list of words), a URL, or a server of the mcp library'
+    raise SetupError(f"{server!r} is no MCP server; {works}")

@@ -1,0 +1,185 @@
+"""Servers that die, hang, come back and come back different: what a call is told then, and that the rest goes on."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp.server.mcpserver import MCPServer as SDKServer
+from tests.adapters.mcp.servers import caller, calls, faulty, free_port, results, served, until_noted, until_reachable
+
+from baton import RunContext
+from baton.adapters import MCPServer
+from baton.context import Limits, Meter, Run
+from baton.errors import ToolError, ToolsUnavailable
+from baton.events import NOBODY
+from baton.log import Log
+from baton.testing import call
+from baton.tools import Tool, ToolOutcome
+
+
+@pytest.fixture
+def diary(tmp_path: Path) -> Path:
+    return tmp_path / "diary"
+
+
+def context() -> RunContext[Any]:
+    return RunContext(Run("r", Log(), None, {}, Meter(Limits())), NOBODY, "1/m1.0")
+
+
+@asynccontextmanager
+async def opened(source: MCPServer) -> AsyncGenerator[dict[str, Tool]]:
+    """The source's tools by name, to be called from wherever the test likes."""
+    async with source:
+        yield {tool.spec.name: tool for tool in await source.tools_for(context())}
+
+
+def pid_in(outcome: ToolOutcome) -> int:
+    assert isinstance(outcome.content, str)
+    return int(outcome.content)
+
+
+@contextmanager
+def process_at(port: int, diary: Path, *more: str) -> Generator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(faulty(str(port), *more), env={**os.environ, "DIARY": str(diary)})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+async def test_fifty_calls_at_once_from_as_many_tasks_and_then_a_cancelled_one(diary: Path) -> None:
+    async with opened(MCPServer(faulty(), env={"DIARY": str(diary)})) as tools:
+        outcomes = await asyncio.gather(*[tools["echo"].call(context(), f'{{"text": "{n}"}}') for n in range(50)])
+        assert [outcome.content for outcome in outcomes] == [str(n) for n in range(50)]
+        before = pid_in(await tools["process"].call(context(), "{}"))
+        lingering = asyncio.create_task(tools["linger"].call(context(), "{}"))
+        await until_noted(diary, "linger")
+        lingering.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await lingering
+        await until_noted(diary, "linger was cancelled")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await tools["linger"].call(context(), "{}")
+        assert pid_in(await tools["process"].call(context(), "{}")) == before
+
+
+async def test_a_call_in_whose_middle_the_server_dies_is_told_so_and_the_next_one_finds_a_new_server(
+    diary: Path,
+) -> None:
+    source = MCPServer(faulty(), env={"DIARY": str(diary)})
+    lost, answered, read = await calls(source, ("die", {}), ("echo", {"text": "hello"}), ("read_or_die", {}))
+    assert str(lost).startswith("it is unknown whether `die` was carried out: the server `python")
+    assert answered == "hello"
+    # It only reads, so it was simply called again.
+    assert read == "read"
+    assert diary.read_text().split() == ["die", "echo", "hello", "read_or_die", "read_or_die"]
+
+
+async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them(diary: Path) -> None:
+    async with opened(MCPServer(faulty(), env={"DIARY": str(diary)})) as tools:
+        pid = pid_in(await tools["process"].call(context(), "{}"))
+        lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(3)]
+        await until_noted(diary, "linger\nlinger\nlinger")
+        os.kill(pid, signal.SIGKILL)
+        endings = await asyncio.gather(*lingering, return_exceptions=True)
+        assert [type(ending) for ending in endings] == [ToolError] * 3
+        new = await asyncio.gather(*[tools["process"].call(context(), "{}") for _ in range(3)])
+        assert len({pid_in(outcome) for outcome in new} - {pid}) == 1
+
+
+async def test_a_server_may_be_closed_from_another_task_while_calls_are_on_their_way(diary: Path) -> None:
+    first = MCPServer(faulty(), env={"DIARY": str(diary)})
+    async with opened(first) as tools:
+        lingering = asyncio.create_task(tools["linger"].call(context(), "{}"))
+        await until_noted(diary, "linger")
+        await asyncio.create_task(first.close())
+        with pytest.raises(ToolError, match="it is unknown whether `linger` was carried out"):
+            await lingering
+        with pytest.raises(ToolError, match=r"was not called: .* has been closed here"):
+            await tools["echo"].call(context(), '{"text": ""}')
+
+
+async def test_a_run_that_is_cancelled_leaves_no_process_behind(diary: Path) -> None:
+    runner, _ = caller(MCPServer(faulty(), env={"DIARY": str(diary)}), [call("process")], [call("linger")])
+    async with runner.stream("hi") as live:
+        await until_noted(diary, "linger")
+        await live.cancel()
+    [pid] = results(live.result)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(str(pid)), 0)
+
+
+async def test_an_http_server_that_dies_and_comes_back_with_other_tools(diary: Path) -> None:
+    port = free_port()
+    source = MCPServer(f"http://127.0.0.1:{port}/mcp")
+    with process_at(port, diary) as process:
+        await until_reachable(port)
+        async with opened(source) as tools:
+            lingering = asyncio.create_task(tools["linger"].call(context(), "{}"))
+            await until_noted(diary, "linger")
+            process.kill()
+            # An error that says what is unknown, and not a cancellation.
+            with pytest.raises(ToolError, match="it is unknown whether `linger` was carried out"):
+                await lingering
+            with pytest.raises(ToolError, match=r"`echo` was not called: the server at .* cannot be reached"):
+                await tools["echo"].call(context(), '{"text": ""}')
+            # What it offered is remembered, and calls tell the model what is the matter.
+            assert {tool.spec.name for tool in await source.tools_for(context())} == set(tools)
+            with process_at(port, diary, "newer"):
+                await until_reachable(port)
+                assert (await tools["echo"].call(context(), '{"text": "back"}')).content == "back"
+                assert {tool.spec.name for tool in await source.tools_for(context())} == {*tools, "novelty"}
+
+
+async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> None:
+    def app() -> Any:
+        server = SDKServer("forgetful")
+
+        @server.tool()
+        async def echo(text: str) -> str:
+            return text
+
+        return server.streamable_http_app()
+
+    port = free_port()
+    async with contextlib.AsyncExitStack() as stack:
+        url = await stack.enter_async_context(served(app(), port))
+        async with opened(MCPServer(url, protocol="legacy")) as tools:
+            assert (await tools["echo"].call(context(), '{"text": "one"}')).content == "one"
+            await stack.aclose()
+            async with served(app(), port):
+                # It refused what it did not know: nothing was done, so the call is made again.
+                assert (await tools["echo"].call(context(), '{"text": "two"}')).content == "two"
+
+
+async def test_a_server_that_is_not_there_is_no_cancellation_for_whoever_wanted_its_tools() -> None:
+    source = MCPServer(f"http://127.0.0.1:{free_port()}/mcp")
+    with pytest.raises(ToolsUnavailable, match=r"cannot be reached: .*ConnectError"):
+        await source.__aenter__()
+    current = asyncio.current_task()
+    assert current is not None
+    assert not current.cancelling()
+
+
+async def test_a_server_that_never_answers_is_given_up() -> None:
+    source = MCPServer([sys.executable, "-c", "import sys; sys.stdin.read()"], startup=0.2)
+    with pytest.raises(ToolsUnavailable, match=r"did not answer within 0.2 s"):
+        await source.__aenter__()
+
+
+async def test_a_call_that_takes_too_long_ends_with_a_word_to_the_model(diary: Path) -> None:
+    source = MCPServer(faulty(), env={"DIARY": str(diary)}, timeout=0.1)
+    assert await calls(source, ("linger", {}), ("echo", {"text": "on"})) == [
+        "tool `linger` did not finish within 0.1 s",
+        "on",
+    ]
