@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import pytest
 from mcp.server.mcpserver import Context, Elicit, ElicitationResult, ListRoots, Resolve, Sample
 from mcp.server.mcpserver import MCPServer as SDKServer
-from mcp_types import CreateMessageResult, ListRootsResult, SamplingMessage, TextContent
+from mcp.shared.exceptions import UrlElicitationRequiredError
+from mcp_types import CreateMessageResult, ElicitRequestURLParams, ListRootsResult, SamplingMessage, TextContent
 from pydantic import BaseModel
 from tests.adapters.mcp.servers import caller, calls, faulty, results
 
@@ -122,6 +123,25 @@ async def test_among_calls_at_once_the_one_that_asks_is_found_and_the_others_are
     resumed = await runner.resume(result.run_id, {"size": 7})
     assert set(results(resumed)) == {"a", "b", "7"}
     assert sorted(diary) == ["a", "b"]
+
+
+@pytest.mark.parametrize(("answer", "gives"), [(True, "in"), (False, "`enter` cannot go on: the user declined")])
+async def test_a_page_that_must_be_visited_first_is_a_question_as_well(answer: bool, gives: str) -> None:
+    server, visits = SDKServer("gate"), list[str]()
+
+    @server.tool()
+    async def enter() -> str:
+        if not visits:
+            visits.append("told")
+            page = ElicitRequestURLParams(message="Sign in.", url="https://example.org/in", elicitation_id="1")
+            raise UrlElicitationRequiredError([page])
+        return "in"
+
+    runner, _ = caller(MCPServer(server, protocol="legacy"), [call("enter")])
+    result = await runner.run("hi")
+    [question] = result.interrupts
+    assert (question.payload["message"], question.payload["url"]) == ("Sign in.", "https://example.org/in")
+    assert results(await runner.resume(result.run_id, answer)) == [gives]
 
 
 async def test_a_server_may_ask_the_agents_model_only_if_it_is_allowed_and_the_answer_is_recorded() -> None:

@@ -85,8 +85,11 @@ async def test_a_call_in_whose_middle_the_server_dies_is_told_so_and_the_next_on
     assert diary.read_text().split() == ["die", "echo", "hello", "read_or_die", "read_or_die"]
 
 
-async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them(diary: Path) -> None:
-    async with opened(MCPServer(faulty(), env={"DIARY": str(diary)})) as tools:
+async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them_and_so_does_a_closed_one(
+    diary: Path,
+) -> None:
+    source = MCPServer(faulty(), env={"DIARY": str(diary)})
+    async with opened(source) as tools:
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(3)]
         await until_noted(diary, "linger\nlinger\nlinger")
@@ -95,16 +98,11 @@ async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them(
         assert [type(ending) for ending in endings] == [ToolError] * 3
         new = await asyncio.gather(*[tools["process"].call(context(), "{}") for _ in range(3)])
         assert len({pid_in(outcome) for outcome in new} - {pid}) == 1
-
-
-async def test_a_server_may_be_closed_from_another_task_while_calls_are_on_their_way(diary: Path) -> None:
-    first = MCPServer(faulty(), env={"DIARY": str(diary)})
-    async with opened(first) as tools:
-        lingering = asyncio.create_task(tools["linger"].call(context(), "{}"))
-        await until_noted(diary, "linger")
-        await asyncio.create_task(first.close())
+        last = asyncio.create_task(tools["linger"].call(context(), "{}"))
+        await until_noted(diary, "linger\n" * 4)
+        await asyncio.create_task(source.close())
         with pytest.raises(ToolError, match="it is unknown whether `linger` was carried out"):
-            await lingering
+            await last
         with pytest.raises(ToolError, match=r"was not called: .* has been closed here"):
             await tools["echo"].call(context(), '{"text": ""}')
 
@@ -160,6 +158,8 @@ async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> 
             async with served(app(), port):
                 # It refused what it did not know: nothing was done, so the call is made again.
                 assert (await tools["echo"].call(context(), '{"text": "two"}')).content == "two"
+                many = await asyncio.gather(*[tools["echo"].call(context(), f'{{"text": "{n}"}}') for n in range(50)])
+                assert [outcome.content for outcome in many] == [str(n) for n in range(50)]
 
 
 async def test_a_server_that_is_not_there_is_no_cancellation_for_whoever_wanted_its_tools() -> None:
@@ -171,15 +171,66 @@ async def test_a_server_that_is_not_there_is_no_cancellation_for_whoever_wanted_
     assert not current.cancelling()
 
 
-async def test_a_server_that_never_answers_is_given_up() -> None:
-    source = MCPServer([sys.executable, "-c", "import sys; sys.stdin.read()"], startup=0.2)
-    with pytest.raises(ToolsUnavailable, match=r"did not answer within 0.2 s"):
+async def test_a_server_that_wants_credentials_says_so() -> None:
+    async def closed_shop(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 401, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    async with served(closed_shop, free_port()) as url:
+        with pytest.raises(ToolsUnavailable, match="HTTP 401 Unauthorized"):
+            await MCPServer(url).__aenter__()
+
+
+async def test_a_server_that_never_answers_is_given_up_by_all_who_wait_for_it_at_once() -> None:
+    source = MCPServer([sys.executable, "-c", "import sys; sys.stdin.read()"], startup=0.3)
+    run = context().run
+    waiting = [source.tools_for(RunContext(run, NOBODY, str(n))) for n in range(40)]
+    async with asyncio.timeout(8):
+        endings = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {str(ending).partition(": ")[2] for ending in endings} == {"the server `python` did not answer within 0.3 s"}
+    assert {type(ending) for ending in endings} == {ToolsUnavailable}
+    await run.opened[source].close()
+
+
+async def test_servers_may_be_closed_in_any_order_by_any_task() -> None:
+    def server() -> Any:
+        made = SDKServer("one of many")
+        made.add_tool(_hello)
+        return made
+
+    sources = [MCPServer(server(), protocol=protocol) for protocol in ("auto", "legacy", "auto", "legacy")]
+    for source in sources:
         await source.__aenter__()
+    for place in (1, 0, 3, 2):
+        assert await calls(sources[place], ("_hello", {})) == ["hello"]
+        await asyncio.create_task(sources[place].close())
+    assert await calls(sources[0], ("_hello", {})) == ["hello"]
 
 
-async def test_a_call_that_takes_too_long_ends_with_a_word_to_the_model(diary: Path) -> None:
-    source = MCPServer(faulty(), env={"DIARY": str(diary)}, timeout=0.1)
-    assert await calls(source, ("linger", {}), ("echo", {"text": "on"})) == [
-        "tool `linger` did not finish within 0.1 s",
-        "on",
+async def _hello() -> str:
+    """Greet."""
+    return "hello"
+
+
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_a_call_that_takes_too_long_ends_with_a_word_to_the_model(protocol: str) -> None:
+    ended = asyncio.Event()
+
+    async def linger() -> str:
+        """Never end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    server = SDKServer("slow")
+    server.add_tool(linger)
+    server.add_tool(_hello)
+    source = MCPServer(server, timeout=0.3, protocol=protocol)
+    assert await calls(source, ("linger", {}), ("_hello", {})) == [
+        "tool `linger` did not finish within 0.3 s",
+        "hello",
     ]
+    assert ended.is_set()

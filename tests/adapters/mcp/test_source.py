@@ -1,6 +1,7 @@
 """A server's tools as an agent's: which of them, under which names, with whose leave, and what they give."""
 
 import asyncio
+import subprocess
 import sys
 from typing import Any
 
@@ -163,23 +164,21 @@ async def test_tools_are_listed_again_when_the_server_says_that_they_have_change
     assert [names(model, turn) for turn in range(2)] == [["grow"], ["grow", "grown"]]
 
 
-async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_own() -> None:
-    source = MCPServer(faulty())
+async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("API_KEY", "hidden")
+    source = MCPServer(faulty(), env={"TOKEN": "given"})
     process = ("process", dict[str, Any]())
     async with source:
         kept = await asyncio.gather(calls(source, process), calls(source, process))
         assert len(set(map(str, kept))) == 1
         with pytest.raises(SetupError, match="is kept open already"):
             await source.__aenter__()
+        # A process sees nothing of the environment that was not given to it.
+        found = await calls(source, ("secret", {"name": "API_KEY"}), ("secret", {"name": "TOKEN"}))
+        assert found == ["nothing", "given"]
     assert await calls(source, process) not in kept
-
-
-async def test_a_process_sees_nothing_of_the_environment_that_was_not_given_to_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("API_KEY", "hidden")
-    source = MCPServer(faulty(), env={"TOKEN": "given"})
-    assert await calls(source, ("secret", {"name": "API_KEY"}), ("secret", {"name": "TOKEN"})) == ["nothing", "given"]
 
 
 async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the_run_can_be_resumed() -> None:
@@ -207,6 +206,21 @@ async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the
 def test_what_is_no_server_is_refused_at_once(server: Any, facts: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SetupError, match=complaint):
         MCPServer(server, **facts)
+
+
+def test_the_library_is_loaded_when_it_is_needed_and_missed_by_name() -> None:
+    program = """
+import sys
+import baton.adapters
+assert not {"mcp", "mcp_types", "httpx2"} & set(sys.modules)
+sys.modules["mcp_types"] = None
+try:
+    baton.adapters.MCPServer
+except baton.SetupError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("MCP needs its library: pip install 'baton-adk[mcp]'\n", "")
 
 
 def test_a_message_about_a_server_shows_no_secrets() -> None:

@@ -45,6 +45,9 @@ class Connection:
         self._session: Session | None = None
         self._dropped: list[Session] = []
         self._opening = asyncio.Lock()
+        self._attempts = 0
+        self._failure: Gone | None = None
+        """Why the last attempt to open a session failed."""
         self._listing = asyncio.Lock()
         self._listed: list[types.Tool] = []
         self._tools: tuple[Tool, ...] | None = None
@@ -59,11 +62,12 @@ class Connection:
         self._check_loop()
         if self._tools is not None and self._listed_at == self._changes:
             return self._tools
+        attempts = self._attempts
         async with self._listing:
             if self._tools is not None and self._listed_at == self._changes:
                 return self._tools
             try:
-                known, listed = await self._request(self._list, may_repeat=True)
+                known, listed = await self._request(self._list, may_repeat=True, attempts=attempts)
             except (Gone, MCPError, ValidationError) as error:
                 if self._tools is None:
                     raise ToolsUnavailable(self._way.label, str(error)) from error
@@ -104,10 +108,15 @@ class Connection:
             raise ToolError(f"tool `{tool.name}` gave an invalid result: {error}", tool=tool.name) from error
 
     async def _request(
-        self, send: Callable[[ClientSession], Awaitable[T]], *, may_repeat: bool, answering: Answering | None = None
+        self,
+        send: Callable[[ClientSession], Awaitable[T]],
+        *,
+        may_repeat: bool,
+        answering: Answering | None = None,
+        attempts: int | None = None,
     ) -> T:
         """Ask; ask once more if the session was lost and that can do no harm."""
-        session = await self._opened()
+        session = await self._opened(self._attempts if attempts is None else attempts)
         try:
             return await session.request(send, answering=answering)
         except Gone as gone:
@@ -115,40 +124,49 @@ class Connection:
             if gone.was_sent and not may_repeat:
                 raise
             logger.info("%s; trying once more", gone)
-        session = await self._opened()
+        session = await self._opened(self._attempts)
         try:
             return await session.request(send, answering=answering)
         except Gone:
             self._drop(session)
             raise
 
-    async def _opened(self) -> Session:
+    async def _opened(self, attempts: int) -> Session:
+        """The session. `attempts` is how many had been made to open one when it was first wanted."""
         async with self._opening:
             session = self._session
             if session is not None and not session.is_lost:
                 return session
+            if self._failure is not None and self._attempts > attempts:
+                # Somebody else has tried meanwhile: many who wait should not wait one after the other.
+                raise Gone(str(self._failure), was_sent=False)
             if self._is_closed:
                 raise Gone(f"{self._way.label} has been closed here", was_sent=False)
             if session is not None:
                 self._drop(session)
-            session = Session(
-                self._way,
-                on_change=self._has_changed,
-                mode=self._mode,
-                roots=self._roots,
-                sampling=self._sampling,
-            )
-            self._dropped.append(session)
-            await session.open(self._startup)
-            self._dropped.remove(session)
-            self._session = session
-            return session
+            self._attempts += 1
+            self._failure = None
+            try:
+                self._session = await self._new_session()
+            except Gone as failure:
+                self._failure = failure
+                raise
+            return self._session
+
+    async def _new_session(self) -> Session:
+        session = Session(
+            self._way, on_change=self._has_changed, mode=self._mode, roots=self._roots, sampling=self._sampling
+        )
+        # Among those to be closed from the first moment on, whatever becomes of the opening.
+        self._dropped = [*[other for other in self._dropped if not other.is_over], session]
+        await session.open(self._startup)
+        self._dropped.remove(session)
+        return session
 
     def _drop(self, session: Session) -> None:
         if self._session is session:
             self._session = None
             self._has_changed()
-            self._dropped = [other for other in self._dropped if not other.is_lost]
             self._dropped.append(session)
             session.retire()
 

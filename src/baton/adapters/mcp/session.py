@@ -62,6 +62,11 @@ class Session:
         self.is_lost = False
         """Whether it has ended, by itself or because it was closed."""
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of it to close."""
+        return self._owner is not None and self._owner.done()
+
     async def open(self, within: float) -> None:
         """Open it. Raises Gone if that does not work."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -184,7 +189,7 @@ class Session:
         if self.is_lost or self._way.is_http or error.message == "Connection closed":
             words = self._way.last_words()
             # For the log alone: what a process writes there is not meant for a model.
-            logger.info("%s is gone; it said last: %s", self._way.label, words or "nothing")
+            logger.debug("%s is gone; it said last: %s", self._way.label, words or "nothing")
             return Gone(f"{self._way.label} is gone ({error.message})", was_sent=True)
         return None
 

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import mcp_types as types
 from mcp import ClientSession
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from ...context import RunContext
 from ...errors import ToolError
@@ -20,6 +20,8 @@ from .connection import Connection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
 
 _MOST_ROUNDS = 50
+_VISIT = "baton.visit"
+"""How the keys of requests begin that the server did not make as such: it cannot be told that they were declined."""
 _SHORTEST_WAIT, _LONGEST_WAIT = 0.05, 1.0
 
 
@@ -112,6 +114,8 @@ class MCPTool:
             answer = await asking.answer(request)
             if isinstance(answer, types.ErrorData):
                 raise ToolError(f"`{self.spec.name}` cannot go on: {answer.message}", tool=self.spec.name)
+            if name.startswith(_VISIT) and isinstance(answer, types.ElicitResult) and answer.action != "accept":
+                raise ToolError(f"`{self.spec.name}` cannot go on: the user declined", tool=self.spec.name)
             answers[name] = answer
         return answers
 
@@ -144,9 +148,15 @@ class MCPTool:
 
         try:
             while True:
-                result = await self._connection.call(
-                    self._tool, send, may_repeat=is_repeatable(self._tool), answering=asking
-                )
+                try:
+                    result = await self._connection.call(
+                        self._tool, send, may_repeat=is_repeatable(self._tool), answering=asking
+                    )
+                except ToolError as error:
+                    visits = _visits_in(error.__cause__)
+                    if visits is None:
+                        raise
+                    return visits
                 if isinstance(result, types.CallToolResult) or result.input_requests:
                     return result
                 responses, state = None, result.request_state
@@ -157,3 +167,12 @@ class MCPTool:
 
     def __repr__(self) -> str:
         return f"MCPTool({self.spec.name!r}, {self._server})"
+
+
+def _visits_in(error: BaseException | None) -> types.InputRequiredResult | None:
+    """The pages that the user must visit first, if this is how a server of 2025-11-25 says so."""
+    if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
+        return None
+    wanted = UrlElicitationRequiredError.from_error(error.error).elicitations
+    requests: types.InputRequests = {f"{_VISIT}{n}": types.ElicitRequest(params=each) for n, each in enumerate(wanted)}
+    return types.InputRequiredResult(input_requests=requests) if requests else None

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -65,8 +66,7 @@ class Command(Way):
     """A server that is started as a process and spoken to through its pipes."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> None:
-        named = [word for word in command[:3] if not word.startswith("-")][:2]
-        super().__init__(f"the server `{' '.join(map(os.path.basename, named))}`")
+        super().__init__(f"the server `{_name_of(command)}`")
         self._parameters = StdioServerParameters(
             command=command[0], args=list(command[1:]), env=dict(env) if env else None, cwd=cwd
         )
@@ -83,8 +83,13 @@ class Command(Way):
     @asynccontextmanager
     async def _started(self, on_lost: Lost) -> AsyncGenerator[Any]:
         self._said.clear()
+        if sys.platform == "win32":
+            # The event loop there cannot read from a pipe like this one: what the process says goes to our stderr.
+            async with stdio_client(self._parameters) as (incoming, outgoing):
+                yield _Watched(incoming, on_lost), outgoing
+            return
         reading, writing = os.pipe()
-        errors = _Stderr(reading, self._hear)
+        errors = _Stderr(self._hear)
         with os.fdopen(writing, "w") as stderr:
             try:
                 await asyncio.get_running_loop().connect_read_pipe(lambda: errors, os.fdopen(reading, "rb"))
@@ -103,7 +108,7 @@ class Command(Way):
 class _Stderr(asyncio.Protocol):
     """Takes what a process writes to stderr, line by line."""
 
-    def __init__(self, descriptor: int, hear: Callable[[str], None]) -> None:
+    def __init__(self, hear: Callable[[str], None]) -> None:
         self._hear = hear
         self._rest = b""
         self._transport: asyncio.BaseTransport | None = None
@@ -214,6 +219,12 @@ class _Candid(httpx2.AsyncClient):
 def _answer(request: httpx2.Request, status: int, code: int, message: str, data: Any) -> httpx2.Response:
     error = {"code": code, "message": message} | ({"data": data} if data is not None else {})
     return httpx2.Response(status, json={"jsonrpc": "2.0", "id": None, "error": error}, request=request)
+
+
+def _name_of(command: Sequence[str]) -> str:
+    """The program and what it runs, as far as that is sure to be a name: anything further may be a secret."""
+    words = [command[0], *(command[2:3] if command[1:2] in (["-m"], ["-y"], ["--yes"]) else command[1:2])]
+    return " ".join(os.path.basename(word) for word in words if not word.startswith("-"))
 
 
 def way_to(server: Any, *, env: Mapping[str, str] | None, headers: Mapping[str, str] | None, cwd: str | None) -> Way:
