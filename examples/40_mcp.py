@@ -5,44 +5,54 @@ baton check examples/40_mcp.py:desk
 baton mcp examples/40_mcp.py:desk
 """
 
-import asyncio
-import json
-import sys
+from mcp.server.mcpserver import MCPServer as Server
+from mcp.server.mcpserver.exceptions import ToolError
 
 from baton import Agent, Runner
 from baton.adapters import MCPServer
 from baton.events import ToolReturned
 from baton.testing import ScriptedModel, call
 
-# A server that somebody else wrote (pip install mcp-server-time): a program of its own, started when it is needed.
-clock = MCPServer([sys.executable, "-m", "mcp_server_time", "--local-timezone=UTC"], prefix="clock")
+warehouse = Server("warehouse", log_level="WARNING")
 
-times = Agent("Times", description="Knows what time it is elsewhere.", instructions="Use the clock.", tools=[clock])
-desk = Agent("Desk", description="Plans calls.", instructions="Find out who can answer.", handoffs=[times])
+
+@warehouse.tool()
+async def stock(item: str) -> int:
+    """How many pieces there are."""
+    return {"lamp": 3}.get(item, 0)
+
+
+@warehouse.tool()
+async def reserve(item: str, pieces: int) -> str:
+    """Put pieces aside."""
+    if pieces > await stock(item):
+        raise ToolError(f"there are only {await stock(item)} of {item}")
+    return f"{pieces} {item} reserved"
+
+
+# A server in this process. As a rule it is somebody else's, and a command or a URL:
+#   MCPServer("uvx mcp-server-time", prefix="clock"), MCPServer("https://example.org/mcp", headers={…})
+source = MCPServer(warehouse, prefix="warehouse")
+
+sales = Agent("Sales", description="Sells lamps.", instructions="Reserve what is wanted.", tools=[source])
+desk = Agent("Desk", description="Finds who can help.", instructions="Find who can help.", handoffs=[sales])
 model = ScriptedModel(
     {
-        "Desk": [call("transfer_to_times")],
-        "Times": [
-            call("clock_convert_time", source_timezone="UTC", time="12:00", target_timezone="Asia/Tokyo"),
-            call("clock_convert_time", source_timezone="UTC", time="noon", target_timezone="Asia/Tokyo"),
-            "At noon here it is nine in the evening in Tokyo: too late to call.",
+        "Desk": [call("transfer_to_sales")],
+        "Sales": [
+            call("warehouse_reserve", item="lamp", pieces=5),
+            call("warehouse_stock", item="lamp"),
+            call("warehouse_reserve", item="lamp", pieces=3),
+            "Three lamps are yours; there are no more.",
         ],
     }
 )
 runner = Runner(desk, model=model)
 
-
-async def main() -> None:
-    """Ask when to call Tokyo."""
-    result = await runner.run("Can I call Tokyo at noon?")
-    print(f"tools of Times: {', '.join(spec.name for spec in model.requests[1].tools)}")
-    right, wrong = [event for event in result.events if isinstance(event, ToolReturned) and not event.wanted]
-    there = json.loads(str(right.content))["target"]["datetime"]
-    print(f"the server answered: {there[11:16]} in Tokyo")
-    print(f"the server refused: {wrong.content}")
-    print(f"{result.agent}: {result.output}")
-
-
 if __name__ == "__main__":
     print("scripted model: no language model is asked")
-    asyncio.run(main())
+    result = runner.run_sync("Five lamps, please.")
+    for event in result.events:
+        if isinstance(event, ToolReturned) and not event.wanted:
+            print(f"{event.name}{' failed' if event.is_error else ''}: {event.content}")
+    print(f"{result.agent}: {result.output}")

@@ -1,6 +1,7 @@
 """What a server asks while it carries out a call: of a person by an interrupt, of a model, or which folders are its."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,7 +18,7 @@ from baton.adapters import MCPServer
 from baton.errors import AnswerError
 from baton.events import Stepped
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call
+from baton.testing import ScriptedModel, call, survives_crashes
 
 
 class Size(BaseModel):
@@ -79,6 +80,16 @@ async def test_a_servers_question_suspends_the_run_and_the_answer_goes_back_with
     # The SDK comes past its question in every round; a third time would mean that the state was not taken.
     assert diary == ["asked", "asked", "ordered hat"]
     assert (await other.replay(resumed.events)).output == "done"
+
+
+async def test_a_question_of_a_server_survives_a_crash_after_every_event() -> None:
+    source = MCPServer(shop([]))
+    runner, _ = caller(source, [call("order", item="hat")], [call("order", item="coat")])
+    # The server seals its state anew each time.
+    report = await survives_crashes(
+        runner.kept_in, "hi", answers={"size": 7}, alike=lambda line: re.sub(r'"requestState":"[^"]+"', "", line)
+    )
+    assert report.crashes >= report.events > 10
 
 
 async def test_false_declines() -> None:

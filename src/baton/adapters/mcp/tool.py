@@ -78,7 +78,7 @@ class MCPTool:
                 result = await self._gone_on_with(ctx, given, asking, required, responses)
                 if isinstance(result, types.CallToolResult):
                     return outcome_of_result(result)
-                asked = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+                asked = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
                 stepped = Stepped(key, ctx.origin, time(), "mcp", asked)
                 log.write(stepped)
                 await log.settle()
