@@ -146,7 +146,8 @@ async def test_hints_say_what_a_tool_does_outside() -> None:
     assert effects == {"menu": "read", "plate": "idempotent", "burn": "idempotent", "cook": "idempotent"}
 
 
-async def test_tools_are_listed_again_when_the_server_says_that_they_have_changed() -> None:
+@pytest.mark.parametrize("protocol", ["auto", "legacy"])
+async def test_tools_are_listed_again_when_the_server_says_that_they_have_changed(protocol: str) -> None:
     server = SDKServer("growing")
 
     @server.tool()
@@ -156,10 +157,10 @@ async def test_tools_are_listed_again_when_the_server_says_that_they_have_change
             return "grown"
 
         server.add_tool(grown)
-        await ctx.notify_tools_changed()
+        await (ctx.session.send_tool_list_changed() if protocol == "legacy" else ctx.notify_tools_changed())
         return "ok"
 
-    runner, model = caller(MCPServer(server), [call("grow")], [call("grown")])
+    runner, model = caller(MCPServer(server, protocol=protocol), [call("grow")], [call("grown")])
     assert results(await runner.run("hi")) == ["ok", "grown"]
     assert [names(model, turn) for turn in range(2)] == [["grow"], ["grow", "grown"]]
 
