@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import ContentFilterError, ModelError, SetupError
+from ..errors import ModelError, SetupError
 from ..messages import (
     AssistantMessage,
     Audio,
@@ -29,7 +29,7 @@ from ..messages import (
     text_of,
 )
 from .base import CallChunk, Chunk, ModelRequest, ModelSettings, ReasoningChunk, Response, TextChunk
-from .failures import Objection, cut_short, empty, refused, retry_after, timed_out, unfit, unreachable
+from .failures import Objection, cut_short, empty, filtered, refused, retry_after, timed_out, unfit, unreachable
 
 _STOP_REASONS = {"eos": "stop", "function_call": "tool_calls", "end_turn": "stop"}
 # The first that fits counts: LiteLLM derives several of these from one another.
@@ -171,7 +171,7 @@ class _Answer:
         if self._thoughts:
             yield ReasoningChunk(whole=Reasoning("", "litellm", {"thinking_blocks": self._thoughts}))
         if self._reason == "content_filter":
-            raise ContentFilterError(f"the filter of `{self._model}` stopped the answer", model=self._model)
+            raise filtered(self._model)
         if not self._has_content:
             raise empty(self._model, self._reason)
         yield Response(None, self._usage, self._reason, self._model)
