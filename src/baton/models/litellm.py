@@ -4,12 +4,11 @@ import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
-from ..errors import ModelError, SetupError
+from ..errors import ModelError
 from ..messages import (
     AssistantMessage,
     Audio,
@@ -29,6 +28,7 @@ from ..messages import (
     text_of,
 )
 from .base import CallChunk, Chunk, ModelRequest, ModelSettings, ReasoningChunk, Response, TextChunk
+from .extras import need
 from .failures import Objection, cut_short, empty, filtered, refused, retry_after, timed_out, unfit, unreachable
 
 _STOP_REASONS = {"eos": "stop", "function_call": "tool_calls", "end_turn": "stop"}
@@ -60,11 +60,8 @@ class LiteLLMModel:
     """
 
     def __init__(self, model: str, *, api_key: str | None = None, base_url: str | None = None, **options: Any) -> None:
-        if find_spec("litellm") is None:
-            raise SetupError(
-                f"the model `litellm:{model}` needs LiteLLM; install it with: pip install 'baton-adk[litellm]'"
-            )
         self.model = model
+        need("litellm", model=self.name, what="LiteLLM", extra="litellm")
         given = {"api_key": api_key, "api_base": base_url, **options}
         self._options = {key: value for key, value in given.items() if value is not None}
 

@@ -3,12 +3,11 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...errors import ModelConnectionError, ModelError, SetupError
+from ...errors import ModelConnectionError, ModelError
 from ..failures import cut_short, malformed, timed_out
 from .endpoint import Endpoint
 from .failures import turned_down
@@ -71,8 +70,6 @@ class HTTPWire:
     """A wire of our own, over aiohttp."""
 
     def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, proxy: str | None = None) -> None:
-        if find_spec("aiohttp") is None:
-            raise SetupError("a model of OpenAI's kind needs aiohttp; install it with: pip install 'baton-adk[openai]'")
         self._endpoint = endpoint
         self._tls = trust_for(endpoint.base_url, tls)
         # Asked once, not for each request: it reads and parses the whole environment.
