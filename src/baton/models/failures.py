@@ -34,6 +34,20 @@ Objection: TypeAlias = Literal[
 ]
 """What a provider has against a request."""
 
+BY_STATUS: Mapping[int, Objection] = {
+    401: "key",
+    402: "no credit",
+    403: "key",
+    404: "no model",
+    408: "too slow",
+    409: "overloaded",
+    413: "too long",
+    429: "too many",
+    499: "too slow",
+    504: "too slow",
+}
+"""What a status says by itself, where a provider's words do not say more."""
+
 
 def refused(model: str, objection: Objection, said: str, *, retry_after: float | None = None) -> ModelError:
     """The error for a request that the provider did not answer; `said` is the reason in its own words."""

@@ -29,7 +29,18 @@ from ..messages import (
 )
 from .base import CallChunk, Chunk, ModelRequest, ModelSettings, ReasoningChunk, Response, TextChunk
 from .extras import need
-from .failures import Objection, cut_short, empty, filtered, refused, retry_after, timed_out, unfit, unreachable
+from .failures import (
+    BY_STATUS,
+    Objection,
+    cut_short,
+    empty,
+    filtered,
+    refused,
+    retry_after,
+    timed_out,
+    unfit,
+    unreachable,
+)
 
 _STOP_REASONS = {"eos": "stop", "function_call": "tool_calls", "end_turn": "stop"}
 # The first that fits counts: LiteLLM derives several of these from one another.
@@ -49,8 +60,6 @@ _OBJECTIONS: tuple[tuple[str, Objection], ...] = (
     ("BadRequestError", "bad request"),
     ("UnprocessableEntityError", "bad request"),
 )
-
-_BY_STATUS: dict[int, Objection] = {401: "key", 403: "key", 402: "no credit", 413: "too long"}
 
 
 class LiteLLMModel:
@@ -134,7 +143,7 @@ class LiteLLMModel:
             if name in family:
                 status, headers = _beneath(cause)
                 said = str(getattr(error, "message", error))[:500]
-                known = _BY_STATUS.get(status, objection) if objection == "bad request" else objection
+                known = BY_STATUS.get(status, objection) if objection == "bad request" else objection
                 return refused(self.name, known, said, retry_after=retry_after(headers))
         if {"APIConnectionError", "APIError", "TransportError", "ClientError"} & set(family):
             return cut_short(self.name, has_begun=has_begun, because=error)
