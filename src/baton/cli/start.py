@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
@@ -79,20 +79,7 @@ def start_of(reference: str, wishes: Wishes, *, existing: bool = False) -> Start
     """What is needed to run what the command line names; `existing` wants a store that is there already."""
     store = None if wishes.store is None else store_at(wishes.store, existing=existing)
     target = load(reference)
-    if isinstance(target, Runner):
-        if wishes.model is not None and not _is_asked(wishes.model, target, target.model):
-            raise TargetError(
-                f"`{reference}` is a Runner, which says itself which model it uses; "
-                "leave --model out, or name the agent instead of the runner"
-            )
-        runner = target
-    else:
-        runner = Runner(target, model=wishes.model)
-        if wishes.model is not None and not _is_asked(wishes.model, runner, None):
-            raise TargetError(
-                f"every agent of `{reference}` names a model of its own, so that --model {wishes.model} would change "
-                "nothing; leave it out"
-            )
+    runner = _runner_of(target, reference, wishes.model)
     if store is not None:
         runner = runner.kept_in(store)
     elif wishes.thread is not None and not isinstance(target, Runner):
@@ -106,6 +93,25 @@ def start_of(reference: str, wishes: Wishes, *, existing: bool = False) -> Start
         target=reference,
         store=wishes.store or "",
         thread=wishes.thread,
+    )
+
+
+def _runner_of(target: Any, reference: str, wish: str | None) -> Runner[Any, Any]:
+    """The runner that is named, or one for the agent that is. Raises TargetError if nobody would ask this model."""
+    if isinstance(target, Runner):
+        runner = cast("Runner[Any, Any]", target)
+        if wish is None or _is_asked(wish, runner, runner.model):
+            return runner
+        raise TargetError(
+            f"`{reference}` is a Runner, which says itself which model it uses; "
+            "leave --model out, or name the agent instead of the runner"
+        )
+    runner = Runner(target, model=wish)
+    if wish is None or _is_asked(wish, runner, None):
+        return runner
+    raise TargetError(
+        f"every agent of `{reference}` names a model of its own, so that --model {wish} would change nothing; "
+        "leave it out"
     )
 
 
