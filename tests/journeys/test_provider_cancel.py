@@ -1,13 +1,16 @@
 """Whoever stops listening to a run ends the answer at the provider: the server sees the client go, at once."""
 
 import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import cast
 
 import pytest
 from tests.journeys.provided import PROVIDERS, Provider
 
 from baton import Agent, Runner
 from baton.events import Cancelled, TextDelta
-from baton.models import ModelRequest
+from baton.models import Chunk, Model, ModelRequest
 from baton.testing import Step, Stream, call
 
 AT_ONCE = 0.1
@@ -65,6 +68,41 @@ async def test_cancelling_who_waits_for_a_run_ends_the_answer(provider: Provider
             await begun.wait()
         waiting.cancel()
         assert isinstance((await asyncio.gather(waiting, return_exceptions=True))[0], asyncio.CancelledError)
+        await server.client_left(within=AT_ONCE)
+
+
+class Counted:
+    """A model around a model that counts what it passes on."""
+
+    def __init__(self, model: Model) -> None:
+        self.name = model.name
+        self.passed = 0
+        self._model = model
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        async with aclosing(cast("AsyncGenerator[Chunk]", self._model.respond(request))) as chunks:
+            async for chunk in chunks:
+                self.passed += 1
+                yield chunk
+
+    async def held_back(self) -> None:
+        """Wait until nothing is taken any more, because nobody listens."""
+        turns = 0
+        while turns < 100:
+            before = self.passed
+            await asyncio.sleep(0)
+            turns = turns + 1 if before and self.passed == before else 0
+
+
+@pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
+async def test_leaving_a_run_that_waits_for_its_listener_ends_the_answer(provider: Provider) -> None:
+    # Here nobody reads from the connection at that moment, so that nothing closes it but whoever was reading.
+    words = Stream(*["word "] * 500, asyncio.Event())
+    async with provider.playing([words]) as (server, model):
+        counted = Counted(model)
+        async with asyncio.timeout(PATIENCE), Runner(Agent("Writer"), model=counted).stream("Tell me a story"):
+            await counted.held_back()
+        assert counted.passed < 500
         await server.client_left(within=AT_ONCE)
 
 
