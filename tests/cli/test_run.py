@@ -1,6 +1,7 @@
 """`baton run`: nothing but the answer on stdout, everything else on stderr, and an exit code that tells the rest."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,41 @@ def test_the_model_named_on_the_command_line(write: Write, baton: Invoke) -> Non
     unknown = baton("run", "desk:agent", "hi", "--model", "no-such-provider:x")
     assert unknown.exit_code == 1
     assert "needs the provider `no-such-provider`" in unknown.stderr
+
+
+LESSON = """
+from baton.models import register
+
+register("toy", lambda name: ScriptedModel([f"I am {name}"], name=f"toy:{name}", cycle=True))
+agent = Agent("Guide", model=Understudy(["I am a script."], cycle=True))
+runner = Runner(Agent("Guide"), model=Understudy(["I am a script."], cycle=True))
+nobody = Runner(Agent("Guide"))
+"""
+
+
+@pytest.mark.parametrize("target", ["desk:agent", "desk:runner", "desk:nobody"])
+def test_a_lesson_steps_aside_for_the_model_that_is_named(write: Write, baton: Invoke, target: str) -> None:
+    write(LESSON)
+    for command in (["run", target, "hi", "-q"], ["chat", target]):
+        result = baton(*command, "--model", "toy:small", input="hi\n")
+        assert "I am small" in result.stdout
+        assert "I am a script." not in result.stdout
+    assert "BATON_MODEL" not in os.environ
+
+
+def test_a_model_that_nobody_would_ask_is_refused(write: Write, baton: Invoke) -> None:
+    write(
+        """
+        from baton.models import register
+        register("toy", lambda name: ScriptedModel([], name=f"toy:{name}"))
+        agent = Agent("Guide", model=ScriptedModel(["Mine."]))
+        """
+    )
+    result = baton("run", "desk:agent", "hi", "--model", "toy:small")
+    assert result.exit_code == 2
+    assert (
+        "every agent of `desk:agent` names a model of its own, so that --model toy:small would change" in result.stderr
+    )
 
 
 def test_a_runner_has_its_own_model(write: Write, baton: Invoke) -> None:

@@ -14,6 +14,7 @@ from baton.models.failures import Objection, empty, refused, retry_after
     [
         ({"retry-after": "3"}, 3.0),
         ({"retry-after": "0.5"}, 0.5),
+        ({"retry-after": "3", "retry-after-ms": "250"}, 0.25),
         ({"retry-after": "-1"}, 0.0),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "soon"}, None),
@@ -36,6 +37,7 @@ def test_how_long_to_wait_until_a_date() -> None:
     [
         ("key", False, "check the key"),
         ("no model", False, "check the name"),
+        ("no address", False, "check base_url"),
         ("too long", False, "shorten the history"),
         ("filtered", False, "stopped this request"),
         ("too many", True, "wrap the model in Retry"),

@@ -63,7 +63,7 @@ class Conversation:
             said = await self._ask(turn, is_last)
             message = said.message
             if not message.calls:
-                if self._accepts(message):
+                if self._accepts(said):
                     return None
                 continue
             if is_last:
@@ -219,14 +219,17 @@ class Conversation:
         if self._failed_corrections >= self._ctx.options.corrections and outcome.fault and outcome.action is None:
             raise outcome.fault
 
-    def _accepts(self, message: AssistantMessage) -> bool:
+    def _accepts(self, said: Said) -> bool:
         """Whether this is a valid answer; if not, the model is told why and asked again."""
-        agent, ctx = self._agent, self._ctx
+        agent, ctx, message = self._agent, self._ctx, said.message
         output: Any = text_of(message.content)
         if agent.reader is not None:
             try:
                 output = agent.reader.read(output)
             except ValueError as error:
+                if said.stop_reason == "refusal":
+                    # Who will not answer at all does not write JSON when told to: asking again changes nothing.
+                    raise OutputError(agent.name, f"`{agent.reader.type_name}`", f"it refused: {output}") from None
                 self._invalid_answers += 1
                 if self._invalid_answers > _OUTPUT_CORRECTIONS:
                     raise OutputError(agent.name, f"`{agent.reader.type_name}`", str(error)) from None

@@ -95,10 +95,11 @@ def run(
         raise click.UsageError("there is nothing to say; give a text, or - and something on stdin")
     from .failures import warnings_on_stderr
     from .run import run_once
-    from .start import start_of
+    from .start import default_model, start_of
 
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet):
-        start = start_of(target, wishes_from(**rest))
+    wishes = wishes_from(**rest)
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(wishes.model):
+        start = start_of(target, wishes)
         form = "json" if as_json else "events" if as_events else "text"
         ctx.exit(run_once(start, text, form=form, quiet=quiet))
 
@@ -123,11 +124,11 @@ def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
     """
     from .chat import chat as talk
     from .failures import warnings_on_stderr
-    from .start import start_of
+    from .start import default_model, start_of
 
-    is_loud = is_debugging(ctx)
-    with warnings_on_stderr(debug=is_loud, quiet=False):
-        talk(start_of(target, wishes_from(**rest)), debug=is_loud)
+    is_loud, wishes = is_debugging(ctx), wishes_from(**rest)
+    with warnings_on_stderr(debug=is_loud, quiet=False), default_model(wishes.model):
+        talk(start_of(target, wishes), debug=is_loud)
 
 
 @main.command()

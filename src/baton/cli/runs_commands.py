@@ -74,10 +74,10 @@ def resume(ctx: click.Context, /, *, store: str, run_id: str, target: str, **opt
     """
     from .failures import warnings_on_stderr
     from .resume import resume_run
-    from .start import start_of
+    from .start import default_model, start_of
 
     quiet, as_json, model = options.pop("quiet"), options.pop("as_json"), options.pop("model")
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet):
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(model):
         start = start_of(target, wishes_from(model=model, store=store), existing=True)
         ctx.exit(resume_run(start, run_id, form="json" if as_json else "text", quiet=quiet, **options))
 

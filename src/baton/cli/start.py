@@ -1,8 +1,10 @@
 """From what the command line says about a run to a runner that can start it."""
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import click
 import msgspec
@@ -11,6 +13,7 @@ from msgspec.structs import replace
 from ..context import Limits
 from ..errors import RunError, SetupError
 from ..events import Delta, Event
+from ..models import DEFAULT_VARIABLE, Model
 from ..runner import LiveRun, Runner, RunResult
 from .edges import definition_of
 from .failures import TargetError
@@ -57,19 +60,26 @@ class Start:
         return explained
 
 
+@contextmanager
+def default_model(name: str | None) -> Generator[None]:
+    """Let BATON_MODEL name this model meanwhile, so that what is loaded finds it where any program looks for it."""
+    before = os.environ.get(DEFAULT_VARIABLE)
+    if name is not None:
+        os.environ[DEFAULT_VARIABLE] = name
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[DEFAULT_VARIABLE] = before
+        elif name is not None:
+            os.environ.pop(DEFAULT_VARIABLE, None)
+
+
 def start_of(reference: str, wishes: Wishes, *, existing: bool = False) -> Start:
     """What is needed to run what the command line names; `existing` wants a store that is there already."""
     store = None if wishes.store is None else store_at(wishes.store, existing=existing)
     target = load(reference)
-    if isinstance(target, Runner):
-        if wishes.model is not None:
-            raise TargetError(
-                f"`{reference}` is a Runner, which says itself which model it uses; "
-                "leave --model out, or name the agent instead of the runner"
-            )
-        runner = target
-    else:
-        runner = Runner(target, model=wishes.model)
+    runner = _runner_of(target, reference, wishes.model)
     if store is not None:
         runner = runner.kept_in(store)
     elif wishes.thread is not None and not isinstance(target, Runner):
@@ -84,6 +94,35 @@ def start_of(reference: str, wishes: Wishes, *, existing: bool = False) -> Start
         store=wishes.store or "",
         thread=wishes.thread,
     )
+
+
+def _runner_of(target: Any, reference: str, wish: str | None) -> Runner[Any, Any]:
+    """The runner that is named, or one for the agent that is. Raises TargetError if nobody would ask this model."""
+    if isinstance(target, Runner):
+        runner = cast("Runner[Any, Any]", target)
+        if wish is None or _is_asked(wish, runner, runner.model):
+            return runner
+        raise TargetError(
+            f"`{reference}` is a Runner, which says itself which model it uses; "
+            "leave --model out, or name the agent instead of the runner"
+        )
+    runner = Runner(target, model=wish)
+    if wish is None or _is_asked(wish, runner, None):
+        return runner
+    raise TargetError(
+        f"every agent of `{reference}` names a model of its own, so that --model {wish} would change nothing; "
+        "leave it out"
+    )
+
+
+def _is_asked(wish: str, runner: Runner[Any, Any], default: Model | None) -> bool:
+    """Whether anybody in the team asks the model of this name, by choice or by default; who is no Agent may."""
+    for seat in runner.team.seats.values():
+        definition = definition_of(seat.agent)
+        model = definition.own_model or default if definition is not None else None
+        if model is None or wish in model.name:
+            return True
+    return False
 
 
 async def watch(live: LiveRun[Any], show: Callable[[Event | Delta], None]) -> None:

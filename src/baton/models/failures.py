@@ -21,9 +21,32 @@ from ..errors import (
 )
 
 Objection: TypeAlias = Literal[
-    "key", "no model", "too long", "filtered", "too many", "no credit", "overloaded", "too slow", "bad request"
+    "key",
+    "no model",
+    "no address",
+    "too long",
+    "filtered",
+    "too many",
+    "no credit",
+    "overloaded",
+    "too slow",
+    "bad request",
 ]
 """What a provider has against a request."""
+
+BY_STATUS: Mapping[int, Objection] = {
+    401: "key",
+    402: "no credit",
+    403: "key",
+    404: "no model",
+    408: "too slow",
+    409: "overloaded",
+    413: "too long",
+    429: "too many",
+    499: "too slow",
+    504: "too slow",
+}
+"""What a status says by itself, where a provider's words do not say more."""
 
 
 def refused(model: str, objection: Objection, said: str, *, retry_after: float | None = None) -> ModelError:
@@ -35,6 +58,9 @@ def refused(model: str, objection: Objection, said: str, *, retry_after: float |
         case "no model":
             what = f"there is no model for `{model}`: {said}; check the name, and that this key may use it"
             return ModelNotFoundError(what, model=model)
+        case "no address":
+            what = f"`{model}` has nothing at this address: {said}; check base_url, which mostly ends in /v1"
+            return RequestError(what, model=model)
         case "too long":
             advice = "shorten the history, for instance with an input_filter, or take a model that reads more"
             return ContextTooLongError(f"this is too long for `{model}`: {said}; {advice}", model=model)
@@ -79,20 +105,27 @@ def timed_out(model: str, seconds: float | None) -> ModelTimeout:
     return ModelTimeout(f"nothing came from `{model}`{within}; {advice}", model=model, retryable=True)
 
 
-def malformed(model: str, because: object) -> MalformedResponseError:
+def malformed(model: str, because: object, payload: bytes | None = None) -> MalformedResponseError:
     """The error for something that cannot be read. It quotes nothing: that may be the conversation."""
-    what = f"`{model}` sent something that is not an answer of its format ({because}); check base_url"
-    return MalformedResponseError(what, model=model, retryable=True)
+    sent = "something that is" if payload is None else f"{len(payload)} bytes that are"
+    what = f"`{model}` sent {sent} not an answer of its format ({because})"
+    return MalformedResponseError(f"{what}; check base_url and which API it speaks", model=model, retryable=True)
 
 
 def empty(model: str, stop_reason: str) -> ModelError:
     """The error for an answer that says nothing."""
     if stop_reason in ("content_filter", "refusal"):
-        return ContentFilterError(f"the filter of `{model}` stopped the whole answer", model=model)
+        return filtered(model)
     if stop_reason == "length":
         advice = "its thinking used up max_tokens; allow more with ModelSettings(max_tokens=…)"
         return EmptyResponseError(f"`{model}` answered with neither text nor calls: {advice}", model=model)
     return EmptyResponseError(f"`{model}` answered with neither text nor calls", model=model, retryable=True)
+
+
+def filtered(model: str, because: str = "") -> ContentFilterError:
+    """The error for an answer that the provider's filter stopped, at its beginning or in the middle."""
+    why = f": {because}" if because else ""
+    return ContentFilterError(f"the filter of `{model}` stopped its answer{why}", model=model)
 
 
 def unfit(model: str, what: str, works: str) -> RequestError:
@@ -101,12 +134,13 @@ def unfit(model: str, what: str, works: str) -> RequestError:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the provider asks to wait: a number, or until a date; None if it does not say."""
-    wanted = headers.get("retry-after", "")
-    try:
-        seconds = float(wanted)
-    except ValueError:
-        date = email.utils.parsedate_tz(wanted)
-        return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())
-    # "nan" is a number too.
-    return max(0.0, seconds) if seconds == seconds else None
+    """How many seconds the provider asks for: in milliseconds, seconds, or until a date; None if it does not say."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            wanted = float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+        # Neither "nan" nor a date in the past is a time to wait.
+        return max(0.0, wanted) if wanted == wanted else None
+    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
+    return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())

@@ -4,12 +4,11 @@ import os
 from base64 import b64encode
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 import msgspec
 
-from ..errors import ContentFilterError, ModelError, SetupError
+from ..errors import ModelError
 from ..messages import (
     AssistantMessage,
     Audio,
@@ -29,7 +28,19 @@ from ..messages import (
     text_of,
 )
 from .base import CallChunk, Chunk, ModelRequest, ModelSettings, ReasoningChunk, Response, TextChunk
-from .failures import Objection, cut_short, empty, refused, retry_after, timed_out, unfit, unreachable
+from .extras import need
+from .failures import (
+    BY_STATUS,
+    Objection,
+    cut_short,
+    empty,
+    filtered,
+    refused,
+    retry_after,
+    timed_out,
+    unfit,
+    unreachable,
+)
 
 _STOP_REASONS = {"eos": "stop", "function_call": "tool_calls", "end_turn": "stop"}
 # The first that fits counts: LiteLLM derives several of these from one another.
@@ -50,8 +61,6 @@ _OBJECTIONS: tuple[tuple[str, Objection], ...] = (
     ("UnprocessableEntityError", "bad request"),
 )
 
-_BY_STATUS: dict[int, Objection] = {401: "key", 403: "key", 402: "no credit", 413: "too long"}
-
 
 class LiteLLMModel:
     """A model by the name that LiteLLM gives it, such as `bedrock/anthropic.claude-opus-5-5`.
@@ -60,11 +69,8 @@ class LiteLLMModel:
     """
 
     def __init__(self, model: str, *, api_key: str | None = None, base_url: str | None = None, **options: Any) -> None:
-        if find_spec("litellm") is None:
-            raise SetupError(
-                f"the model `litellm:{model}` needs LiteLLM; install it with: pip install 'baton-adk[litellm]'"
-            )
         self.model = model
+        need("litellm", model=self.name, what="LiteLLM", extra="litellm")
         given = {"api_key": api_key, "api_base": base_url, **options}
         self._options = {key: value for key, value in given.items() if value is not None}
 
@@ -137,7 +143,7 @@ class LiteLLMModel:
             if name in family:
                 status, headers = _beneath(cause)
                 said = str(getattr(error, "message", error))[:500]
-                known = _BY_STATUS.get(status, objection) if objection == "bad request" else objection
+                known = BY_STATUS.get(status, objection) if objection == "bad request" else objection
                 return refused(self.name, known, said, retry_after=retry_after(headers))
         if {"APIConnectionError", "APIError", "TransportError", "ClientError"} & set(family):
             return cut_short(self.name, has_begun=has_begun, because=error)
@@ -171,7 +177,7 @@ class _Answer:
         if self._thoughts:
             yield ReasoningChunk(whole=Reasoning("", "litellm", {"thinking_blocks": self._thoughts}))
         if self._reason == "content_filter":
-            raise ContentFilterError(f"the filter of `{self._model}` stopped the answer", model=self._model)
+            raise filtered(self._model)
         if not self._has_content:
             raise empty(self._model, self._reason)
         yield Response(None, self._usage, self._reason, self._model)

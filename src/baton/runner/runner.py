@@ -82,7 +82,7 @@ class Runner(Generic[C, Out]):
         self.team = Team.compile(agent, extra=agents, language=language)
         self.limits = limits or Limits()
         self.model = None if model is None else resolve(model)
-        """The model of all agents that have none, if there is one."""
+        """The model of agents that name none; None leaves it to BATON_MODEL."""
         options = RunOptions(
             model=self.model,
             settings=settings,

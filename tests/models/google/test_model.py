@@ -21,7 +21,6 @@ from baton.errors import (
     ModelTimeout,
     RateLimitError,
     RequestError,
-    SetupError,
 )
 from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import Model, ModelRequest, ModelSettings, Response, collect, resolve
@@ -60,15 +59,6 @@ def test_the_sdk_is_not_imported_before_it_is_used() -> None:
         "assert not {'google.genai', 'httpx2', 'pydantic'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_without_the_sdk_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nothing(name: str) -> None:
-        return None
-
-    monkeypatch.setattr("baton.models.google.model.find_spec", nothing)
-    with pytest.raises(SetupError, match=r"pip install 'baton-adk\[google\]'"):
-        GoogleModel("gemini-3.8-flash")
 
 
 async def test_without_a_key_it_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -222,17 +222,6 @@ def test_choices_that_there_are_not() -> None:
         OpenAIModel("m", client=wrong, api_key="x")
 
 
-def test_without_aiohttp_one_sentence_says_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['aiohttp'] = None\n"
-        "from baton import Agent, Runner, SetupError\n"
-        "try: Runner(Agent('A'), model='openai:gpt-5')\n"
-        "except SetupError as error: print(error)\n"
-    )
-    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
-    assert printed == "a model of OpenAI's kind needs aiohttp; install it with: pip install 'baton-adk[openai]'\n"
-
-
 def test_neither_aiohttp_nor_the_official_client_is_imported_before_it_is_used() -> None:
     program = (
         "import sys; from baton.models import resolve; resolve('openai:gpt-5')\n"

@@ -4,7 +4,7 @@ import re
 from typing import Any, cast
 
 from ...errors import ModelError
-from ..failures import Objection, refused
+from ..failures import BY_STATUS, Objection, refused
 
 _TOO_LONG = re.compile(r"prompt is too long|exceed.{0,40}context|context (?:window|limit|length)", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"credit balance|usage limit|spend limit", re.IGNORECASE)
@@ -21,24 +21,13 @@ _BY_KIND: dict[str, Objection] = {
     "api_error": "overloaded",
     "timeout_error": "too slow",
 }
-_BY_STATUS: dict[int, Objection] = {
-    401: "key",
-    402: "no credit",
-    403: "key",
-    404: "no model",
-    408: "too slow",
-    409: "overloaded",
-    413: "too long",
-    429: "too many",
-    504: "too slow",
-}
 
 
 def complaint(model: str, status: int, body: Any, rest: float | None) -> ModelError:
     """The error for what Anthropic sent instead of an answer, or in the middle of one."""
     kind, text = _told(body)
     said = f"{text or kind or 'it gave no reason'}{f' (status {status})' if status != 200 else ''}"
-    objection: Objection = _BY_KIND.get(kind) or _BY_STATUS.get(status) or "bad request"
+    objection: Objection = _BY_KIND.get(kind) or BY_STATUS.get(status) or "bad request"
     if objection == "bad request":
         if _TOO_LONG.search(text):
             objection = "too long"

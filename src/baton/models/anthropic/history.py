@@ -1,6 +1,5 @@
 """A conversation as Anthropic wants it: turns of user and assistant by turns, results first, nothing empty."""
 
-import re
 from base64 import b64encode
 from collections.abc import Sequence
 from typing import Any, cast
@@ -17,72 +16,48 @@ from ...messages import (
     Message,
     Part,
     Reasoning,
-    SystemMessage,
     Text,
     ToolCall,
     ToolMessage,
-    paired,
-    text_of,
 )
 from ..failures import unfit
-
-Block = dict[str, Any]
-
-GO_ON = "Go on."
-"""What stands where Anthropic wants a user's message and there is none."""
+from ..turns import GO_ON, Block, Turns, arguments_of, fitting_id, fitting_name, value_in
 
 _PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF = "application/pdf"
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 64
 
 
 def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[Block]]:
     """What the application says before all else, and the turns. Raises RequestError for media it cannot take."""
-    told: list[str] = []
     turns = _Turns(model)
-    for message in paired(messages):
-        if isinstance(message, SystemMessage) and not turns.has_begun:
-            told.append(text_of(message.content))
-        elif isinstance(message, ToolMessage):
-            turns.result(message)
-        elif isinstance(message, AssistantMessage):
-            turns.assistant(message)
-        else:
-            # In the middle only the newest models know an application; with all of them it can speak as the user.
-            turns.user(turns.blocks(message.content))
-    return [text for text in told if text.strip()], turns.finished()
+    return turns.take(messages), turns.finished()
 
 
-class _Turns:
+class _Turns(Turns):
     """The turns, as far as they have come."""
 
     def __init__(self, model: str) -> None:
+        super().__init__("assistant", "content")
         self._model = model
-        self._turns: list[Block] = []
-        self._shown: list[Block] = []
-        """Media that may not stand where they were said; they come with the next words of the user."""
         self._ids: dict[str, str] = {}
         self._waiting = 0
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether anybody has said anything."""
-        return bool(self._turns)
-
     def finished(self) -> list[Block]:
-        """All of them; the first and the last are the user's."""
-        self._show()
-        if not self._turns or self._turns[-1]["role"] == "assistant":
-            self._add("user", [_text(GO_ON)])
-        return self._turns
+        """All of them, and what is still to be shown."""
+        self._show_if_allowed()
+        return super().finished()
 
-    def user(self, blocks: list[Block]) -> None:
+    def user(self, content: Content) -> None:
         """The user, or somebody in the user's place, says this."""
-        self._show()
+        blocks = self.blocks(content)
+        self._show_if_allowed()
         self._add("user", blocks)
 
-    def assistant(self, message: AssistantMessage) -> None:
+    def words(self, text: str) -> Block:
+        """A block of text."""
+        return _text(text)
+
+    def model(self, message: AssistantMessage) -> None:
         """The model says this."""
         content = message.content
         parts = (Text(content),) if isinstance(content, str) else content
@@ -91,7 +66,7 @@ class _Turns:
         text = "\n".join(_said(part) for part in spoken)
         calls = [self._call(call) for call in message.calls]
         blocks = _in_order(text, calls, [each for each in message.reasoning if each.provider == "anthropic"])
-        self._show()
+        self._show_if_allowed()
         if blocks and not self._turns:
             self._add("user", [_text(GO_ON)])
         self._add("assistant", blocks)
@@ -158,39 +133,22 @@ class _Turns:
         return {**document, "source": source}
 
     def _call(self, call: ToolCall) -> Block:
-        name = _NOT_IN_A_NAME.sub("_", call.name)[:_LONGEST_NAME] or "tool"
+        name = fitting_name(call.name) or "tool"
         return {"type": "tool_use", "id": self._id(call.id), "name": name, "input": arguments_of(call)}
 
     def _id(self, id: str) -> str:
         known = self._ids.get(id)
         if known is None:
-            known = _NOT_IN_A_NAME.sub("_", id)
+            known = fitting_id(id)
             while known in self._ids.values():
                 known += "x"
             self._ids[id] = known
         return known
 
-    def _show(self) -> None:
+    def _show_if_allowed(self) -> None:
         # Between a call and its results nothing else may stand.
         if self._shown and not self._waiting:
-            shown, self._shown = self._shown, []
-            self._add("user", shown)
-
-    def _add(self, role: str, blocks: list[Block]) -> None:
-        if not blocks:
-            return
-        if self._turns and self._turns[-1]["role"] == role:
-            self._turns[-1]["content"] += blocks
-        else:
-            self._turns.append({"role": role, "content": blocks})
-
-
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """The arguments as the object they must be; what a model wrote that is none, under a name of its own."""
-    try:
-        return msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
-    except msgspec.DecodeError:
-        return {"arguments": call.arguments}
+            self._show()
 
 
 def _in_order(text: str, calls: list[Block], reasoning: list[Reasoning]) -> list[Block]:
@@ -230,10 +188,9 @@ def _said(part: Part) -> str:
 
 
 def _by_url(url: str, kinds: tuple[str, ...]) -> Block:
-    # A data url is a value in disguise, which Anthropic takes only as a value.
-    head, comma, data = url.partition(",")
-    if head.startswith("data:") and head.endswith(";base64") and comma and head[5:-7] in kinds:
-        return {"type": "base64", "media_type": head[5:-7], "data": data}
+    value = value_in(url)
+    if value is not None and value[0] in kinds:
+        return {"type": "base64", "media_type": value[0], "data": value[1]}
     return {"type": "url", "url": url}
 
 

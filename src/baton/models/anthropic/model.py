@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from importlib.util import find_spec
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...errors import AuthenticationError, ModelError, SetupError
+from ...errors import AuthenticationError, ModelError
 from ..base import Chunk, ModelRequest
+from ..extras import need
 from ..failures import cut_short, malformed, retry_after, timed_out, unreachable
 from ..per_loop import PerLoop, trusted
 from .answer import Answer
@@ -42,12 +42,8 @@ class AnthropicModel:
         headers: Mapping[str, str] | None = None,
         client: "AsyncAnthropic | None" = None,
     ) -> None:
-        if find_spec("anthropic") is None:
-            raise SetupError(
-                f"the model `anthropic:{model}` needs the SDK of Anthropic; "
-                "install it with: pip install 'baton-adk[anthropic]'"
-            )
         self.model = model
+        need("anthropic", model=self.name, what="the SDK of Anthropic", extra="anthropic")
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})

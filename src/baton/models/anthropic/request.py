@@ -9,7 +9,8 @@ import msgspec
 
 from ...messages import ToolSpec
 from ..base import ModelRequest, ModelSettings
-from .history import Block, as_turns
+from ..turns import Block
+from .history import as_turns
 
 _log = getLogger(__name__)
 

@@ -7,10 +7,9 @@ from uuid import uuid4
 
 import msgspec
 
-from ...errors import ContentFilterError, ModelError
 from ...messages import Audio, File, Image, Part, Reasoning, ToolSpec, Usage
 from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
-from ..failures import empty, malformed
+from ..failures import empty, filtered, malformed, refused
 from .history import wire_name
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Answer:
         self._usage = piece.usage_metadata or self._usage
         feedback = piece.prompt_feedback
         if feedback is not None and feedback.block_reason is not None:
-            raise self._blocked(feedback.block_reason.value, feedback.block_reason_message)
+            raise refused(self._model, "filtered", _why(feedback.block_reason.value, feedback.block_reason_message))
         for candidate in (piece.candidates or ())[:1]:
             content = candidate.content
             for part in (content.parts if content is not None else None) or ():
@@ -66,7 +65,7 @@ class Answer:
         if self._reason in _BROKEN_CALLS:
             raise malformed(self._model, f"it says itself: {self._reason} {self._message}".strip())
         if reason == "content_filter":
-            raise self._blocked(self._reason, self._message)
+            raise filtered(self._model, _why(self._reason, self._message))
         if not self._has_content:
             raise empty(self._model, reason)
         yield Response(None, self._used(), reason, self._model)
@@ -112,10 +111,6 @@ class Answer:
         reason = _STOP_REASONS.get(self._reason, self._reason.lower())
         return "tool_calls" if reason == "stop" and self._calls else reason
 
-    def _blocked(self, reason: str, message: str | None) -> ModelError:
-        why = f"{reason}: {message}" if message else reason
-        return ContentFilterError(f"the filter of `{self._model}` stopped this: {why}", model=self._model)
-
     def _used(self) -> Usage | None:
         used = self._usage
         if used is None:
@@ -128,6 +123,10 @@ class Answer:
             reasoning_tokens=thoughts,
             model_calls=1,
         )
+
+
+def _why(reason: str, message: str | None) -> str:
+    return f"{reason}: {message}" if message else reason
 
 
 def _media(data: bytes, media_type: str | None) -> Part:

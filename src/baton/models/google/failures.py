@@ -4,30 +4,18 @@ import re
 from typing import Any, cast
 
 from ...errors import ModelError
-from ..failures import Objection, refused, retry_after
+from ..failures import BY_STATUS, Objection, refused, retry_after
 
 _TOO_LONG = re.compile(r"token count.{0,60}exceeds|exceeds the maximum number of tokens|context length", re.IGNORECASE)
 _BAD_KEY = re.compile(r"API key (?:not valid|expired|not found)|API_KEY_INVALID", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
-
-_BY_STATUS: dict[int, Objection] = {
-    401: "key",
-    403: "key",
-    404: "no model",
-    408: "too slow",
-    409: "overloaded",
-    413: "too long",
-    429: "too many",
-    499: "too slow",
-    504: "too slow",
-}
 
 
 def complaint(model: str, status: int, body: Any, headers: Any) -> ModelError:
     """The error for what Google sent instead of an answer, or in the middle of one."""
     told = _error_in(body)
     text = str(told.get("message") or told.get("status") or "it gave no reason")
-    objection: Objection = _BY_STATUS.get(status) or ("overloaded" if status >= 500 else "bad request")
+    objection: Objection = BY_STATUS.get(status) or ("overloaded" if status >= 500 else "bad request")
     if status == 400:
         if _BAD_KEY.search(f"{text} {told.get('details', '')}"):
             objection = "key"

@@ -1,6 +1,5 @@
 """A conversation as Google wants it: user and model by turns, each turn of calls answered by as many responses."""
 
-import re
 from base64 import b64decode
 from binascii import Error
 from collections.abc import Sequence
@@ -17,67 +16,39 @@ from ...messages import (
     Message,
     Part,
     Reasoning,
-    SystemMessage,
     Text,
     ToolCall,
     ToolMessage,
-    paired,
     text_of,
 )
+from ..turns import GO_ON, Block, Turns, arguments_of, fitting_name, value_in
 
-WirePart = dict[str, Any]
-
-GO_ON = "Go on."
-"""What stands where Google wants a user's words and there are none."""
-
-_NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
-_LONGEST_NAME = 64
 _UNSIGNED = b"skip_thought_signature_validator"
 """What Google's documentation names for calls that another model made, which have no signature of its own."""
 
 
-def as_contents(messages: Sequence[Message], *, wants_signatures: bool) -> tuple[list[str], list[WirePart]]:
+def as_contents(messages: Sequence[Message], *, wants_signatures: bool) -> tuple[list[str], list[Block]]:
     """What the application says before all else, and the turns of the conversation."""
-    told: list[str] = []
     turns = _Turns(wants_signatures)
-    for message in paired(messages):
-        if isinstance(message, SystemMessage) and not turns.has_begun:
-            told.append(text_of(message.content))
-        elif isinstance(message, ToolMessage):
-            turns.response(message)
-        elif isinstance(message, AssistantMessage):
-            turns.model(message)
-        else:
-            # Among the turns there is no application; in the middle it speaks as the user.
-            turns.user(_parts(message.content))
-    return [text for text in told if text.strip()], turns.finished()
+    return turns.take(messages), turns.finished()
 
 
-class _Turns:
+class _Turns(Turns):
     """The turns, as far as they have come."""
 
     def __init__(self, wants_signatures: bool) -> None:
+        super().__init__("model", "parts")
         self._wants_signatures = wants_signatures
-        self._turns: list[WirePart] = []
-        self._shown: list[WirePart] = []
-        """Media of results: they come after all responses of a turn."""
         self._names: list[str] = []
         """The names of the calls whose responses are still to come."""
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether anybody has said anything."""
-        return bool(self._turns)
-
-    def finished(self) -> list[WirePart]:
-        """All of them; the first and the last are the user's."""
-        if not self._turns or self._turns[-1]["role"] == "model":
-            self._add("user", [{"text": GO_ON}])
-        return self._turns
-
-    def user(self, parts: list[WirePart]) -> None:
+    def user(self, content: Content) -> None:
         """The user, or somebody in the user's place, says this."""
-        self._add("user", parts)
+        self._add("user", _parts(content))
+
+    def words(self, text: str) -> Block:
+        """A part of text."""
+        return {"text": text}
 
     def model(self, message: AssistantMessage) -> None:
         """The model says this."""
@@ -99,7 +70,7 @@ class _Turns:
         # A response has the name of its call, whatever the tool calls itself.
         self._names = [part["function_call"]["name"] for part in calls]
 
-    def response(self, message: ToolMessage) -> None:
+    def result(self, message: ToolMessage) -> None:
         """A tool has this to say."""
         told = text_of(message.content)
         response = {"error" if message.is_error else "result": told}
@@ -109,26 +80,17 @@ class _Turns:
         media = [part for part in _parts(message.content) if "text" not in part]
         if media:
             self._shown += [{"text": f"`{message.name}` showed:"}, *media]
-        if self._shown and not self._names:
-            shown, self._shown = self._shown, []
-            self._add("user", shown)
-
-    def _add(self, role: str, parts: list[WirePart]) -> None:
-        if not parts:
-            return
-        if self._turns and self._turns[-1]["role"] == role:
-            self._turns[-1]["parts"] += parts
-        else:
-            self._turns.append({"role": role, "parts": parts})
+        if not self._names:
+            self._show()
 
 
-def _parts(content: Content) -> list[WirePart]:
+def _parts(content: Content) -> list[Block]:
     if isinstance(content, str):
         return [{"text": content}] if content else []
     return [part for part in map(_part, content) if part.get("text") != ""]
 
 
-def _part(part: Part) -> WirePart:
+def _part(part: Part) -> Block:
     if isinstance(part, Text):
         return {"text": part.text}
     if isinstance(part, Image | Audio | File):
@@ -138,26 +100,21 @@ def _part(part: Part) -> WirePart:
     return {"text": msgspec.json.encode(part.value).decode()}
 
 
-def _by_url(url: str, media_type: str) -> WirePart:
-    # A data url is a value in disguise, which Google takes only as a value.
-    head, comma, data = url.partition(",")
-    if head.startswith("data:") and head.endswith(";base64") and comma:
-        return {"inline_data": {"mime_type": head[5:-7] or media_type, "data": b64decode(data)}}
+def _by_url(url: str, media_type: str) -> Block:
+    value = value_in(url)
+    if value is not None:
+        return {"inline_data": {"mime_type": value[0] or media_type, "data": b64decode(value[1])}}
     return {"file_data": {"mime_type": media_type, "file_uri": url}}
 
 
 def wire_name(name: str) -> str:
     """The name of a tool as Google takes it, which may not begin with a digit or a dash."""
-    kept = _NOT_IN_A_NAME.sub("_", name)[:_LONGEST_NAME]
+    kept = fitting_name(name)
     return f"_{kept}" if not kept or kept[0] in "-0123456789" else kept
 
 
-def _call(call: ToolCall) -> WirePart:
-    try:
-        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
-    except msgspec.DecodeError:
-        arguments = {"arguments": call.arguments}
-    return {"function_call": {"id": call.id, "name": wire_name(call.name), "args": arguments}}
+def _call(call: ToolCall) -> Block:
+    return {"function_call": {"id": call.id, "name": wire_name(call.name), "args": arguments_of(call)}}
 
 
 def _signatures(reasoning: tuple[Reasoning, ...]) -> dict[tuple[int, str], bytes]:

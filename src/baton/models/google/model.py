@@ -3,11 +3,11 @@
 import os
 from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import aclosing, contextmanager
-from importlib.util import find_spec
 from typing import Any
 
-from ...errors import AuthenticationError, SetupError
+from ...errors import AuthenticationError
 from ..base import Chunk, ModelRequest
+from ..extras import need
 from ..failures import cut_short, malformed, refused, timed_out, unreachable
 from ..per_loop import PerLoop
 from .answer import Answer
@@ -34,12 +34,8 @@ class GoogleModel:
         base_url: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        if find_spec("google") is None or find_spec("google.genai") is None:
-            raise SetupError(
-                f"the model `google:{model}` needs the SDK google-genai; "
-                "install it with: pip install 'baton-adk[google]'"
-            )
         self.model = model
+        need("google", "google.genai", model=self.name, what="the SDK google-genai", extra="google")
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})

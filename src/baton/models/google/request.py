@@ -8,7 +8,8 @@ import msgspec
 
 from ...messages import ToolSpec
 from ..base import ModelRequest, ModelSettings
-from .history import WirePart, as_contents, wire_name
+from ..turns import Block
+from .history import as_contents, wire_name
 from .schemas import taken_by_google
 
 _log = getLogger(__name__)
@@ -65,16 +66,16 @@ def _settings(settings: ModelSettings, version: tuple[int, int]) -> dict[str, An
     return {key: value for key, value in asked.items() if value is not None}
 
 
-def _thinking(effort: str | None, version: tuple[int, int]) -> WirePart | None:
+def _thinking(effort: str | None, version: tuple[int, int]) -> Block | None:
     if effort is None:
         return None
-    thinking: WirePart = {"include_thoughts": True} if effort != "none" else {}
+    thinking: Block = {"include_thoughts": True} if effort != "none" else {}
     if version >= (3, 0):
         return {**thinking, "thinking_level": _LEVELS.get(effort, "HIGH")}
     return {**thinking, "thinking_budget": _BUDGETS.get(effort, _BUDGETS["high"])}
 
 
-def _http(settings: ModelSettings) -> WirePart | None:
+def _http(settings: ModelSettings) -> Block | None:
     asked = {
         "headers": dict(settings.extra_headers) if settings.extra_headers else None,
         "extra_body": dict(settings.extra_body) if settings.extra_body else None,
@@ -83,8 +84,8 @@ def _http(settings: ModelSettings) -> WirePart | None:
     return {key: value for key, value in asked.items() if value is not None} or None
 
 
-def _declaration(spec: ToolSpec) -> WirePart:
-    declaration: WirePart = {"name": wire_name(spec.name), "parameters_json_schema": taken_by_google(spec.parameters)}
+def _declaration(spec: ToolSpec) -> Block:
+    declaration: Block = {"name": wire_name(spec.name), "parameters_json_schema": taken_by_google(spec.parameters)}
     if spec.description:
         declaration["description"] = spec.description
     return declaration
@@ -95,7 +96,7 @@ def _add_choice(config: dict[str, Any], settings: ModelSettings) -> None:
         case None:
             return
         case "auto" | "none":
-            choice: WirePart = {"mode": settings.tool_choice.upper()}
+            choice: Block = {"mode": settings.tool_choice.upper()}
         case "required":
             choice = {"mode": "ANY"}
         case name:

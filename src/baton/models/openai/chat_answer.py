@@ -8,7 +8,8 @@ from msgspec import Struct, field
 from ...errors import ModelError, OverloadedError
 from ...messages import Audio, Reasoning, Usage
 from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
-from .failures import cut_short, empty, failed_inside, filtered, malformed
+from ..failures import cut_short, empty, filtered, malformed
+from .failures import failed_inside
 from .parts import as_json, from_base64
 
 STOP_REASONS = {
@@ -123,7 +124,7 @@ class ChatAnswer:
         try:
             read = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(self._name, payload, error) from None
+            raise malformed(self._name, error, payload) from None
         self._has_begun = True
         if read.error or read.kind == "error":
             raise failed_inside(self._name, read.error or msgspec.json.decode(payload))
@@ -140,7 +141,7 @@ class ChatAnswer:
         """The chunks in an answer that came in one piece."""
         chunks = self.take(payload)
         if not self._has_choice:
-            raise malformed(self._name, payload, "it has no choices")
+            raise malformed(self._name, "it has no choices", payload)
         # Where nothing can have been cut off, an end without a reason is an end.
         self._stop_reason = self._stop_reason or "stop"
         return chunks

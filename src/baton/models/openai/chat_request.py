@@ -18,10 +18,9 @@ from ...messages import (
 from ..base import ModelRequest
 from .endpoint import Structured
 from .parts import about, chat_part, fitting_arguments, fitting_id, fitting_name, split
-from .structured import chosen_tool, instructions_with_schema, output_tool, schema_format
+from .structured import add_tools, instructions_with_schema, schema_format
 
 _LONGEST_ID = 40
-_WORDS = ("auto", "required", "none")
 _SEE_BELOW = "The result is in the message below."
 
 
@@ -42,15 +41,7 @@ def chat_body(request: ModelRequest, manner: ChatManner) -> dict[str, Any]:
     """The body of the request, as the official client would send it."""
     settings = request.settings
     body: dict[str, Any] = {"model": manner.model, "messages": _messages(request, manner)}
-    answer = output_tool(request, manner.structured)
-    tools = request.tools if answer is None else (*request.tools, answer)
-    if tools:
-        body["tools"] = [_tool(spec) for spec in tools]
-        choice = chosen_tool(request, answer)
-        if choice is not None:
-            body["tool_choice"] = choice if choice in _WORDS else {"type": "function", "function": {"name": choice}}
-        if settings.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = settings.parallel_tool_calls
+    add_tools(body, request, manner.structured, form=_tool, named=_named)
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     if settings.top_p is not None:
@@ -72,6 +63,10 @@ def chat_body(request: ModelRequest, manner: ChatManner) -> dict[str, Any]:
         if manner.includes_usage:
             body["stream_options"] = {"include_usage": True}
     return body
+
+
+def _named(tool: str) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": tool}}
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:

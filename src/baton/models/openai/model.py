@@ -10,6 +10,7 @@ from typing_extensions import Unpack
 from ...errors import SetupError, checked_choice
 from ..base import Chunk, ModelRequest
 from ..collect import assembled
+from ..extras import need
 from .chat_answer import ChatAnswer
 from .chat_request import ChatManner, chat_body
 from .endpoint import PROVIDERS, Address, Endpoint, Provider, Structured
@@ -71,6 +72,7 @@ class OpenAIModel:
                 raise SetupError("OpenAIModel(client=…) takes address, key, headers and TLS from the client alone")
             self._wire: Wire = _official(client)
         else:
+            need("aiohttp", model=self.name, what="aiohttp", extra="openai")
             endpoint = Endpoint(provider, **address)
             self._wire = HTTPWire(endpoint, tls=tls, proxy=proxy)
             # Servers that resemble OpenAI's know the older name only, and its reasoning models the newer one only.

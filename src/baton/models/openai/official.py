@@ -6,7 +6,8 @@ from contextlib import AbstractAsyncContextManager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from ...errors import ModelConnectionError, ModelError
-from .failures import cut_short, malformed, refused, timed_out
+from ..failures import cut_short, malformed, timed_out
+from .failures import turned_down
 from .wire import SECONDS_FOR_THE_END, Exchange, Sending
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ class OfficialWire:
         try:
             response = await opening.__aenter__()
         except openai.APIStatusError as error:
-            raise refused(sending.name, error.status_code, error.response.headers, error.response.content) from error
+            raise turned_down(
+                sending.name, error.status_code, error.response.headers, error.response.content
+            ) from error
         except openai.APITimeoutError as error:
             raise timed_out(sending.name, sending.timeout) from error
         except openai.APIConnectionError as error:
@@ -69,7 +72,7 @@ class _OfficialExchange:
         if not self._has_begun:
             self._has_begun = True
             if piece.lstrip()[:1] == b"<":
-                raise malformed(self._sending.name, piece, "it is a page for people")
+                raise malformed(self._sending.name, "it is a page for people", piece)
         return piece
 
     async def end(self) -> None:

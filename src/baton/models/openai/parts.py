@@ -10,7 +10,7 @@ import msgspec
 
 from ...errors import RequestError
 from ...messages import Audio, Content, Data, File, Image, Part, Text
-from .failures import malformed
+from ..failures import malformed
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
@@ -99,7 +99,7 @@ def from_base64(text: str, model: str) -> bytes:
     try:
         return b64decode(text, validate=True)
     except ValueError as error:
-        raise malformed(model, text.encode(), error) from None
+        raise malformed(model, error, text.encode()) from None
 
 
 def fitting_id(id: str, longest: int) -> str:

@@ -8,7 +8,8 @@ from msgspec import Struct
 from ...errors import ModelError
 from ...messages import Image, Reasoning, Usage
 from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
-from .failures import cut_short, empty, failed_inside, filtered, malformed
+from ..failures import cut_short, empty, filtered, malformed
+from .failures import failed_inside
 from .parts import from_base64
 
 _STOP_REASONS = {"max_output_tokens": "length", "max_tokens": "length"}
@@ -100,7 +101,7 @@ class ResponsesAnswer:
         try:
             event = _decode_event(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(self._name, payload, error) from None
+            raise malformed(self._name, error, payload) from None
         self._has_begun = True
         kind, chunks = event.type, list[Chunk]()
         # Text first: nearly every event is a piece of it.
@@ -130,9 +131,9 @@ class ResponsesAnswer:
         try:
             whole = _decode_whole(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise malformed(self._name, payload, error) from None
+            raise malformed(self._name, error, payload) from None
         if whole.output is None and not whole.error:
-            raise malformed(self._name, payload, "it has no output")
+            raise malformed(self._name, "it has no output", payload)
         chunks: list[Chunk] = []
         self._take_end(whole, chunks)
         return chunks

@@ -10,10 +10,9 @@ from ...messages import AssistantMessage, Content, Message, Part, Reasoning, Too
 from ..base import ModelRequest
 from .endpoint import Structured
 from .parts import about, fitting_arguments, fitting_id, fitting_name, responses_part, split
-from .structured import chosen_tool, instructions_with_schema, output_tool, schema_format
+from .structured import add_tools, instructions_with_schema, schema_format
 
 _LONGEST_ID = 64
-_WORDS = ("auto", "required", "none")
 _THINKS = re.compile(r"^(?:o\d|gpt-[5-9]|gpt-\d\d|codex|computer-use)")
 _DOES_NOT_THINK = re.compile(r"-chat(?:-|$)")
 
@@ -45,15 +44,7 @@ def responses_body(request: ModelRequest, manner: ResponsesManner) -> dict[str, 
         body["input"] = [{"role": "system", "content": instructions}]
     elif instructions:
         body["instructions"] = instructions
-    answer = output_tool(request, manner.structured)
-    tools = request.tools if answer is None else (*request.tools, answer)
-    if tools:
-        body["tools"] = [_tool(spec) for spec in tools]
-        choice = chosen_tool(request, answer)
-        if choice is not None:
-            body["tool_choice"] = choice if choice in _WORDS else {"type": "function", "name": choice}
-        if settings.parallel_tool_calls is not None:
-            body["parallel_tool_calls"] = settings.parallel_tool_calls
+    add_tools(body, request, manner.structured, form=_tool, named=_named)
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     if settings.top_p is not None:
@@ -73,6 +64,10 @@ def responses_body(request: ModelRequest, manner: ResponsesManner) -> dict[str, 
     if request.stream:
         body["stream"] = True
     return body
+
+
+def _named(tool: str) -> dict[str, Any]:
+    return {"type": "function", "name": tool}
 
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:

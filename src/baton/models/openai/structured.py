@@ -1,5 +1,6 @@
 """Answers of a given schema: asked for by the schema itself, by JSON mode, or as a call of a tool."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ...messages import ToolSpec
@@ -7,6 +8,7 @@ from ..base import ModelRequest, OutputSchema
 from .endpoint import Structured
 from .parts import as_json
 
+_WORDS = ("auto", "required", "none")
 _ASKED = "Answer with one JSON object and nothing else. It must fit this JSON schema:"
 
 
@@ -31,7 +33,28 @@ def instructions_with_schema(request: ModelRequest, structured: Structured) -> s
     return f"{request.instructions}\n\n{asked}" if request.instructions else asked
 
 
-def chosen_tool(request: ModelRequest, answer: ToolSpec | None) -> str | None:
+def add_tools(
+    body: dict[str, Any],
+    request: ModelRequest,
+    structured: Structured,
+    *,
+    form: Callable[[ToolSpec], dict[str, Any]],
+    named: Callable[[str], dict[str, Any]],
+) -> None:
+    """Offer the tools, and the one that is the answer; say which must be called. `form` and `named` are the API's."""
+    answer = output_tool(request, structured)
+    tools = request.tools if answer is None else (*request.tools, answer)
+    if not tools:
+        return
+    body["tools"] = [form(spec) for spec in tools]
+    choice = _chosen_tool(request, answer)
+    if choice is not None:
+        body["tool_choice"] = choice if choice in _WORDS else named(choice)
+    if request.settings.parallel_tool_calls is not None:
+        body["parallel_tool_calls"] = request.settings.parallel_tool_calls
+
+
+def _chosen_tool(request: ModelRequest, answer: ToolSpec | None) -> str | None:
     """Which tool must be called: with an answer that is a call, at least that one."""
     choice = request.settings.tool_choice
     if answer is None:

@@ -3,14 +3,14 @@
 import asyncio
 import ssl
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from ...errors import ModelConnectionError, ModelError, SetupError
+from ...errors import ModelConnectionError, ModelError
+from ..failures import cut_short, malformed, timed_out
 from .endpoint import Endpoint
-from .failures import cut_short, malformed, refused, timed_out
+from .failures import turned_down
 from .pool import close_all, proxy_for, session_for, trust_for
 
 if TYPE_CHECKING:
@@ -70,8 +70,6 @@ class HTTPWire:
     """A wire of our own, over aiohttp."""
 
     def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, proxy: str | None = None) -> None:
-        if find_spec("aiohttp") is None:
-            raise SetupError("a model of OpenAI's kind needs aiohttp; install it with: pip install 'baton-adk[openai]'")
         self._endpoint = endpoint
         self._tls = trust_for(endpoint.base_url, tls)
         # Asked once, not for each request: it reads and parses the whole environment.
@@ -135,7 +133,7 @@ class _HTTPExchange:
         if not self._has_begun:
             self._has_begun = True
             if piece.lstrip()[:1] == b"<":
-                raise malformed(self._name, piece, "it is a page for people")
+                raise malformed(self._name, "it is a page for people", piece)
         return piece
 
     async def end(self) -> None:
@@ -166,7 +164,7 @@ class _HTTPExchange:
             raise self._broken(error) from error
         finally:
             response.close()
-        return refused(self._name, response.status, response.headers, body)
+        return turned_down(self._name, response.status, response.headers, body)
 
     def _broken(self, error: Exception) -> ModelError:
         """The error for a connection that broke while an answer came. What is not about that is raised as it is."""

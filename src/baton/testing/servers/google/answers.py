@@ -29,9 +29,9 @@ class Signatures(set[str]):
         return signature
 
 
-def generated(asked: Asked, whole: Response, signatures: Signatures) -> bytes:
+def generated(asked: Asked, whole: Response, signatures: Signatures, *, gives_ids: bool) -> bytes:
     """An answer in one piece."""
-    stream = ContentStream(asked, signatures)
+    stream = ContentStream(asked, signatures, gives_ids=gives_ids)
     said = whole.message or AssistantMessage()
     for thought in said.reasoning:
         stream.think(thought.text, thought.opaque)
@@ -46,8 +46,9 @@ def generated(asked: Asked, whole: Response, signatures: Signatures) -> bytes:
 class ContentStream(AnswerStream):
     """An answer as pieces, each a response of its own; a call comes whole."""
 
-    def __init__(self, asked: Asked, signatures: Signatures) -> None:
+    def __init__(self, asked: Asked, signatures: Signatures, *, gives_ids: bool) -> None:
         self._signatures = signatures
+        self._gives_ids = gives_ids
         self._head = {"modelVersion": asked.model, "responseId": f"response{next(_ids)}"}
         self._call: list[CallChunk] = []
         self._opaque: Any = None
@@ -92,7 +93,8 @@ class ContentStream(AnswerStream):
     def call(self, call: ToolCall) -> dict[str, Any]:
         """The part of a call; the first one of an answer is signed."""
         arguments = msgspec.json.decode(call.arguments or "{}")
-        part: dict[str, Any] = {"functionCall": {"id": call.id, "name": call.name, "args": arguments}}
+        named = {"id": call.id} if self._gives_ids else {}
+        part: dict[str, Any] = {"functionCall": {**named, "name": call.name, "args": arguments}}
         if not self._is_signed:
             self._is_signed = True
             part["thoughtSignature"] = self._signatures.new(self._opaque)

@@ -39,10 +39,11 @@ _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"
 class Generate(Endpoint):
     """`models/…:generateContent` and `models/…:streamGenerateContent`, for one model."""
 
-    def __init__(self, model: str, signatures: Signatures, *, streams: bool) -> None:
+    def __init__(self, model: str, signatures: Signatures, *, streams: bool, gives_ids: bool) -> None:
         self._model = model
         self._streams = streams
         self._signatures = signatures
+        self._gives_ids = gives_ids
 
     def read(self, received: Received) -> Asked:
         """The request, if it is in order."""
@@ -59,11 +60,11 @@ class Generate(Endpoint):
 
     def whole(self, asked: Asked, whole: Response) -> bytes:
         """A GenerateContentResponse."""
-        return generated(asked, whole, self._signatures)
+        return generated(asked, whole, self._signatures, gives_ids=self._gives_ids)
 
     def stream(self, asked: Asked) -> AnswerStream:
         """GenerateContentResponses, one for each piece."""
-        return ContentStream(asked, self._signatures)
+        return ContentStream(asked, self._signatures, gives_ids=self._gives_ids)
 
 
 def _request(wire: GenerateRequest) -> ModelRequest:

@@ -24,11 +24,18 @@ class GoogleServer(ProviderServer):
     """The Gemini API on this machine: generateContent, streamGenerateContent?alt=sse, and the list of models.
 
     It is stricter than Google in this: two turns of the same role in a row are refused, and so are words of JSON schema
-    that are not documented.
+    that are not documented. With `call_ids=False` it gives calls no ids, as many of Google's models do.
     """
 
-    def __init__(self, steps: Iterable[Step] | Mapping[str, Iterable[Step]], **options: Unpack[ServerOptions]) -> None:
+    def __init__(
+        self,
+        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        *,
+        call_ids: bool = True,
+        **options: Unpack[ServerOptions],
+    ) -> None:
         super().__init__(steps, **options)
+        self._gives_ids = call_ids
         self._signatures = Signatures()
 
     @property
@@ -48,7 +55,7 @@ class GoogleServer(ProviderServer):
         streams = found["method"] == _STREAM
         if streams and received.query.get("alt") != "sse":
             raise wrong("This test server streams server-sent events only: add ?alt=sse.")
-        return Generate(found["model"], self._signatures, streams=streams)
+        return Generate(found["model"], self._signatures, streams=streams, gives_ids=self._gives_ids)
 
     def refused(self, error: ModelError, received: Received) -> Rejection:
         """The status and the body that say the same as this error."""

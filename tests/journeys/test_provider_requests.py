@@ -1,0 +1,177 @@
+"""What agents and runners say reaches every provider: settings, choices, types, pictures. And what comes back, us."""
+
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from tests.journeys.provided import CHAT, CLAUDE, GEMINI, PROVIDERS, RESPONSES, Provider
+
+from baton import Agent, Runner, tool
+from baton.errors import ContentFilterError, OutputError
+from baton.events import Said
+from baton.messages import AssistantMessage, Image, Text, Usage, UserMessage
+from baton.models import ModelSettings, Response
+from baton.testing import call, say
+
+every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
+# The smallest picture there is: one pixel.
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c626001000000"
+    "0500010a2db40000000049454e44ae426082"
+)
+
+
+@tool
+async def look_up(city: str) -> str:
+    """Look up a city."""
+    return f"{city} is sunny"
+
+
+class Report(BaseModel):
+    """The weather of a city."""
+
+    city: str
+    degrees: int
+    winds: list[str]
+
+
+@every_provider
+async def test_settings_of_the_runner_and_of_an_agent(provider: Provider) -> None:
+    everybody: dict[str, Any] = {"max_tokens": 500, "reasoning_effort": None}
+    wanted: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop": ("END",)}
+    everybody |= {name: value for name, value in wanted.items() if name in provider.can}
+    if "one call at a time" in provider.can:
+        everybody["parallel_tool_calls"] = False
+    writer = Agent("Writer", tools=[look_up], settings=ModelSettings(max_tokens=50))
+    desk = Agent("Desk", handoffs=[writer])
+    async with provider.playing([call("transfer_to_writer"), "Done."]) as (server, model):
+        settings = ModelSettings(**everybody, extra_headers={"x-tenant": "acme"})
+        assert (await Runner(desk, model=model, settings=settings).run("Hi")).output == "Done."
+    for asked, most in zip(server.understood, (500, 50), strict=True):
+        assert {name: getattr(asked.settings, name) for name in everybody} == {**everybody, "max_tokens": most}
+    assert [received.headers["x-tenant"] for received in server.requests] == ["acme", "acme"]
+
+
+@every_provider
+async def test_how_hard_an_agent_thinks(provider: Provider) -> None:
+    thinker = Agent("Thinker", settings=ModelSettings(reasoning_effort="low"))
+    async with provider.playing(["Forty-two."]) as (server, model):
+        await Runner(thinker, model=model, settings=ModelSettings(reasoning_effort="high")).run("Why?")
+    assert server.understood[0].settings.reasoning_effort == "low"
+
+
+@pytest.mark.parametrize(
+    ("provider", "extra", "place"),
+    [
+        (CHAT, {"metadata": {"tenant": "acme"}}, "metadata"),
+        (RESPONSES, {"metadata": {"tenant": "acme"}}, "metadata"),
+        (CLAUDE, {"metadata": {"user_id": "acme"}}, "metadata"),
+        (GEMINI, {"labels": {"tenant": "acme"}}, "labels"),
+    ],
+    ids=lambda given: given.id if isinstance(given, Provider) else "",
+)
+async def test_what_only_one_provider_knows(provider: Provider, extra: dict[str, Any], place: str) -> None:
+    async with provider.playing(["Done."]) as (server, model):
+        await Runner(Agent("Desk"), model=model, settings=ModelSettings(extra_body=extra)).run("Hi")
+    assert server.requests[0].body[place] == extra[place]
+
+
+@every_provider
+@pytest.mark.parametrize("choice", ["required", "none", "look_up"])
+async def test_what_the_first_turn_must_do(provider: Provider, choice: str) -> None:
+    steps = ["It is sunny."] if choice == "none" else [call("look_up", city="Rome"), "It is sunny."]
+    desk = Agent("Desk", tools=[look_up], tool_use=choice)
+    async with provider.playing(steps) as (server, model):
+        assert (await Runner(desk, model=model).run("How is Rome?")).output == "It is sunny."
+    first, *later = [asked.settings.tool_choice for asked in server.understood]
+    assert first == choice
+    assert all(each in (None, "auto") for each in later)
+
+
+@every_provider
+async def test_an_answer_of_a_type(provider: Provider) -> None:
+    wrong, right = '{"city":"Rome","degrees":"hot","winds":[]}', '{"city":"Rome","degrees":25,"winds":["scirocco"]}'
+    desk = Agent("Desk", tools=[look_up], output_type=Report)
+    async with provider.playing([call("look_up", city="Rome"), wrong, right]) as (server, model):
+        result = await Runner(desk, model=model).run("How is Rome?")
+    assert result.output == Report(city="Rome", degrees=25, winds=["scirocco"])
+    assert server.rejected == []
+    for asked in server.understood:
+        assert asked.output is not None
+        properties = asked.output.schema["properties"]
+        assert [properties[name]["type"] for name in ("city", "degrees", "winds")] == ["string", "integer", "array"]
+    assert "does not fit the required schema" in str(server.understood[-1].messages[-1].content)
+
+
+@every_provider
+@pytest.mark.parametrize("is_heard", [False, True], ids=["whole", "streamed"])
+async def test_what_was_used(provider: Provider, is_heard: bool) -> None:
+    steps = [
+        say("", call("look_up", city="Rome"), usage=Usage(100, 20, cached_tokens=60, reasoning_tokens=8)),
+        say("It is sunny.", usage=Usage(140, 30, cached_tokens=100, reasoning_tokens=2)),
+    ]
+    desk = Agent("Desk", tools=[look_up])
+    async with provider.playing(steps) as (_, model):
+        runner = Runner(desk, model=model)
+        if is_heard:
+            async with runner.stream("How is Rome?") as run:
+                assert [event async for event in run]
+            result = run.result
+        else:
+            result = await runner.run("How is Rome?")
+    assert result.usage.total == Usage(240, 50, cached_tokens=160, reasoning_tokens=10, model_calls=2)
+    assert list(result.usage.by_model) == [model.name]
+
+
+@pytest.mark.parametrize("provider", [CHAT, RESPONSES, CLAUDE], ids=lambda provider: provider.id)
+async def test_a_refusal_is_an_answer(provider: Provider) -> None:
+    refusal = Response(AssistantMessage("I will not help with that."), stop_reason="refusal")
+    async with provider.playing([refusal]) as (_, model):
+        result = await Runner(Agent("Desk"), model=model).run("Do something bad")
+    assert result.output == "I will not help with that."
+    assert [event.stop_reason for event in result.events if isinstance(event, Said)] == ["refusal"]
+
+
+@pytest.mark.parametrize("provider", [CHAT, RESPONSES, CLAUDE], ids=lambda provider: provider.id)
+async def test_a_refusal_is_not_an_answer_of_a_type_and_not_asked_for_again(provider: Provider) -> None:
+    refusal = Response(AssistantMessage("I will not help with that."), stop_reason="refusal")
+    async with provider.playing([refusal]) as (server, model):
+        with pytest.raises(OutputError, match="refused: I will not help with that"):
+            await Runner(Agent("Desk", output_type=Report), model=model).run("Do something bad")
+    assert len(server.requests) == 1
+
+
+@every_provider
+async def test_what_the_filter_of_a_provider_stops(provider: Provider) -> None:
+    # Google has no other word for a refusal.
+    async with provider.playing([ContentFilterError("It is not safe.")]) as (_, model):
+        with pytest.raises(ContentFilterError, match="stopped"):
+            await Runner(Agent("Desk"), model=model).run("Do something bad")
+
+
+@every_provider
+async def test_a_picture_is_seen_also_by_the_next_agent(provider: Provider) -> None:
+    picture = Image(data=PIXEL)
+    desk = Agent("Desk", handoffs=[Agent("Painter", description="Knows pictures.")])
+    async with provider.playing([call("transfer_to_painter"), "A pixel."]) as (server, model):
+        result = await Runner(desk, model=model).run(UserMessage((Text("What is this?"), picture)))
+    assert result.output == "A pixel."
+    assert server.rejected == []
+    for asked in server.understood:
+        shown = [part for part in asked.messages[0].content if isinstance(part, Image)]
+        assert [(part.data, part.media_type) for part in shown] == [(PIXEL, "image/png")]
+
+
+@every_provider
+async def test_a_picture_that_a_tool_makes(provider: Provider) -> None:
+    @tool
+    async def paint() -> Image:
+        """Paint a picture."""
+        return Image(data=PIXEL)
+
+    async with provider.playing([call("paint"), "A pixel."]) as (server, model):
+        result = await Runner(Agent("Painter", tools=[paint]), model=model).run("Paint")
+    assert result.output == "A pixel."
+    assert server.rejected == []
+    seen = [part for message in server.understood[1].messages for part in message.content if isinstance(part, Image)]
+    assert [part.data for part in seen] == [PIXEL]
