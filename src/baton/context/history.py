@@ -129,7 +129,8 @@ class History:
         """A history of its own that starts with the same entries."""
         forked = History(self.entries)
         forked.inputs = self.inputs
-        forked.undone_at.extend(self.undone_at)
+        if self.undone_at:
+            forked.undone_at.extend(self.undone_at)
         return forked
 
     def join(self, branch: "History", mark: int) -> None:
