@@ -133,3 +133,26 @@ async def test_a_hub_needs_a_store() -> None:
     hub = Hub(Runner(Agent("A", model=ScriptedModel(["x"]))))
     with pytest.raises(SetupError, match="store"):
         await hub.start("go")
+
+
+async def test_a_run_that_goes_on_is_running_for_everybody_who_looks() -> None:
+    gate, store = asyncio.Event(), MemoryStore()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    here, there = Hub(Runner(slow, store=store)), Hub(Runner(slow, store=store))
+    run_id = await here.start("go", thread="t")
+    await here.stop(run_id)
+    await here.resume(run_id)
+    record = await store.record(run_id)
+    assert record is not None
+    assert record.status == "running"
+    with pytest.raises(ThreadBusy):
+        await there.start("again", thread="t")
+    listening = asyncio.create_task(_heard(there, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+    assert isinstance((await listening)[-1][1], Completed)
