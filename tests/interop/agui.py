@@ -55,22 +55,29 @@ def _app() -> Any:
     return serve_agui(Runner(desk, store="memory:"))
 
 
-async def main() -> int:
-    """Install the client if need be, and have it talk; the exit code."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        print("node and npm are not here, so the official client cannot be asked", file=sys.stderr)
-        return 1
+def _fetched(npm: str) -> Path:
+    """The script, beside the client it imports."""
     if not (ROOM / "node_modules").is_dir():
         ROOM.mkdir(parents=True, exist_ok=True)
         install = [npm, "install", "--silent", "--no-save", "--prefix", str(ROOM), "@ag-ui/client@>=1.0.0"]
         subprocess.run(install, check=True, cwd=ROOM)
-    script = ROOM / "agui_client.mjs"
-    shutil.copy(HERE / "agui_client.mjs", script)
+    return Path(shutil.copy(HERE / "agui_client.mjs", ROOM))
+
+
+async def _talk(node: str, script: Path) -> int:
     async with served(_app()) as url:
         client = await asyncio.create_subprocess_exec(node, str(script), url)
         return await client.wait()
 
 
+def main() -> int:
+    """Have the client talk; the exit code."""
+    npm, node = shutil.which("npm"), shutil.which("node")
+    if npm is None or node is None:
+        print("node and npm are not here, so the official client cannot be asked", file=sys.stderr)
+        return 1
+    return asyncio.run(_talk(node, _fetched(npm)))
+
+
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())
