@@ -55,7 +55,7 @@ soak: $(READY)  ## the property tests, and processes that are killed, much longe
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak -p no:cacheprovider
 
 interop: $(READY)  ## the official AG-UI client, under node, against our server; fetches it with npm
-	PYTHONPATH=. $(BIN)/python tests/interop/agui.py
+	$(BIN)/python tests/interop/agui.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

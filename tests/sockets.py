@@ -1,31 +1,13 @@
 """Apps on real sockets of this machine, for tests."""
 
-import asyncio
-import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
 import msgspec
-import uvicorn
 
-
-@asynccontextmanager
-async def served(app: Any) -> AsyncGenerator[str]:
-    """Serve an app on a free port of this machine; its address."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1, lifespan="on")
-    server = uvicorn.Server(config)
-    task = asyncio.create_task(server.serve([listening]))
-    try:
-        while not server.started and not task.done():
-            await asyncio.sleep(0.005)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        await task
-        listening.close()
+from baton.server import serving
 
 
 class Client:
@@ -77,5 +59,5 @@ async def frames_in(content: aiohttp.StreamReader) -> AsyncGenerator[dict[str, s
 @asynccontextmanager
 async def client_of(app: Any, token: str = "") -> AsyncGenerator[Client]:
     """Serve an app, and speak with it."""
-    async with served(app) as url, aiohttp.ClientSession() as session:
+    async with serving(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
         yield Client(session, url, token)

@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.sockets import served
-
 from baton import Agent, RunContext, Runner, tool
 from baton.adapters.agui import frontend_tools, serve_agui
 from baton.messages import ToolMessage, UserMessage, text_of
 from baton.models import ModelRequest
+from baton.server import serving
 from baton.testing import ScriptedModel, call
 
 HERE = Path(__file__).parent
@@ -65,7 +64,7 @@ def _fetched(npm: str) -> Path:
 
 
 async def _talk(node: str, script: Path) -> int:
-    async with served(_app()) as url:
+    async with serving(_app()) as url:
         client = await asyncio.create_subprocess_exec(node, str(script), url)
         return await client.wait()
 

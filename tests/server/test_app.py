@@ -103,6 +103,7 @@ async def test_a_silent_run_sends_signs_of_life_and_is_cancelled() -> None:
         async for frame in client.events(f"/runs/{run['id']}/events"):
             if frame == {"": "still here"}:
                 break
+        assert await client.ask("HEAD", f"/runs/{run['id']}/events") == (200, None)
         status, stopped = await client.post(f"/runs/{run['id']}/cancel", {"how": "now"})
         assert (status, stopped["status"]) == (200, "cancelled")
         status, again = await client.post(f"/runs/{run['id']}/resume")

@@ -5,6 +5,6 @@ May import adapters and what is below them. Drives nothing itself: it asks a hub
 
 from ..adapters.http import Token, Verifier
 from .app import api_app
-from .serving import serve
+from .serving import serve, serving
 
-__all__ = ["Token", "Verifier", "api_app", "serve"]
+__all__ = ["Token", "Verifier", "api_app", "serve", "serving"]

@@ -102,8 +102,10 @@ async def _run(desk: Desk, caller: Caller, request: Request) -> Response:
 async def _events(desk: Desk, caller: Caller, request: Request) -> Response:
     given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     frames = await desk.listening(caller, _id(request), after=_number(given, "Last-Event-ID", least=0, most=10**15))
-    # Browsers ask again whenever a stream ends; this tells them that there is nothing more to ask for.
-    return Response(status_code=204) if frames is None else event_stream(frames)
+    if frames is None:
+        # Browsers ask again whenever a stream ends; this tells them that there is nothing more to ask for.
+        return Response(status_code=204)
+    return Response(media_type="text/event-stream") if request.method == "HEAD" else event_stream(frames)
 
 
 async def _answer(desk: Desk, caller: Caller, request: Request) -> Response:

@@ -1,5 +1,9 @@
 """Serving an app on a socket: on this machine only, unless callers must show who they are."""
 
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 from ..errors import SetupError
@@ -11,10 +15,41 @@ def serve(app: Any, *, host: str = "127.0.0.1", port: int = 8000, is_guarded: bo
     Unless `is_guarded`, which says that callers must show who they are or that anyone may call, only this machine can
     reach it: another `host` is refused.
     """
+    uvicorn = _uvicorn_for(host, is_guarded=is_guarded)
+    uvicorn.run(app, host=host, port=port, **{**_USUAL, **options})
+
+
+@asynccontextmanager
+async def serving(
+    app: Any, *, host: str = "127.0.0.1", port: int = 0, is_guarded: bool = False, **options: Any
+) -> AsyncGenerator[str]:
+    """The same while a block lasts, beside whatever else runs in this event loop; gives the address.
+
+    Port 0 is any port that is free.
+    """
+    uvicorn = _uvicorn_for(host, is_guarded=is_guarded)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server((host, port), family=family) as listening:
+        server = uvicorn.Server(uvicorn.Config(app, **{**_USUAL, **options}))
+        task = asyncio.create_task(server.serve([listening]))
+        try:
+            while not server.started and not task.done():
+                await asyncio.sleep(0.005)
+            place = f"[{host}]" if ":" in host else host
+            yield f"http://{place}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+_USUAL: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 5}
+
+
+def _uvicorn_for(host: str, *, is_guarded: bool) -> Any:
     try:
         import uvicorn
     except ImportError:
-        raise SetupError("serve(…) needs uvicorn: pip install 'baton-adk[server]'") from None
+        raise SetupError("serving an app needs uvicorn: pip install 'baton-adk[server]'") from None
     from ..adapters.http.door import is_local
 
     if not is_guarded and not is_local(host):
@@ -22,5 +57,4 @@ def serve(app: Any, *, host: str = "127.0.0.1", port: int = 8000, is_guarded: bo
             f"host `{host}` can be reached from other machines, and nobody is asked for a token; "
             "give the app a token, or say that anyone may call"
         )
-    settings: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 5, **options}
-    uvicorn.run(app, host=host, port=port, **settings)
+    return uvicorn

@@ -8,7 +8,9 @@ from typing import Any
 import aiohttp
 from ag_ui.core import Event
 from pydantic import TypeAdapter
-from tests.sockets import frames_in, served
+from tests.sockets import frames_in
+
+from baton.server import serving
 
 _EVENTS: Any = TypeAdapter(Event)
 _PAIRS = {
@@ -126,5 +128,5 @@ def text_in(told: list[dict[str, Any]]) -> str:
 @asynccontextmanager
 async def front_of(app: Any, token: str = "") -> AsyncGenerator[Front]:
     """Serve an app, and talk with it."""
-    async with served(app) as url, aiohttp.ClientSession() as session:
+    async with serving(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
         yield Front(session, url, token=token)
