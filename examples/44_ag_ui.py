@@ -1,7 +1,7 @@
 """Lesson 44: a team behind any user interface that speaks AG-UI. The model is scripted: no network, no key.
 
-The app is the four lines that end with `serve_agui`; the rest plays the user interface. On a port of its own it is served
-with `baton serve examples/44_ag_ui.py:runner --agui`.
+The app is the four lines that end with `serve_agui`; the rest plays the user interface. To serve it on a port:
+`baton serve examples/44_ag_ui.py:runner --agui`.
 
 python examples/44_ag_ui.py
 baton check examples/44_ag_ui.py:painter

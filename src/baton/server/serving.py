@@ -33,7 +33,7 @@ async def serving(
         server = uvicorn.Server(uvicorn.Config(app, **{**_USUAL, **options}))
         task = asyncio.create_task(server.serve([listening]))
         try:
-            while not server.started and not task.done():
+            while not server.started and not task.done():  # noqa: ASYNC110 - uvicorn tells nobody when it is ready
                 await asyncio.sleep(0.005)
             place = f"[{host}]" if ":" in host else host
             yield f"http://{place}:{listening.getsockname()[1]}"
