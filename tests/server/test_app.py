@@ -1,19 +1,22 @@
 """The HTTP API over real sockets: runs, their events, answers, threads, and one store under two apps."""
 
 import asyncio
+import sys
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 from tests.sockets import Client, client_of
 
 from baton import Agent, RunContext, Runner, agent, tool
+from baton.adapters.agui import serve_agui
 from baton.agents import AgentContext
 from baton.errors import SetupError
 from baton.events import decode_event
 from baton.runner import Hub
-from baton.server import api_app
+from baton.server import api_app, serve, serving
 from baton.testing import ScriptedModel, Stream, call
 
 
@@ -217,3 +220,23 @@ def test_it_needs_a_store_and_tokens_that_are_something() -> None:
             api_app(Runner(_team("x"), store="memory:"), token=token)
     with pytest.raises(SetupError, match="max_body"):
         api_app(Runner(_team("x"), store="memory:"), max_body=0)
+
+
+async def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Runner(_team("x"), store="memory:")
+    for name in ("starlette.applications", "uvicorn"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(SetupError, match=r"baton-adk\[server\]"):
+        api_app(runner)
+    with pytest.raises(SetupError, match=r"baton-adk\[server\]"):
+        serve(object())
+    with pytest.raises(SetupError, match=r"baton-adk\[agui\]"):
+        serve_agui(runner)
+
+
+async def test_what_is_not_guarded_is_served_on_this_machine_only() -> None:
+    app = api_app(Runner(_team("x"), store="memory:"), allow_anyone=True)
+    with pytest.raises(SetupError, match="token"):
+        serve(app, host="0.0.0.0")
+    async with serving(app, host="localhost") as url, aiohttp.ClientSession(url) as session:
+        assert (await session.get("/health")).status == 200
