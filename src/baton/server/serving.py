@@ -28,8 +28,7 @@ async def serving(
     Port 0 is any port that is free.
     """
     uvicorn = _uvicorn_for(host, is_guarded=is_guarded)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.create_server((host, port), family=family) as listening:
+    with _listening(host, port) as listening:
         server = uvicorn.Server(uvicorn.Config(app, **{**_USUAL, **options}))
         task = asyncio.create_task(server.serve([listening]))
         try:
@@ -43,6 +42,20 @@ async def serving(
 
 
 _USUAL: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 5}
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens. It is named as TCP: only then does asyncio send what there is without waiting for more."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError:
+        listening.close()
+        raise
+    return listening
 
 
 def _uvicorn_for(host: str, *, is_guarded: bool) -> Any:
