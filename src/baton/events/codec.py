@@ -32,7 +32,7 @@ from .facts import (
 FORMAT = 1
 """The version of the log format this code writes. It reads this one and every older one."""
 
-Fact: TypeAlias = (
+_Fact: TypeAlias = (
     RunStarted
     | Resumed
     | Started
@@ -48,9 +48,8 @@ Fact: TypeAlias = (
     | Failed
     | Cancelled
 )
-"""Every kind of event that this version writes."""
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_KINDS = frozenset(kind.__name__ for kind in Fact.__args__)
+_KINDS = frozenset(kind.__name__ for kind in _Fact.__args__)
 
 
 class _Head(msgspec.Struct):
@@ -99,7 +98,7 @@ class EventReader:
 
     def __init__(self) -> None:
         self._origins: dict[str, Origin] = {NOBODY.id: NOBODY}
-        self._decoder = msgspec.json.Decoder(Fact, dec_hook=self._decode_special)
+        self._decoder = msgspec.json.Decoder(_Fact, dec_hook=self._decode_special)
         self._count = 0
 
     def read_all(self, lines: Sequence[bytes]) -> list[Event]:

@@ -6,12 +6,17 @@ from typing import Any
 import msgspec
 
 from .. import __version__
-from ..events import Event, Origin
-from ..events.codec import Fact
+from ..events import Event, Origin, Unknown, facts
 from ..stores import STATUSES
 from .bodies import ID, MOST_LISTED, Answers, ErrorBody, Health, NewRun, RunDetail, RunPage, Stop, ThreadView
 
 _BODIES = (NewRun, Answers, Stop, RunDetail, RunPage, ThreadView, ErrorBody, Health)
+_FACTS = tuple(
+    kind
+    for kind in vars(facts).values()
+    if isinstance(kind, type) and issubclass(kind, Event) and kind not in (Event, Unknown)
+)
+"""Every kind of event that a log is made of."""
 _PROBLEMS = {
     400: "The body is not JSON, or was cut off.",
     401: "No valid token was sent.",
@@ -38,11 +43,9 @@ def document(root: str = "") -> dict[str, Any]:
 @cache
 def _document() -> dict[str, Any]:
     _, components = msgspec.json.schema_components(
-        (*_BODIES, Fact), schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
+        (*_BODIES, *_FACTS), schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
     )
-    events = [
-        {"$ref": f"#/components/schemas/{kind.__name__}"} for kind in Event.__subclasses__() if _is_in(kind, components)
-    ]
+    events = [{"$ref": f"#/components/schemas/{kind.__name__}"} for kind in _FACTS]
     return {
         "openapi": "3.1.0",
         "info": {
@@ -57,10 +60,6 @@ def _document() -> dict[str, Any]:
             "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
-
-
-def _is_in(kind: type, components: dict[str, Any]) -> bool:
-    return kind.__name__ in components
 
 
 def _schema_of(kind: type) -> dict[str, Any]:
