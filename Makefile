@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
 
-.PHONY: demo test check fix docs bench house soak clean
+.PHONY: demo test check fix docs bench house soak interop clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -53,6 +53,9 @@ house: $(READY)  ## sizes, floors, loops
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak -p no:cacheprovider
+
+interop: $(READY)  ## the official AG-UI client, under node, against our server; fetches it with npm
+	$(BIN)/python tests/interop/agui.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

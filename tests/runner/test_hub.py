@@ -1,6 +1,7 @@
 """Runs in the background, with any number of listeners."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -133,3 +134,51 @@ async def test_a_hub_needs_a_store() -> None:
     hub = Hub(Runner(Agent("A", model=ScriptedModel(["x"]))))
     with pytest.raises(SetupError, match="store"):
         await hub.start("go")
+
+
+async def test_a_run_that_goes_on_is_running_for_everybody_who_looks() -> None:
+    gate, store = asyncio.Event(), MemoryStore()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    here, there = Hub(Runner(slow, store=store)), Hub(Runner(slow, store=store))
+    run_id = await here.start("go", thread="t")
+    await here.stop(run_id)
+    await here.resume(run_id)
+    record = await store.record(run_id)
+    assert record is not None
+    assert record.status == "running"
+    with pytest.raises(ThreadBusy):
+        await there.start("again", thread="t")
+    listening = asyncio.create_task(_heard(there, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+    assert isinstance((await listening)[-1][1], Completed)
+
+
+async def test_who_comes_in_the_middle_of_an_answer_hears_its_beginning() -> None:
+    gate = asyncio.Event()
+    hub = Hub(Runner(Agent("A", model=ScriptedModel([Stream("one ", "two ", gate, "three")])), store="memory:"))
+    run_id = await hub.start("go")
+    while not [piece async for piece in _so_far(hub, run_id) if isinstance(piece, TextDelta)]:
+        await asyncio.sleep(0)
+    listening = asyncio.create_task(_heard(hub, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+    pieces = [event.text for _, event in await listening if isinstance(event, TextDelta)]
+    assert pieces == ["one ", "two ", "three"]
+
+
+async def _so_far(hub: Hub, run_id: str) -> AsyncIterator[Event | Delta]:
+    """What a new listener need not wait for."""
+    listening = hub.listen(run_id)
+    while True:
+        try:
+            async with asyncio.timeout(0.01):
+                _, event = await anext(listening)
+        except (TimeoutError, StopAsyncIteration):
+            return
+        yield event

@@ -8,6 +8,7 @@ import click
 from .. import __version__
 from .options import about_runs, debug, is_debugging, target, wishes_from
 from .runs_commands import runs
+from .serve_command import serve
 
 _EXIT_CODES = """
 \b
@@ -296,3 +297,4 @@ def rm(*, name: str) -> None:
 
 
 main.add_command(runs)
+main.add_command(serve)

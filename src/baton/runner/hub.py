@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..context import Limits
 from ..errors import BatonError
-from ..events import Delta, Event
+from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
 from ..messages import Input
 from ..stores import RunStatus
 from .live import LiveRun
@@ -59,7 +59,8 @@ class Hub:
     async def listen(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event | Delta]]:
         """What happens in a run, each event with its number from 1 on, leaving out the first `after`; then what comes.
 
-        A delta has the number of the event before it. Ends when the run stops, for whatever reason.
+        A delta has the number of the event before it. Who comes in the middle of an answer first hears the pieces of it
+        that there have been. Ends when the run stops, for whatever reason.
         """
         broadcast = self._on_air.get(run_id)
         if broadcast is None:
@@ -132,6 +133,8 @@ class _Broadcast:
         self.failure: Exception | None = None
         self.ears: set[_Ear] = set()
         self._told = 0
+        self._halfway: dict[str, list[Delta]] = {}
+        """The pieces of answers that are not on record yet, by the activation that gives them."""
 
     def tell(self, event: Event | Delta) -> None:
         """Pass one thing on. The number of an event is its place in the log, which has some that nobody is told."""
@@ -140,6 +143,9 @@ class _Broadcast:
             while events[self._told] is not event:
                 self._told += 1
             self._told += 1
+            self._halfway.pop(event.origin.id, None)
+        elif isinstance(event, TextDelta | ReasoningDelta | ToolCallDelta):
+            self._halfway.setdefault(event.origin.id, []).append(event)
         for ear in self.ears:
             ear.hear((self._told, event))
 
@@ -148,6 +154,9 @@ class _Broadcast:
         ear = _Ear()
         for number, event in enumerate(self.live.log.events[after : self._told], after + 1):
             ear.hear((number, event))
+        for pieces in self._halfway.values():
+            for piece in pieces:
+                ear.hear((self._told, piece))
         self.ears.add(ear)
         return ear
 

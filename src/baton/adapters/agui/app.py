@@ -1,0 +1,48 @@
+"""The app: one path that takes a request for a run and answers with the stream of what happens in it."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+from ...errors import SetupError, checked_choice
+from ...runner import Hub, Runner
+from ..http import Token
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+
+def serve_agui(
+    runner: Runner[Any, Any] | Hub,
+    *,
+    token: Token | None = None,
+    context: Callable[[str], Any] | None = None,
+    cors: Sequence[str] = (),
+    max_body: int = 10 << 20,
+    heartbeat: float = 15.0,
+    on_disconnect: Literal["cancel", "continue"] = "cancel",
+    allow_anyone: bool = False,
+    show_errors: bool = False,
+) -> "Starlette":
+    """An app that speaks AG-UI for a runner that has a store; or for a hub, to share its runs with another app.
+
+    A request that is broken off cancels its run, as the protocol has no other way to do so, unless `on_disconnect` says
+    "continue". All else is as for `baton.server.api_app`.
+    """
+    checked_choice("serve_agui(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
+    try:
+        import ag_ui.core as _  # noqa: F401
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.middleware.cors import CORSMiddleware
+    except ImportError:
+        raise SetupError("serve_agui(…) needs ag-ui-protocol and Starlette: pip install 'baton-adk[agui]'") from None
+    from ..http.door import Door
+    from .endpoint import Endpoint, Wishes, routes_of
+
+    hub = runner if isinstance(runner, Hub) else Hub(runner)
+    hub.runner.need_store("AG-UI")
+    door = Door(token, allow_anyone=allow_anyone, max_body=max_body)
+    wishes = Wishes(context, heartbeat=heartbeat, stays=on_disconnect == "continue", show_errors=show_errors)
+    headers = ["Authorization", "Content-Type", "Accept"]
+    allowed = Middleware(CORSMiddleware, allow_origins=[*cors], allow_methods=["POST"], allow_headers=headers)
+    return Starlette(routes=routes_of(Endpoint(hub, door, wishes)), middleware=[allowed] if cors else [])

@@ -1,0 +1,93 @@
+"""The door of an app: who may come in, and how much they may bring."""
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from ...errors import SetupError
+from .callers import Caller, Token, caller_of, verifier_of
+from .problems import Problem
+
+T = TypeVar("T")
+
+_LOCAL_NAMES = frozenset({"localhost"})
+
+
+class Door:
+    """Lets callers in by their token; without tokens, only those on this machine, unless `allow_anyone`."""
+
+    def __init__(self, token: Token | None = None, *, allow_anyone: bool = False, max_body: int = 1 << 20) -> None:
+        if max_body < 1:
+            raise SetupError(f"max_body={max_body} would let nothing in; give a number of bytes")
+        self._verifier = None if token is None else verifier_of(token)
+        self._allow_anyone = allow_anyone
+        self._max_body = max_body
+
+    async def admit(self, request: Request) -> Caller:
+        """Who makes this request. Raises Problem if they may not."""
+        if self._verifier is None:
+            if not self._allow_anyone:
+                _refuse_strangers(request)
+            return Caller()
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        has_token = scheme.lower() == "bearer" and given.strip()
+        caller = await caller_of(self._verifier, given.strip()) if has_token else None
+        if caller is None:
+            headers = {"WWW-Authenticate": "Bearer"}
+            raise Problem(401, "unauthorized", "send a valid token: Authorization: Bearer …", headers=headers)
+        return caller
+
+    async def body(self, request: Request, read: Callable[[bytes], T], *, default: T | None = None) -> T:
+        """The body, read. With a `default` there need not be one. Raises Problem if it is not as it should be."""
+        content = await self._content(request)
+        if not content and default is not None:
+            return default
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise Problem(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
+        try:
+            return read(content)
+        except msgspec.ValidationError as error:
+            raise Problem(422, "invalid", f"the body does not fit: {error}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise Problem(400, "malformed_json", "the body is not JSON")
+
+    async def _content(self, request: Request) -> bytes:
+        too_much = Problem(413, "too_large", f"the body has more than {self._max_body} bytes")
+        announced = request.headers.get("content-length", "")
+        if announced.isdigit() and int(announced) > self._max_body:
+            raise too_much
+        content = bytearray()
+        try:
+            async for piece in request.stream():
+                content += piece
+                if len(content) > self._max_body:
+                    raise too_much
+        except ClientDisconnect:
+            raise Problem(400, "incomplete", "the body was cut off")
+        return bytes(content)
+
+
+def is_local(host: str) -> bool:
+    """Whether this is the name or address of this machine as only itself can use it."""
+    name = host.strip("[]").lower()
+    if name in _LOCAL_NAMES:
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _refuse_strangers(request: Request) -> None:
+    """Without tokens everybody who gets in may do everything, so only this machine does.
+
+    The name that was asked for must be this machine's too: a page elsewhere can have its own name lead here.
+    """
+    peer: Any = request.client
+    asked_for = request.url.hostname or ""
+    if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(asked_for):
+        raise Problem(403, "forbidden", "without a token this server is for its own machine only")

@@ -1,0 +1,131 @@
+"""`baton serve`: one team on one port, with as many faces as are asked for; all show the same runs."""
+
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import click
+import msgspec
+
+from ..errors import SetupError
+from ..runner import Hub, Runner
+from ..stores import MemoryStore
+from .failures import TargetError
+from .load import load
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """What is the same for all faces."""
+
+    token: str | Mapping[str, str] | None = None
+    cors: tuple[str, ...] = ()
+    allow_anyone: bool = False
+    show_errors: bool = False
+
+
+Face: TypeAlias = Callable[[Hub, Manner], Any]
+"""Makes the ASGI app of one face."""
+
+
+def _api(hub: Hub, manner: Manner) -> Any:
+    from ..server import api_app
+
+    return api_app(hub, **vars(manner))
+
+
+def _agui(hub: Hub, manner: Manner) -> Any:
+    from ..adapters.agui import serve_agui
+
+    return serve_agui(hub, **vars(manner))
+
+
+FACES: dict[str, tuple[str, Face]] = {
+    "agui": ("/agui", _agui),
+    "api": ("", _api),
+}
+"""The faces there are, by their option: the path, and what makes the app. The one without a path comes last."""
+
+
+def serve(
+    target: str,
+    *,
+    store: str | None,
+    model: str | None,
+    host: str,
+    port: int,
+    token_env: str | None,
+    cors: tuple[str, ...],
+    allow_anyone: bool,
+    show_errors: bool,
+    **faces: bool,
+) -> None:
+    """Serve what the command line names until Ctrl-C."""
+    try:
+        from ..server import serve as listen
+    except ImportError:
+        raise SetupError("baton serve needs a server: pip install 'baton-adk[server]'") from None
+    runner = runner_of(target, store=store, model=model)
+    token = None if token_env is None else token_from(token_env)
+    manner = Manner(token=token, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
+    wanted = [name for name in FACES if faces.get(name)] or ["api"]
+    app = app_of(runner, wanted, manner)
+    for name in wanted:
+        click.echo(f"{name}: http://{host}:{port}{FACES[name][0]}", err=True)
+    if isinstance(runner.need_store("baton serve"), MemoryStore):
+        click.echo("runs are kept in memory and end with this program; --store keeps them", err=True)
+    listen(app, host=host, port=port, is_guarded=token is not None or allow_anyone)
+
+
+def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
+    """One app with these faces of one hub. While it is served, runs whose driver has died are driven on."""
+    from starlette.applications import Starlette
+    from starlette.routing import BaseRoute, Mount, Route
+
+    from ..server.recovery import recovering
+
+    hub = Hub(runner)
+    routes: list[BaseRoute] = []
+    for name, (path, made) in FACES.items():
+        if name in faces:
+            face = made(hub, manner)
+            # A mount alone would send those elsewhere who ask for its very path.
+            routes += [*([Route(path, face)] if path else []), Mount(path, face)]
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None]:
+        async with recovering(hub):
+            yield
+        await hub.close()
+        await runner.close()
+
+    return Starlette(routes=routes, lifespan=lifespan)
+
+
+def runner_of(target: str, *, store: str | None, model: str | None) -> Runner[Any, Any]:
+    """The runner that is served: the one that is named, or one around the agent that is named."""
+    named = load(target)
+    if not isinstance(named, Runner):
+        return Runner(named, model=model, store=store or "memory:")
+    if model is not None or store is not None:
+        raise TargetError(
+            f"`{target}` is a Runner, which says itself which model and store it uses; "
+            "leave --model and --store out, or name the agent instead of the runner"
+        )
+    named.need_store("baton serve")
+    return named
+
+
+def token_from(variable: str) -> str | Mapping[str, str]:
+    """The token, or the tokens and whose they are, in an environment variable."""
+    given = os.environ.get(variable, "").strip()
+    if not given:
+        raise TargetError(f"there is nothing in the environment variable `{variable}` that --token-env names")
+    if not given.startswith("{"):
+        return given
+    try:
+        return msgspec.json.decode(given, type=dict[str, str])
+    except msgspec.MsgspecError as error:
+        raise TargetError(f"`{variable}` is not a JSON object of tokens and names: {error}") from None

@@ -1,0 +1,10 @@
+"""An HTTP API of our own over one runner: start runs, hear them, answer, cancel, list, read threads.
+
+May import adapters and what is below them. Drives nothing itself: it asks a hub, as any program could.
+"""
+
+from ..adapters.http import Token, Verifier
+from .app import api_app
+from .serving import serve, serving
+
+__all__ = ["Token", "Verifier", "api_app", "serve", "serving"]

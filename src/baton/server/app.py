@@ -1,0 +1,60 @@
+"""The app: a hub, a door, and the paths of the API, as one ASGI application that can be mounted anywhere."""
+
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..adapters.http import Token
+from ..errors import SetupError
+from ..runner import Hub, Runner
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+
+def api_app(
+    runner: Runner[Any, Any] | Hub,
+    *,
+    token: Token | None = None,
+    context: Callable[[str], Any] | None = None,
+    cors: Sequence[str] = (),
+    max_body: int = 1 << 20,
+    heartbeat: float = 15.0,
+    allow_anyone: bool = False,
+    show_errors: bool = False,
+) -> "Starlette":
+    """The HTTP API of a runner that has a store; or of a hub, to share its runs with another app.
+
+    `token` says who may call; without it only this machine may, unless `allow_anyone`. `context` makes the run's
+    context object of the caller's name. `cors` are origins whose pages may call. `show_errors` tells callers why a run
+    failed, in the words of the exception.
+    """
+    try:
+        from starlette.applications import Starlette
+        from starlette.middleware import Middleware
+        from starlette.middleware.cors import CORSMiddleware
+    except ImportError:
+        raise SetupError("api_app(…) needs Starlette: pip install 'baton-adk[server]'") from None
+    from ..adapters.http.door import Door
+    from .desk import Desk
+    from .routes import no_such_path, routes_of
+
+    hub = runner if isinstance(runner, Hub) else Hub(runner)
+    door = Door(token, allow_anyone=allow_anyone, max_body=max_body)
+    desk = Desk(hub, door, context=context, heartbeat=heartbeat, show_errors=show_errors)
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None]:
+        yield
+        await hub.close()
+
+    methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "Last-Event-ID"]
+    allowed = Middleware(
+        CORSMiddleware, allow_origins=[*cors], allow_methods=methods, allow_headers=headers, expose_headers=["Location"]
+    )
+    return Starlette(
+        routes=routes_of(desk),
+        middleware=[allowed] if cors else [],
+        lifespan=lifespan,
+        exception_handlers={404: no_such_path, 405: no_such_path},
+    )

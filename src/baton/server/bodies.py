@@ -1,0 +1,106 @@
+"""What is sent and received: the one place where the API's JSON is defined. The OpenAPI document is made from it."""
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+
+from ..messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage
+from ..runner import Interrupt
+from ..stores import RunStatus
+
+MOST_LISTED = 200
+ID = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
+"""What an id from outside may look like."""
+
+Id: TypeAlias = Annotated[str, Meta(pattern=ID, max_length=128)]
+Spoken: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+
+
+class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of one run. What is above the server's own has no effect."""
+
+    model_calls: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    transfers: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    tokens: Annotated[int, Meta(ge=1, le=10**15)] | None = None
+    cost: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+
+
+class NewRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run to begin. Keys of `values` must not begin with `baton.`."""
+
+    input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[Spoken, ...], Meta(min_length=1)]
+    thread: Id | None = None
+    values: dict[str, Any] = {}
+    limits: LimitsBody | None = None
+    run_id: Id | None = None
+    floor: Literal["sticky", "root"] = "sticky"
+
+
+class Answers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Answers to open questions, by the ids of the questions. Those without an answer stay open."""
+
+    answers: Annotated[dict[str, Any], Meta(min_length=1)]
+
+
+class Stop(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a run is to be stopped."""
+
+    how: Literal["now", "after_turn"] = "now"
+
+
+class RunView(Struct, frozen=True, kw_only=True):
+    """A run as it is listed. Times are seconds since the epoch."""
+
+    id: str
+    status: RunStatus
+    thread: str
+    created_at: float
+    updated_at: float
+    events: int
+    """How many events its log has: the number of the last one."""
+
+
+class RunDetail(RunView, frozen=True, kw_only=True):
+    """A run with what its log says: who had the floor last, the answer, open questions, what it used."""
+
+    agent: str
+    output: str | None
+    questions: tuple[Interrupt, ...]
+    error: str | None
+    usage: Usage
+
+
+class RunPage(Struct, frozen=True, kw_only=True):
+    """Some runs, the newest first; `next` asks for more, and is "" if there are none."""
+
+    runs: tuple[RunView, ...]
+    next: str
+
+
+class ThreadView(Struct, frozen=True, kw_only=True):
+    """A conversation: who has the floor, its runs (the oldest first), and what was said."""
+
+    id: str
+    floor: str
+    runs: tuple[RunView, ...]
+    messages: tuple[Message, ...]
+
+
+class ErrorFacts(Struct, frozen=True):
+    """A code for programs, and a sentence for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(Struct, frozen=True):
+    """What every answer with a status from 400 on holds."""
+
+    error: ErrorFacts
+
+
+class Health(Struct, frozen=True):
+    """That the server is there."""
+
+    status: Literal["ok"] = "ok"

@@ -1,0 +1,107 @@
+"""`baton serve`: what is served where, by whom it can be reached, and how it ends."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.sockets import Client, client_of
+
+from baton import Agent, Runner, agent
+from baton.agents import AgentContext
+from baton.cli.failures import TargetError
+from baton.cli.serve import Manner, app_of, runner_of, token_from
+from baton.testing import ScriptedModel
+
+Write = Callable[..., Path]
+Invoke = Callable[..., Any]
+
+TEAM = """
+desk = Agent("Desk", description="Helps.", model=ScriptedModel(["hello"], cycle=True))
+runner = Runner(desk, store="memory:")
+bare = Runner(desk)
+"""
+
+
+async def test_faces_show_the_same_runs() -> None:
+    runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
+    async with client_of(app_of(runner, ["api", "agui"], Manner(token={"s": "ada"})), "s") as client:
+        request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
+        async with client.session.post(f"{client.url}/agui", json=request, headers=client.headers) as answer:
+            assert answer.status == 200
+            assert b"hello" in await answer.read()
+        status, run = await client.get("/runs/r")
+        assert (status, run["output"]) == (200, "hello")
+        assert (await Client(client.session, client.url).get("/runs/r"))[0] == 401
+
+
+async def test_a_run_that_nobody_drives_is_driven() -> None:
+    @agent("Once")
+    async def once(ctx: AgentContext) -> None:
+        await ctx.say("done")
+
+    runner = Runner(once, store="memory:")
+    run_id = await runner.submit("go")
+    async with client_of(app_of(runner, ["api"], Manner())) as client:
+        events = [frame["event"] async for frame in client.events(f"/runs/{run_id}/events")]
+        assert events[-1] == "Completed"
+
+
+async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path) -> None:
+    write(TEAM)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = ["serve", "desk:desk", "--port", str(port), "--store", "runs.db", "--token-env", "DESK_TOKEN"]
+    environment = {**os.environ, "DESK_TOKEN": "s3cret"}
+    program = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", "from baton.cli.main import main; main()", *command),
+        cwd=Path.cwd(),
+        env=environment,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert program.stderr is not None
+    assert await program.stderr.readline() == f"api: http://127.0.0.1:{port}\n".encode()
+    async with aiohttp.ClientSession() as session:
+        client = Client(session, f"http://127.0.0.1:{port}", "s3cret")
+        while True:
+            try:
+                assert (await client.get("/health"))[0] == 200
+                break
+            except aiohttp.ClientConnectorError:
+                await asyncio.sleep(0.05)
+        _, run = await client.post("/runs", {"input": "hi"})
+        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "Completed"
+    program.send_signal(signal.SIGINT)
+    _, errors = await program.communicate()
+    assert (program.returncode, errors) == (0, b"")
+
+
+def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    result = baton("serve", "desk:desk", "--host", "0.0.0.0")
+    assert result.exit_code == 1
+    assert "nobody is asked for a token" in result.stderr
+
+
+def test_a_runner_has_its_own_store(write: Write, baton: Invoke) -> None:
+    write(TEAM)
+    assert "leave --model and --store out" in baton("serve", "desk:runner", "--store", "runs.db").stderr
+    assert "give the runner a store" in baton("serve", "desk:bare").stderr
+    assert runner_of("desk:runner", store=None, model=None).team.root == "Desk"
+
+
+def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONE", "s3cret")
+    monkeypatch.setenv("MANY", '{"a": "ada", "b": "bob"}')
+    monkeypatch.setenv("BROKEN", '{"a": 1}')
+    assert token_from("ONE") == "s3cret"
+    assert token_from("MANY") == {"a": "ada", "b": "bob"}
+    for name in ("BROKEN", "NONE"):
+        with pytest.raises(TargetError, match=name):
+            token_from(name)

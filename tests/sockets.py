@@ -1,0 +1,63 @@
+"""Apps on real sockets of this machine, for tests."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from baton.server import serving
+
+
+class Client:
+    """Speaks JSON with one server."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, token: str = "") -> None:
+        self.session = session
+        self.url = url
+        self.headers = {"Authorization": f"Bearer {token}"} if token else {}
+
+    async def ask(self, method: str, path: str, **options: Any) -> tuple[int, Any]:
+        """Make a request; the status, and the body as JSON if there is one."""
+        headers = {**self.headers, **options.pop("headers", {})}
+        async with self.session.request(method, self.url + path, headers=headers, **options) as answer:
+            body = await answer.read()
+            return answer.status, msgspec.json.decode(body) if body else None
+
+    async def get(self, path: str, **options: Any) -> tuple[int, Any]:
+        """GET."""
+        return await self.ask("GET", path, **options)
+
+    async def post(self, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+        """POST, with a body as JSON if there is one."""
+        return await self.ask("POST", path, **({} if body is None else {"json": body}), **options)
+
+    async def events(self, path: str, *, after: int | None = None) -> AsyncGenerator[dict[str, str]]:
+        """What a stream sends: each frame as its fields; a comment under the name ""."""
+        headers = {**self.headers, **({} if after is None else {"Last-Event-ID": str(after)})}
+        async with self.session.get(self.url + path, headers=headers) as answer:
+            assert answer.status == 200, await answer.text()
+            assert answer.content_type == "text/event-stream"
+            async for each in frames_in(answer.content):
+                yield each
+
+
+async def frames_in(content: aiohttp.StreamReader) -> AsyncGenerator[dict[str, str]]:
+    """The frames of an event stream."""
+    fields: dict[str, str] = {}
+    async for line in content:
+        text = line.decode().rstrip("\n")
+        if text:
+            name, _, value = text.partition(": ")
+            fields[name] = value
+        elif fields:
+            yield fields
+            fields = {}
+
+
+@asynccontextmanager
+async def client_of(app: Any, token: str = "") -> AsyncGenerator[Client]:
+    """Serve an app, and speak with it."""
+    async with serving(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
+        yield Client(session, url, token)
