@@ -8,7 +8,7 @@ import pytest
 
 from baton import Agent, RunContext, Runner, agent, tool
 from baton.agents import AgentContext
-from baton.errors import AnswerError, SetupError, ThreadBusy
+from baton.errors import AnswerError, RunConflict, RunError, SetupError, ThreadBusy
 from baton.events import Completed, Delta, Event, Said, TextDelta
 from baton.runner import Hub
 from baton.stores import MemoryStore
@@ -182,3 +182,40 @@ async def _so_far(hub: Hub, run_id: str) -> AsyncIterator[Event | Delta]:
         except (TimeoutError, StopAsyncIteration):
             return
         yield event
+
+
+async def test_a_hub_that_lets_go_leaves_its_runs_to_the_next() -> None:
+    store, gate = MemoryStore(), asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await ctx.say("one")
+        await gate.wait()
+        await ctx.say("two")
+
+    first, second = Hub(Runner(slow, store=store)), Hub(Runner(slow, store=store))
+    run_id = await first.start("go")
+    with pytest.raises(RunConflict):
+        await second.pick_up(run_id)
+    await first.let_go()
+    assert [record.run_id for record in await second.runner.unfinished()] == [run_id]
+
+    gate.set()
+    await second.pick_up(run_id)
+    heard = [event for _, event in await _heard(second, run_id)]
+    assert [event.text for event in heard if isinstance(event, Said)] == ["one", "two"]
+    assert isinstance(heard[-1], Completed)
+    with pytest.raises(RunError):
+        await first.pick_up(run_id)
+
+
+async def test_what_has_been_cancelled_meanwhile_is_not_picked_up() -> None:
+    @agent("Silent")
+    async def silent(ctx: AgentContext) -> None:
+        await asyncio.Event().wait()
+
+    hub = Hub(Runner(silent, store="memory:"))
+    run_id = await hub.runner.submit("go")
+    await hub.runner.cancel(run_id)
+    with pytest.raises(RunConflict, match="it is cancelled"):
+        await hub.pick_up(run_id)

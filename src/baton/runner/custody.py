@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from time import time
 from typing import Any, Literal
 
@@ -65,6 +66,12 @@ async def drive(
         _logger.warning("run `%s` failed", run_id, exc_info=True)
         return record.status
     return live.result.status
+
+
+def picked_up(archive: Archive, run_id: str, *, context: Any, readers: Sequence[Reader]) -> LiveRun[Any]:
+    """A run whose driver has died, to listen to. Raises RunConflict if it has been taken up or has stopped since."""
+    how = TakenUp(partial(opening_of, answers=None), context, only_if_running=True)
+    return LiveRun(read_by(readers, OldRun(archive, run_id, how, owner=new_id())))
 
 
 async def answer(archive: Archive, run_id: str, answers: Any) -> None:

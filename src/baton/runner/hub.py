@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
+from time import time
 from typing import Any, Literal
 
 from ..context import Limits
@@ -56,6 +57,14 @@ class Hub:
             self.runner.stream_resume(run_id, answers, context=context, accept_changes=accept_changes)
         )
 
+    async def pick_up(self, run_id: str, *, context: Any = None) -> None:
+        """Go on with a run whose driver has died. Raises RunConflict if somebody has it, or it has stopped since."""
+        record = await self.runner.need_store("Hub.pick_up").record(run_id)
+        if record is not None and record.cancel and record.lease_until <= time():
+            # Whoever was to read that word is dead; it counts all the same.
+            await self.runner.cancel(run_id, record.cancel)
+        await self._put_on_air(self.runner.stream_drive(run_id, context=context))
+
     async def listen(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event | Delta]]:
         """What happens in a run, each event with its number from 1 on, leaving out the first `after`; then what comes.
 
@@ -92,6 +101,12 @@ class Hub:
     async def close(self) -> None:
         """Stop all runs that are driven here. They can be resumed."""
         await asyncio.gather(*[self.stop(run_id) for run_id in [*self._on_air]])
+
+    async def let_go(self) -> None:
+        """Drive nothing any more, and leave what was driven here to others: in the store it is still running."""
+        for broadcast in [*self._on_air.values()]:
+            await broadcast.live.let_go()
+            await asyncio.wait([broadcast.task])
 
     async def _put_on_air(self, live: LiveRun[Any]) -> str:
         broadcast = _Broadcast(live)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ..context import Limits
-from ..errors import RunError, RunNotFoundError
+from ..errors import RunConflict, RunError, RunNotFoundError
 from ..events import Event
 from ..flow import Course
 from ..log import Sink
@@ -37,6 +37,10 @@ class Keeper(Protocol):
 
     def close(self, course: Course, status: Status) -> Awaitable[None] | None:
         """Put the run away, now that it has stopped."""
+        ...
+
+    def abandon(self, error: RunConflict) -> None:
+        """Keep nothing of what happens from now on: somebody else will go on with the run from what is kept."""
         ...
 
 
@@ -76,6 +80,9 @@ class InMemory:
             run = course.run
             self._waiting[self.run_id] = Stopped(run.log.events, run.context, run.guests, run.meter.limits)
 
+    def abandon(self, error: RunConflict) -> None:
+        """Nobody else could: it stays here."""
+
 
 class NotKept:
     """Keeps nothing: what is driven is a replay."""
@@ -92,3 +99,6 @@ class NotKept:
 
     def close(self, course: Course, status: Status) -> None:
         """Nothing is left of it."""
+
+    def abandon(self, error: RunConflict) -> None:
+        """There is nothing to abandon."""

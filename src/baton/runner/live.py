@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from ..agents import HOOK_STEP, Outcome, RunHooks, settled, tell
 from ..context import RunContext, Suspend
-from ..errors import LimitError, ReplayMismatch, RunError, checked_choice
+from ..errors import LimitError, ReplayMismatch, RunConflict, RunError, checked_choice
 from ..events import (
     NOBODY,
     Asked,
@@ -190,6 +190,14 @@ class LiveRun(Generic[Out]):
             # A task that is cancelled before its first step would leave no trace; it ends itself when it begins.
             if self._opened is not None:
                 self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def let_go(self) -> None:
+        """Stop now and say nothing of it in the store, so that another process goes on where this one was."""
+        if self._opened is not None and self._task is not None and not self._task.done():
+            left = RunConflict(self.run_id, "it was left to others")
+            self._keeper.abandon(left)
+            self.stop_for(left, self._task)
             await asyncio.wait([self._task])
 
     def _stop_after_turn(self) -> None:

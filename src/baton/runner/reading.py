@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, cast
 
-from ..errors import SetupError
+from ..errors import RunConflict, SetupError
 from ..events import Delta, Event
 from ..flow import Course
 from ..log import Sink
@@ -94,6 +94,10 @@ class ReadAlong:
                     reading.__exit__(None, None, None)
                 except Exception:  # A run does not depend on its readers.
                     _logger.exception("a reader of run %s failed at its end", self.run_id)
+
+    def abandon(self, error: RunConflict) -> None:
+        """Leave the run to somebody else."""
+        self._keeper.abandon(error)
 
     @property
     def is_full(self) -> bool:

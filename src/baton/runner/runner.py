@@ -24,7 +24,7 @@ from ..models import Model, ModelSettings, resolve
 from ..stores import RunRecord, RunStatus, Store, store_of
 from .answers import opening_of
 from .courses import course_of, limits_in, start_of
-from .custody import answer, cancel, drive, keep, recover, submit, unfinished
+from .custody import answer, cancel, drive, keep, picked_up, recover, submit, unfinished
 from .forking import forked
 from .ids import new_id
 from .keeping import InMemory, NotKept, Opened, Stopped
@@ -95,7 +95,8 @@ class Runner(Generic[C, Out]):
         )
         self._readers = checked_readers(readers)
         self._waiting: dict[str, Stopped] = {}
-        self._lease = lease
+        self.lease = lease
+        """For how many seconds a stored run is this runner's if its process dies while driving it."""
         self._archive = None if store is None else self._archive_of(store)
         self._threads: Archive | None = None
         if on_loop is not None and self.team.seat(on_loop) is None:
@@ -278,6 +279,10 @@ class Runner(Generic[C, Out]):
         archive = self._store_wanted("drive")
         return await drive(archive, run_id, context=context, accepts_changes=accept_changes, readers=self._readers)
 
+    def stream_drive(self, run_id: str, *, context: C | None = None) -> LiveRun[Out]:
+        """The same for a run whose driver has died, to listen to: only what is new is delivered."""
+        return picked_up(self._store_wanted("stream_drive"), run_id, context=context, readers=self._readers)
+
     async def answer(self, run_id: str, answers: Any) -> None:
         """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
         await answer(self._store_wanted("answer"), run_id, answers)
@@ -353,7 +358,7 @@ class Runner(Generic[C, Out]):
         return self._archive or self._threads
 
     def _archive_of(self, store: "Store | str | PathLike[str]") -> Archive:
-        return Archive(store_of(store), self._rules, limits=self.limits, ttl=self._lease)
+        return Archive(store_of(store), self._rules, limits=self.limits, ttl=self.lease)
 
     def _threads_in_memory(self) -> Archive:
         """Where a runner without a store keeps the runs of threads."""

@@ -143,6 +143,11 @@ class NewRun:
         if self._journal is not None:
             await self._archive.put_away(course, self._journal, status)
 
+    def abandon(self, error: RunConflict) -> None:
+        """Store nothing more. The lease is given back when it closes."""
+        if self._journal is not None:
+            self._journal.fail(error)
+
 
 class TakenUp(Struct, frozen=True):
     """How a run is to be taken up. `opening` gives what is written first; it raises if that is not waited for."""
@@ -213,3 +218,8 @@ class OldRun:
         """Store how it stopped, and give the lease back."""
         if self._journal is not None:
             await self._archive.put_away(course, self._journal, status)
+
+    def abandon(self, error: RunConflict) -> None:
+        """Store nothing more. The lease is given back when it closes."""
+        if self._journal is not None:
+            self._journal.fail(error)
