@@ -54,8 +54,9 @@ house: $(READY)  ## sizes, floors, loops
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak -p no:cacheprovider
 
-interop: $(READY)  ## the official AG-UI client, under node, against our server; fetches it with npm
+interop: $(READY)  ## the official clients of AG-UI and A2A, under node, against our servers; fetched with npm
 	$(BIN)/python tests/interop/agui.py
+	PYTHONPATH=. $(BIN)/python tests/interop/a2a_javascript.py
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

@@ -32,6 +32,9 @@ BatonError
     ├── BranchTimeout           a branch of a parallel agent took longer than it may
     ├── GuardrailTripped        a guardrail said no
     ├── GuardrailFailed         a guardrail raised instead of saying anything
+    ├── RemoteError             an agent of another service failed, or did not keep to the protocol
+    │   ├── RemoteRejected          it does not want the task
+    │   └── RemoteUnavailable       it cannot be reached
     ├── NotEncodableError       a value that cannot be written to the log
     ├── RunNotFoundError        no run of that id is kept, or waits, here
     ├── TeamChanged             the team is no longer the one that a stored run began with
@@ -290,6 +293,25 @@ class GuardrailFailed(RunError):
         self.guardrail = guardrail
         self.agent = agent
         self.stage = stage
+
+
+class RemoteError(RunError):
+    """An agent of another service failed. `state` is what its task came to, "" if that is not known."""
+
+    def __init__(self, agent: str, because: str, *, task_id: str = "", state: str = "") -> None:
+        super().__init__(f"the remote agent `{agent}` could not do its part: {because}")
+        self.agent = agent
+        self.because = because
+        self.task_id = task_id
+        self.state = state
+
+
+class RemoteRejected(RemoteError):
+    """An agent of another service does not want the task."""
+
+
+class RemoteUnavailable(RemoteError):
+    """An agent of another service cannot be reached; whether it has the last message may be unknown."""
 
 
 class NotEncodableError(RunError):

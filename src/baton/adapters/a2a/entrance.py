@@ -1,0 +1,117 @@
+"""What every request passes first: its size, its type, who it is from, and which version it speaks."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from a2a.auth.user import UnauthenticatedUser, User
+from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
+from a2a.server.context import ServerCallContext
+from a2a.types.a2a_pb2 import AgentCard
+from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, VERSION_HEADER
+from a2a.utils.errors import (
+    A2AError,
+    ContentTypeNotSupportedError,
+    ExtensionSupportRequiredError,
+    InvalidRequestError,
+    VersionNotSupportedError,
+)
+
+from .auth import Auth
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+_JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
+
+
+class Refused(Exception):
+    """A request that is not let in: what is said about it, and with which HTTP status."""
+
+    def __init__(self, error: A2AError, status: int, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.status = status
+        self.headers = dict(headers or {})
+
+
+class Named(User):
+    """A caller whose name is known."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def user_name(self) -> str:
+        """The name."""
+        return self._name
+
+
+class Entrance:
+    """Lets requests in, or raises what they are refused with."""
+
+    def __init__(self, card: AgentCard, auth: Sequence[Auth], largest: int) -> None:
+        self._required = frozenset(each.uri for each in card.capabilities.extensions if each.required)
+        self._auth = tuple(auth)
+        self._largest = largest
+
+    async def admitted(self, request: "Request") -> ServerCallContext:
+        """Who calls, and what the request says about itself in its headers."""
+        user = await self._user(request)
+        extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
+        return ServerCallContext(user=user, state={"headers": dict(request.headers)}, requested_extensions=extensions)
+
+    async def _user(self, request: "Request") -> User:
+        if not self._auth:
+            return UnauthenticatedUser()
+        for each in self._auth:
+            name = await each.caller(request)
+            if name:
+                return Named(name)
+        challenges = ", ".join(each.challenge for each in self._auth if each.challenge)
+        told = InvalidRequestError(message="say who you are, in one of the ways that the agent card names")
+        raise Refused(told, 401, {"WWW-Authenticate": challenges} if challenges else None)
+
+    def check_version(self, request: "Request", context: ServerCallContext) -> None:
+        """Only 1.x is spoken here; a request that names no version means 0.3."""
+        spoken = version_of(request)
+        if spoken.partition(".")[0] != "1":
+            raise VersionNotSupportedError(
+                message=f"version `{spoken}` is not spoken here; send the header {VERSION_HEADER}: 1.0"
+            )
+        missing = self._required - context.requested_extensions
+        if missing:
+            raise ExtensionSupportRequiredError(
+                message=f"this service needs the extensions {sorted(missing)}; name them in {HTTP_EXTENSION_HEADER}"
+            )
+
+    async def body(self, request: "Request") -> bytes:
+        """The body, if it is JSON and not too large. It is not read further than that."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind not in _JSON_TYPES:
+            told = f"the body must be application/json, not {kind or 'of no type'}"
+            raise ContentTypeNotSupportedError(message=told)
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._largest:
+            raise self._too_large()
+        pieces: list[bytes] = []
+        size = 0
+        async for piece in request.stream():
+            size += len(piece)
+            if size > self._largest:
+                raise self._too_large()
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _too_large(self) -> Refused:
+        told = f"the body is larger than the {self._largest} bytes that are taken here"
+        return Refused(InvalidRequestError(message=told), 413)
+
+
+def version_of(request: "Request") -> str:
+    """The version of the protocol that a request says it speaks."""
+    return request.headers.get(VERSION_HEADER) or request.query_params.get(VERSION_HEADER) or PROTOCOL_VERSION_0_3

@@ -1,0 +1,181 @@
+"""The door for JSON-RPC: one address, the method in the body."""
+
+import json
+import logging
+from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING, Any, cast
+
+from a2a.server.context import ServerCallContext
+from a2a.server.routes.common import serialize_list_tasks_response
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.error_handlers import build_error_details
+from a2a.utils.errors import (
+    JSON_RPC_ERROR_CODE_MAP,
+    A2AError,
+    InternalError,
+    InvalidParamsError,
+    InvalidRequestError,
+    JSONParseError,
+    MethodNotFoundError,
+)
+from a2a.utils.proto_utils import to_stream_response
+from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+from google.protobuf.message import Message as ProtoMessage
+
+from .desk import Desk
+from .entrance import Entrance, Refused, version_of
+from .legacy import Legacy
+from .sse import streamed
+from .telling import Update
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+_logger = logging.getLogger("baton.a2a")
+
+_METHODS: dict[str, tuple[type[ProtoMessage], str]] = {
+    "SendMessage": (pb.SendMessageRequest, "on_message_send"),
+    "SendStreamingMessage": (pb.SendMessageRequest, "on_message_send_stream"),
+    "GetTask": (pb.GetTaskRequest, "on_get_task"),
+    "ListTasks": (pb.ListTasksRequest, "on_list_tasks"),
+    "CancelTask": (pb.CancelTaskRequest, "on_cancel_task"),
+    "SubscribeToTask": (pb.SubscribeToTaskRequest, "on_subscribe_to_task"),
+    "CreateTaskPushNotificationConfig": (pb.TaskPushNotificationConfig, "on_create_task_push_notification_config"),
+    "GetTaskPushNotificationConfig": (
+        pb.GetTaskPushNotificationConfigRequest,
+        "on_get_task_push_notification_config",
+    ),
+    "ListTaskPushNotificationConfigs": (
+        pb.ListTaskPushNotificationConfigsRequest,
+        "on_list_task_push_notification_configs",
+    ),
+    "DeleteTaskPushNotificationConfig": (
+        pb.DeleteTaskPushNotificationConfigRequest,
+        "on_delete_task_push_notification_config",
+    ),
+    "GetExtendedAgentCard": (pb.GetExtendedAgentCardRequest, "on_get_extended_agent_card"),
+}
+_STREAMS = ("SendStreamingMessage", "SubscribeToTask")
+
+
+class JsonRpcDoor:
+    """Reads calls, has the desk answer them, and writes what it says."""
+
+    def __init__(self, desk: Desk, entrance: Entrance, legacy: Legacy | None) -> None:
+        self._desk = desk
+        self._entrance = entrance
+        self._legacy = legacy
+
+    async def answer(self, request: "Request") -> "Response":
+        """The response to one request, whatever it is."""
+        from starlette.responses import JSONResponse
+
+        id: str | int | None = None
+        try:
+            context = await self._entrance.admitted(request)
+            call = _call_in(await self._entrance.body(request))
+            id = _id_of(call)
+            _check(call)
+            method = str(call["method"])
+            if self._legacy is not None and self._legacy.speaks(method, version_of(request)):
+                return await self._legacy.answer(request, id, method, call, context.user)
+            return await self._dispatched(request, context, id, method, call.get("params"))
+        except Refused as refused:
+            body = _error(id, refused.error)
+            return JSONResponse(body, status_code=refused.status, headers=refused.headers)
+        except A2AError as error:
+            return JSONResponse(_error(id, error))
+        except Exception:  # A fault of ours: the caller learns that there is one, the log which.
+            _logger.exception("a JSON-RPC request could not be answered")
+            return JSONResponse(_error(id, InternalError()))
+
+    async def _dispatched(
+        self, request: "Request", context: ServerCallContext, id: str | int | None, method: str, params: Any
+    ) -> "Response":
+        from starlette.responses import JSONResponse
+
+        if method not in _METHODS:
+            raise MethodNotFoundError(message=f"there is no method `{method[:80]}`")
+        self._entrance.check_version(request, context)
+        kind, name = _METHODS[method]
+        wanted = _parsed(params, kind())
+        work = getattr(self._desk, name)(wanted, context)
+        if method in _STREAMS:
+            return await streamed(
+                cast("AsyncGenerator[Update]", work),
+                lambda update: _text(id, MessageToDict(to_stream_response(update))),
+                lambda error: json.dumps(_error(id, _known(error))),
+            )
+        return JSONResponse(_reply(id, _result(wanted, await work)))
+
+
+def _call_in(body: bytes) -> dict[str, Any]:
+    try:
+        call: Any = json.loads(body)
+    except (ValueError, RecursionError):
+        raise JSONParseError(message="the body is not JSON") from None
+    if not isinstance(call, dict):
+        raise InvalidRequestError(message="a call is one JSON object; batches are not taken")
+    return cast("dict[str, Any]", call)
+
+
+def _id_of(call: dict[str, Any]) -> str | int | None:
+    id = call.get("id")
+    return id if isinstance(id, str | int) and not isinstance(id, bool) else None
+
+
+def _check(call: dict[str, Any]) -> None:
+    if call.get("jsonrpc") != "2.0":
+        raise InvalidRequestError(message='`jsonrpc` must be "2.0"')
+    if call.get("id") is not None and _id_of(call) is None:
+        raise InvalidRequestError(message="`id` must be text or a whole number")
+    if not isinstance(call.get("method"), str) or not call["method"]:
+        raise InvalidRequestError(message="`method` must be text")
+    if not isinstance(call.get("params", {}), dict | list | type(None)):
+        raise InvalidRequestError(message="`params` must be an object")
+
+
+def _parsed(params: Any, message: ProtoMessage) -> ProtoMessage:
+    if params is not None and not isinstance(params, dict):
+        raise InvalidParamsError(message="`params` must be an object")
+    try:
+        return ParseDict(cast("dict[str, Any]", params or {}), message, ignore_unknown_fields=True)
+    except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InvalidParamsError(message=f"`params` do not fit: {error}") from None
+
+
+def _result(wanted: ProtoMessage, given: Any) -> Any:
+    match given:
+        case None:
+            return None
+        case pb.ListTasksResponse():
+            assert isinstance(wanted, pb.ListTasksRequest)
+            return serialize_list_tasks_response(given, wanted.include_artifacts)
+        case pb.Task() if isinstance(wanted, pb.SendMessageRequest):
+            return MessageToDict(pb.SendMessageResponse(task=given))
+        case pb.Message():
+            return MessageToDict(pb.SendMessageResponse(message=given))
+        case _:
+            return MessageToDict(given)
+
+
+def _reply(id: str | int | None, result: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "result": result}
+
+
+def _error(id: str | int | None, error: A2AError) -> dict[str, Any]:
+    code = JSON_RPC_ERROR_CODE_MAP.get(type(error), -32603)
+    told = {"code": code, "message": error.message, "data": build_error_details(error)}
+    return {"jsonrpc": "2.0", "id": id, "error": told}
+
+
+def _text(id: str | int | None, result: Any) -> str:
+    return json.dumps(_reply(id, result), ensure_ascii=False)
+
+
+def _known(error: Exception) -> A2AError:
+    if isinstance(error, A2AError):
+        return error
+    _logger.error("a stream broke off", exc_info=error)
+    return InternalError()

@@ -1,0 +1,159 @@
+"""Tells subscribers about their tasks by webhook: in order, again if need be, and only where it is allowed."""
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
+
+from a2a.types.a2a_pb2 import Message, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskStatusUpdateEvent
+from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
+from a2a.utils.errors import InvalidParamsError
+from a2a.utils.proto_utils import to_stream_response
+from google.protobuf.json_format import MessageToJson
+
+from .push_configs import PushConfigs
+from .telling import Update
+
+if TYPE_CHECKING:
+    import httpx
+
+_logger = logging.getLogger("baton.a2a")
+_SECONDS = 10.0
+_MOST_WAITING = 1000
+
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds between attempts to tell a webhook."""
+
+PushPolicy: TypeAlias = Callable[[str], Awaitable[bool]]
+"""Says whether a webhook's address may be called."""
+
+
+async def public_only(url: str) -> bool:
+    """Whether an address is on the public net: by http or https, and nowhere private, local or reserved."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+    except ValueError:
+        return False
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        return False
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return False
+    return bool(found) and all(_is_public(str(each[4][0])) for each in found)
+
+
+async def anywhere(url: str) -> bool:
+    """Any address by http or https, for services whose callers are all trusted."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _is_public(address: str) -> bool:
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(ip, "ipv4_mapped", None)
+    ip = mapped or ip
+    return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
+
+
+class Push:
+    """Sends what happens in tasks to those who asked for it. Each task has a queue of its own, so order is kept."""
+
+    def __init__(
+        self, configs: PushConfigs, *, policy: PushPolicy = public_only, pauses: Sequence[float] = PAUSES
+    ) -> None:
+        self.configs = configs
+        self._policy = policy
+        self._pauses = pauses
+        self._queues: dict[str, deque[Update]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._http: httpx.AsyncClient | None = None
+
+    async def add(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
+        """Have a task's updates sent somewhere, if that is allowed."""
+        if not await self._policy(config.url):
+            raise InvalidParamsError(message="the push url may not be called from here: give a public http(s) address")
+        return await self.configs.put(task_id, config)
+
+    def tell(self, update: Update) -> None:
+        """Send an update to all who want it, in the background."""
+        if isinstance(update, Message):
+            return
+        task_id = update.id if isinstance(update, Task) else update.task_id
+        queue = self._queues.get(task_id)
+        if queue is None:
+            queue = self._queues[task_id] = deque()
+            task = asyncio.create_task(self._work(task_id, queue), name=f"baton a2a push {task_id}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if len(queue) < _MOST_WAITING or isinstance(update, TaskStatusUpdateEvent):
+            queue.append(update)
+
+    async def _work(self, task_id: str, queue: deque[Update]) -> None:
+        try:
+            while queue:
+                configs = await self.configs.all(task_id)
+                updates = [*queue]
+                queue.clear()
+                for update in updates if configs else ():
+                    await asyncio.gather(*[self._send(config, update) for config in configs])
+        except Exception:  # What goes wrong here must not reach the run; it is said in the log.
+            _logger.exception("subscribers of task `%s` could not be told", task_id)
+        finally:
+            del self._queues[task_id]
+
+    async def _send(self, config: TaskPushNotificationConfig, update: Update) -> None:
+        import httpx
+
+        if isinstance(update, TaskArtifactUpdateEvent) and not update.last_chunk:
+            return  # A webhook is not a stream: it is told of an artifact when it is there.
+        body = MessageToJson(to_stream_response(update), indent=None)
+        for pause in (*self._pauses, None):
+            # Looked at every time: what a name stands for may have changed since.
+            if not await self._policy(config.url):
+                _logger.warning("a webhook of task `%s` may not be called any more", config.task_id)
+                return
+            try:
+                answer = await self._client().post(config.url, content=body, headers=_headers(config))
+                if answer.status_code < 500 and answer.status_code not in (408, 425, 429):
+                    return
+            except httpx.HTTPError:
+                pass  # Counts as not told.
+            if pause is None:
+                _logger.warning("a webhook of task `%s` could not be told after all attempts", config.task_id)
+                return
+            await asyncio.sleep(pause)
+
+    def _client(self) -> "httpx.AsyncClient":
+        import httpx
+
+        if self._http is None:
+            # No redirects: the policy has looked at the address, and at no other.
+            self._http = httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False, trust_env=False)
+        return self._http
+
+    async def close(self) -> None:
+        """Stop telling."""
+        for task in [*self._tasks]:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if self._http is not None:
+            await self._http.aclose()
+
+
+def _headers(config: TaskPushNotificationConfig) -> dict[str, str]:
+    headers = {"Content-Type": "application/a2a+json", VERSION_HEADER: PROTOCOL_VERSION_1_0}
+    if config.token:
+        headers["X-A2A-Notification-Token"] = config.token
+    if config.HasField("authentication") and config.authentication.scheme:
+        headers["Authorization"] = f"{config.authentication.scheme} {config.authentication.credentials}"
+    return headers

@@ -1,0 +1,226 @@
+"""Any agent, or any team, as a service of A2A: an ASGI app to run by itself or to mount in another."""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from email.utils import formatdate
+from os import PathLike
+from time import time
+from typing import TYPE_CHECKING, Any
+
+from a2a.server.request_handlers.request_handler import RequestHandler
+from a2a.server.request_handlers.response_helpers import agent_card_to_dict
+from a2a.types.a2a_pb2 import AgentCard
+from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
+from a2a.utils.errors import MethodNotFoundError
+from google.protobuf.json_format import MessageToDict
+
+from ...agents import BaseAgent
+from ...errors import BatonError, SetupError
+from ...runner import Hub, Runner
+from ...stores import Store
+from .auth import Auth
+from .card import card_of, reached_at
+from .desk import Desk
+from .entrance import Entrance
+from .jsonrpc import JsonRpcDoor
+from .legacy import Legacy
+from .push import PAUSES, Push, PushPolicy, public_only
+from .push_configs import PushConfigs
+from .relay import Relays
+from .rest import RestDoor, refusal
+from .tasks import Tasks
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.types import Receive, Scope, Send
+
+_logger = logging.getLogger("baton.a2a")
+_LEASE = 5.0
+_LARGEST_BODY = 16 * 1024 * 1024
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class A2AServer:
+    """The app that `serve_a2a` makes: it drives tasks apart from requests, and picks up those whose process died."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        *,
+        url: str | None,
+        card: AgentCard | Mapping[str, Any] | None,
+        extended_card: AgentCard | None,
+        auth: Sequence[Auth],
+        compat_03: bool,
+        sign: Callable[[AgentCard], AgentCard] | None,
+        push_policy: PushPolicy,
+        push_pauses: Sequence[float],
+        largest_body: int,
+    ) -> None:
+        runner = self.runner = hub.runner
+        self.card = card_of(runner.team, card, auth)
+        """What the service says about itself; where it is reached is filled in for each request if no url was given."""
+        self.auth = tuple(auth)
+        if extended_card is not None:
+            self.card.capabilities.extended_agent_card = True
+        self._url = url
+        self._compat_03 = compat_03
+        self._sign = sign
+        self._hub = hub
+        self._push = Push(PushConfigs(runner.need_store("serve_a2a")), policy=push_policy, pauses=push_pauses)
+        self._tasks = Tasks(self._hub, Relays(self._hub, self._push.tell))
+        desk = Desk(self._tasks, self.card, extended_card, self._push, needs_names=bool(auth))
+        self.handler: RequestHandler = desk
+        """What answers requests, for transports of the SDK's that have no door here: `GrpcHandler(app.handler)`."""
+        entrance = Entrance(self.card, auth, largest_body)
+        self._made_at = formatdate(time(), usegmt=True)
+        self._pause = min(1.0, runner.lease / 3)
+        self._watch: asyncio.Task[None] | None = None
+        self._app = self._built(desk, entrance)
+
+    def _built(self, desk: Desk, entrance: Entrance) -> "Starlette":
+        from starlette.applications import Starlette
+        from starlette.routing import Route
+
+        legacy = Legacy(desk, entrance) if self._compat_03 else None
+        door = JsonRpcDoor(desk, entrance, legacy)
+        return Starlette(
+            routes=[
+                Route(AGENT_CARD_WELL_KNOWN_PATH, self._card, methods=["GET"]),
+                Route("/", door.answer, methods=["POST"]),
+                *(legacy.routes() if legacy is not None else ()),
+                *RestDoor(desk, entrance).routes(),
+            ],
+            exception_handlers={404: _nothing_there, 405: _nothing_there},
+            lifespan=self._lifespan,
+        )
+
+    @asynccontextmanager
+    async def _lifespan(self, app: "Starlette") -> AsyncGenerator[None]:
+        self.start()
+        try:
+            yield
+        finally:
+            await self.close()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] == "http":
+            self.start()
+        await self._app(scope, receive, send)
+
+    def start(self) -> None:
+        """Begin to look after tasks whose process has died. The first request does it too; it is safe to call again."""
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._look_after(), name="baton a2a look after")
+
+    async def close(self) -> None:
+        """Stop what is driven here: it can go on elsewhere, or when the service is there again."""
+        if self._watch is not None:
+            self._watch.cancel()
+            await asyncio.wait([self._watch])
+            self._watch = None
+        await self._tasks.let_go()
+        await self._push.close()
+        await self.runner.close()
+
+    def run(self, host: str = "127.0.0.1", port: int = 8000, *, is_public: bool = False) -> None:
+        """Serve until interrupted. Beyond this machine only with `auth`, unless told that it is meant to be public."""
+        check_host(host, self.auth, is_public=is_public)
+        try:
+            import uvicorn
+        except ImportError:
+            raise SetupError("A2AServer.run() needs uvicorn: pip install 'baton-adk[a2a]'") from None
+        uvicorn.run(self, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
+
+    async def _look_after(self) -> None:
+        while True:
+            try:
+                await self._tasks.pick_up_all()
+            except BatonError:
+                # The store may be away for a while; what is driven here goes on as long as its lease lasts.
+                _logger.warning("tasks could not be looked after", exc_info=True)
+            await asyncio.sleep(self._pause)
+
+    async def _card(self, request: "Request") -> "Response":
+        from starlette.responses import JSONResponse, Response
+
+        # Not `base_url`: where this is mounted, that is the address of the app around it.
+        asked_at = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
+        card = reached_at(self.card, self._url or asked_at, with_03=self._compat_03)
+        if self._sign is not None:
+            card = self._sign(card)
+        content = agent_card_to_dict(card) if self._compat_03 else MessageToDict(card)
+        # Signatures of the same card may differ each time it is signed.
+        unsigned = {key: value for key, value in content.items() if key != "signatures"}
+        digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
+        headers = {
+            "ETag": f'W/"{digest}"',
+            "Last-Modified": self._made_at,
+            "Cache-Control": "public, max-age=60",
+        }
+        known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
+        if f'"{digest}"' in known or "*" in known:
+            return Response(status_code=304, headers=headers)
+        return JSONResponse(content, headers=headers)
+
+
+def serve_a2a(
+    served: BaseAgent[Any, Any] | Runner[Any, Any] | Hub,
+    *,
+    url: str | None = None,
+    card: AgentCard | Mapping[str, Any] | None = None,
+    extended_card: AgentCard | None = None,
+    auth: Auth | Sequence[Auth] | None = None,
+    store: Store | str | PathLike[str] | None = None,
+    compat_03: bool = False,
+    sign: Callable[[AgentCard], AgentCard] | None = None,
+    push_policy: PushPolicy = public_only,
+    push_pauses: Sequence[float] = PAUSES,
+    largest_body: int = _LARGEST_BODY,
+) -> A2AServer:
+    """An agent, a runner or a hub as a service of A2A: JSON-RPC, plain HTTP and the agent card, as one ASGI app.
+
+    Tasks are runs: they are in the runner's store, or in `store`, and without one in memory. `url` is where callers
+    reach the service, if that is not what requests say. `sign` signs the card. `auth` is enforced, and tasks belong to
+    their callers. A webhook that fails is called again after each of `push_pauses`, if `push_policy` says that it may
+    be called at all.
+    """
+    if isinstance(served, BaseAgent):
+        hub = Hub(Runner(served, store=store or "memory:", lease=_LEASE))
+    elif store is not None:
+        raise SetupError("serve_a2a(runner, store=…): a runner has its own store; give it there: Runner(…, store=…)")
+    else:
+        hub = served if isinstance(served, Hub) else Hub(served)
+    ways = () if auth is None else (auth,) if isinstance(auth, Auth) else tuple(auth)
+    return A2AServer(
+        hub,
+        url=url,
+        card=card,
+        extended_card=extended_card,
+        auth=ways,
+        compat_03=compat_03,
+        sign=sign,
+        push_policy=push_policy,
+        push_pauses=push_pauses,
+        largest_body=largest_body,
+    )
+
+
+def check_host(host: str, auth: Sequence[Auth], *, is_public: bool) -> None:
+    """Raise SetupError if a service that asks nobody for a name would be open to other machines."""
+    if not auth and not is_public and host not in _LOOPBACK:
+        raise SetupError(
+            f"a service without auth would be open to everybody at {host}; give it auth=…, serve it at 127.0.0.1, "
+            "or say that it is meant to be public"
+        )
+
+
+async def _nothing_there(request: "Request", error: Exception) -> "Response":
+    status = getattr(error, "status_code", 404)
+    return refusal(MethodNotFoundError(message=f"there is no {request.method} here"), status=status)

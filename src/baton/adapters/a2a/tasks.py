@@ -1,0 +1,221 @@
+"""Tasks as runs: begun, followed up, listened to and cancelled, wherever they are driven."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator
+from time import monotonic
+from typing import Any
+from uuid import uuid4
+
+from a2a.types.a2a_pb2 import Message, Task, TaskState
+from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
+
+from ...errors import AnswerError, BatonError, RunConflict, RunError, RunNotFoundError, ThreadBusy
+from ...messages import UserMessage
+from ...runner import Hub
+from ...stores import RunRecord, Store
+from .answers import answers_of
+from .listing import told_from
+from .parts import content_of, plain_value
+from .push_configs import is_push_log
+from .relay import Ear, Relay, Relays, copied, told
+from .telling import Telling, Update
+from .threads import beside, can_be_context, context_of, is_visible, thread_of
+
+_logger = logging.getLogger("baton.a2a")
+_LONGEST_CANCEL = 20.0
+_PAUSE = 0.3
+
+
+class Tasks:
+    """The runs of one hub, as callers of A2A see them."""
+
+    def __init__(self, hub: Hub, relays: Relays) -> None:
+        self.hub = hub
+        self.relays = relays
+        self.store: Store = hub.runner.need_store("serve_a2a")
+        self._left_alone: set[str] = set()
+
+    async def record(self, task_id: str, owner: str) -> RunRecord:
+        """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""
+        record = await self.store.record(task_id) if task_id and not is_push_log(task_id) else None
+        if record is None or not is_visible(record, owner):
+            raise TaskNotFoundError(message=f"there is no task `{task_id}`")
+        return record
+
+    async def get(self, task_id: str, owner: str) -> Task:
+        """A task as it stands, with what is being said in it if it is under way here."""
+        record = await self.record(task_id, owner)
+        relay = self.relays.get(task_id)
+        if relay is not None and relay.begun.is_set():
+            return copied(relay.telling)
+        return (await told_from(self.store, record)).task
+
+    async def answer(self, task_id: str, owner: str) -> Task | Message:
+        """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
+        telling = await told_from(self.store, await self.record(task_id, owner))
+        if telling.wants_message and telling.task.status.state == TaskState.TASK_STATE_COMPLETED:
+            return telling.as_message()
+        return telling.task
+
+    async def begin(self, message: Message, owner: str, task_id: str, ear: Ear | None) -> Relay:
+        """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
+        context_id = message.context_id or str(uuid4())
+        if not can_be_context(context_id):
+            raise InvalidParamsError(message=f"`{context_id}` cannot be the id of a context")
+        about: dict[str, Any] = {"messageId": message.message_id}
+        if message.HasField("metadata"):
+            about["metadata"] = plain_value(message.metadata)
+        if owner:
+            about["caller"] = owner
+        said, thread = UserMessage(content_of(message.parts)), thread_of(owner, context_id)
+        try:
+            await self.hub.start(said, run_id=task_id, thread=thread, values={"a2a": about})
+        except ThreadBusy:
+            # A context may have several tasks at once. This one reads what was said so far, and goes its own way.
+            before = await self.hub.runner.thread(thread).history()
+            apart = beside(thread, task_id)
+            await self.hub.start([*before, said], run_id=task_id, thread=apart, values={"a2a": about})
+        return await self._relayed(Telling(task_id, context_id), ear)
+
+    async def follow_up(self, message: Message, owner: str, ear: Ear | None) -> Relay:
+        """Go on with a task that waits, with what the message answers; an ear hears what comes of it."""
+        record = await self.record(message.task_id, owner)
+        if message.context_id and message.context_id != context_of(record):
+            raise InvalidParamsError(
+                message=f"task `{record.run_id}` belongs to another context than `{message.context_id}`"
+            )
+        telling = await told_from(self.store, record)
+        if telling.is_over:
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` has ended; begin another")
+        if record.status == "running":
+            raise UnsupportedOperationError(
+                message=f"task `{record.run_id}` is at work; it takes no message until it asks"
+            )
+        try:
+            await self.hub.resume(record.run_id, answers_of(message.parts, telling.questions))
+        except AnswerError as error:
+            raise InvalidParamsError(message=str(error)) from None
+        except RunConflict:
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
+        except RunError as error:
+            _logger.info("task `%s` cannot go on: %s", record.run_id, error)
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
+        return await self._relayed(telling, ear)
+
+    async def _relayed(self, telling: Telling, ear: Ear | None) -> Relay:
+        relay = self.relays.begin(telling, ear)
+        await relay.begun.wait()
+        return relay
+
+    async def until_stopped(self, task_id: str) -> None:
+        """Return when a task has ended or waits, wherever it is driven."""
+        async for _ in self.hub.listen(task_id, after=1 << 40):
+            continue
+
+    async def stream(self, relay: Relay, ear: Ear) -> AsyncGenerator[Update]:
+        """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops."""
+        try:
+            assert relay.opening is not None
+            yield relay.opening
+            async for update in told(ear):
+                yield update
+        finally:
+            relay.ears.discard(ear)
+
+    async def subscribe(self, task_id: str, owner: str) -> AsyncGenerator[Update]:
+        """Any task that has not ended: how it stands, and what happens in it until it stops the next time."""
+        record = await self.record(task_id, owner)
+        relay = self.relays.get(task_id)
+        if relay is not None:
+            await relay.begun.wait()
+        if relay is not None and self.relays.get(task_id) is relay:
+            ear = Ear()
+            try:
+                yield relay.snapshot(ear)
+                async for update in told(ear):
+                    yield update
+            finally:
+                relay.ears.discard(ear)
+            return
+        record = await self.record(task_id, owner)
+        telling = await told_from(self.store, record)
+        if telling.is_over:
+            raise UnsupportedOperationError(message=f"task `{task_id}` has ended; there is nothing to subscribe to")
+        yield copied(telling)
+        if record.status != "running":
+            goes_on_here = False
+            async for update in self._once_it_goes_on(telling):
+                goes_on_here = True
+                yield update
+            if goes_on_here:
+                return
+        async for _, event in self.hub.runner.watch(task_id, after=telling.heard):
+            for update in telling.hear(event):
+                yield update
+
+    async def _once_it_goes_on(self, telling: Telling) -> AsyncGenerator[Update]:
+        """Wait for a task that waits. Nothing comes of this if it goes on in another process: that is to be watched."""
+        task_id, ear = telling.task.id, Ear()
+        if self.relays.get(task_id) is not None:
+            return
+        self.relays.wait(task_id, ear)
+        try:
+            while True:
+                try:
+                    update = await ear.next(_PAUSE)
+                except TimeoutError:
+                    record = await self.store.record(task_id)
+                    if record is None or (record.seq - 1 > telling.heard and self.relays.get(task_id) is None):
+                        return
+                    continue
+                if update is None:
+                    return
+                yield update
+        finally:
+            self.relays.leave(task_id, ear)
+
+    async def _known(self, task_id: str) -> RunRecord:
+        record = await self.store.record(task_id)
+        if record is None:
+            raise TaskNotFoundError(message=f"there is no task `{task_id}` any more")
+        return record
+
+    async def cancel(self, task_id: str, owner: str) -> Task:
+        """Have a task stopped, wherever it is driven, also if it says nothing at all."""
+        record = await self.record(task_id, owner)
+        if record.status not in ("running", "suspended"):
+            raise TaskNotCancelableError(message=f"task `{task_id}` has ended already")
+        latest = monotonic() + _LONGEST_CANCEL
+        while (status := await self.hub.stop(task_id)) in ("running", "suspended"):
+            # Its driver is elsewhere and has been told; or it has died, and then its lease runs out.
+            if monotonic() > latest:
+                raise TaskNotCancelableError(message=f"task `{task_id}` has not stopped yet; try again")
+            await asyncio.sleep(_PAUSE)
+        if status != "cancelled":
+            raise TaskNotCancelableError(message=f"task `{task_id}` ended before it could be stopped")
+        telling = await told_from(self.store, await self._known(task_id))
+        if record.status == "suspended":
+            self.relays.tell_of(telling)
+        return telling.task
+
+    async def pick_up_all(self) -> None:
+        """Go on with tasks whose drivers have died."""
+        for record in await self.hub.runner.unfinished():
+            if self.hub.is_here(record.run_id) or record.run_id in self._left_alone:
+                continue
+            telling = await told_from(self.store, record)
+            try:
+                await self.hub.pick_up(record.run_id)
+            except (RunConflict, RunNotFoundError):
+                continue  # Somebody else was faster.
+            except BatonError:
+                self._left_alone.add(record.run_id)
+                _logger.warning("run `%s` cannot be picked up", record.run_id, exc_info=True)
+            else:
+                self.relays.begin(telling)
+
+    async def let_go(self) -> None:
+        """Stop all that is driven here, so that others can go on with it."""
+        await self.hub.let_go()
+        await self.relays.close()

@@ -1,0 +1,298 @@
+"""A run told as a task: its log read from the beginning, one event at a time, and what each one changes.
+
+The same reading makes the snapshot of a task that is stored and the updates of one that is under way. Ids and times
+come from the log alone, so that every replica tells the same.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from a2a.types.a2a_pb2 import (
+    Artifact,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ...events import (
+    Answered,
+    Asked,
+    Cancelled,
+    Completed,
+    Event,
+    Failed,
+    Finished,
+    Origin,
+    Progress,
+    Resumed,
+    RunStarted,
+    Said,
+    Started,
+    Stepped,
+    Suspended,
+    ToolReturned,
+    Transferred,
+)
+from ...messages import Content, UserMessage, is_empty
+from .parts import data_part, parts_of, struct_of
+
+Update: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+AUTH_REQUIRED = "auth_required"
+"""The `kind` in the payload of a question that asks for credentials."""
+
+REPLY = "a2a.reply"
+"""The key in a run's values with which an agent says how it wants to answer: "message" for a message without a task."""
+
+FAILED_TEXT = "The task failed. Whoever runs the service has the details."
+_INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
+_REFUSALS = ("GuardrailTripped",)
+_LONGEST_PATH = 16
+TERMINAL = frozenset(
+    {
+        TaskState.TASK_STATE_COMPLETED,
+        TaskState.TASK_STATE_FAILED,
+        TaskState.TASK_STATE_CANCELED,
+        TaskState.TASK_STATE_REJECTED,
+    }
+)
+
+
+class Telling:
+    """One task while its log is read."""
+
+    def __init__(self, task_id: str, context_id: str) -> None:
+        self.task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
+        self.heard = 0
+        """How many events of the log have been read."""
+        self.questions: dict[str, Asked] = {}
+        """Those that are open, by id."""
+        self.wants_message = False
+        """Whether the agent wants to answer with a message, for callers who wait for the answer."""
+        self._artifacts: dict[str, Artifact] = {}
+        self._spoken: dict[str, int] = {}
+        self._streamed: dict[str, str] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the task has come to an end, and can change no more."""
+        return self.task.status.state in TERMINAL
+
+    def hear(self, event: Event) -> list[Update]:
+        """Take the next event of the log; what it changes."""
+        self.heard += 1
+        if isinstance(event, Said | Stepped | Transferred | Finished) and event.changes is not None:
+            self.wants_message = event.changes.written.get(REPLY, self.wants_message) in ("message", True)
+        match event:
+            case RunStarted():
+                self._begin(event)
+                return []
+            case Said() if not is_empty(event.message) and not _INSIDE_A_CALL.search(event.origin.id):
+                return self._said(event, event.message.content, is_answer=not event.message.calls)
+            case Said():
+                self._close(event.origin)
+                return []
+            case ToolReturned() if event.is_final and not _INSIDE_A_CALL.search(event.origin.id):
+                return [self._step(event), *self._said(event, event.content, is_answer=True)]
+            case Started() | Transferred() | ToolReturned() | Stepped():
+                return [self._step(event)]
+            case Asked():
+                self.questions[event.key] = event
+                return []
+            case Answered():
+                self._answer(event)
+                return []
+            case Resumed():
+                return [self._status(event, TaskState.TASK_STATE_WORKING)]
+            case Completed() | Suspended() | Failed() | Cancelled():
+                return [self._stopped(event)]
+            case _:
+                return []
+
+    def as_message(self) -> Message:
+        """The answer as a message, once the task is completed."""
+        parts = self.task.artifacts[-1].parts if self.task.artifacts else ()
+        return Message(
+            message_id=f"{self.task.id}-reply",
+            context_id=self.task.context_id,
+            role=Role.ROLE_AGENT,
+            parts=parts,
+        )
+
+    def hear_text(self, origin: Origin, text: str) -> TaskArtifactUpdateEvent | None:
+        """Take some more of a text that an agent is writing, before the log has it."""
+        if _INSIDE_A_CALL.search(origin.id):
+            return None
+        id = self._artifact_id(origin)
+        is_new = id not in self._artifacts
+        artifact = self._artifact(id, origin)
+        self._streamed[origin.id] = self._streamed.get(origin.id, "") + text
+        if is_new:
+            artifact.parts.append(Part(text=text))
+        else:
+            artifact.parts[0].text += text
+        return self._chunk(artifact, [Part(text=text)], append=not is_new, is_last=False)
+
+    def hear_progress(self, progress: Progress, at: float) -> TaskStatusUpdateEvent | None:
+        """Take word of how far something has come; it is told and not kept."""
+        if not progress.text:
+            return None
+        status = TaskStatus(state=self.task.status.state, timestamp=_timestamp(at))
+        status.message.CopyFrom(self._message(f"progress{at}", Role.ROLE_AGENT, progress.text))
+        facts = {"event": "progress", "agent": progress.agent, "path": list(progress.path[-_LONGEST_PATH:])}
+        return self._status_update(status, {**facts, "done": progress.done, "total": progress.total})
+
+    def _begin(self, started: RunStarted) -> None:
+        self.task.status.timestamp.CopyFrom(_timestamp(started.at))
+        given = [message for message in started.input if isinstance(message, UserMessage)]
+        about = cast("Mapping[str, Any]", started.values.get("a2a") or {})
+        if given:
+            key = str(about.get("messageId") or "input")
+            message = self._message(key, Role.ROLE_USER, given[-1].content, is_own_id="messageId" in about)
+            if about.get("metadata"):
+                message.metadata.CopyFrom(struct_of(about["metadata"]))
+            self.task.history.append(message)
+
+    def _said(self, event: Event, content: Content, *, is_answer: bool) -> list[Update]:
+        origin, id = event.origin, self._artifact_id(event.origin)
+        streamed, parts = self._streamed.get(origin.id, ""), parts_of(content)
+        is_new = id not in self._artifacts
+        artifact = self._artifact(id, origin)
+        artifact.metadata.CopyFrom(struct_of({**_where(event), "answer": is_answer}))
+        del artifact.parts[:]
+        artifact.parts.extend(parts)
+        self._close(origin)
+        if not is_new and isinstance(content, str) and content.startswith(streamed):
+            rest = content[len(streamed) :]
+            return [self._chunk(artifact, [Part(text=rest)], append=True, is_last=True)]
+        # Nothing was streamed; or some of it was missed, or taken back: then the whole stands in its place.
+        return [self._chunk(artifact, parts, append=False, is_last=True)]
+
+    def _close(self, origin: Origin) -> None:
+        self._spoken[origin.id] = self._spoken.get(origin.id, 0) + 1
+        self._streamed.pop(origin.id, None)
+
+    def _artifact_id(self, origin: Origin) -> str:
+        return f"{origin.id}.{self._spoken.get(origin.id, 0)}"
+
+    def _artifact(self, id: str, origin: Origin) -> Artifact:
+        if id not in self._artifacts:
+            artifact = self.task.artifacts.add(artifact_id=id, name=origin.agent)
+            artifact.metadata.CopyFrom(struct_of({"agent": origin.agent, "path": list(origin.path[-_LONGEST_PATH:])}))
+            self._artifacts[id] = artifact
+        return self._artifacts[id]
+
+    def _chunk(self, artifact: Artifact, parts: list[Part], *, append: bool, is_last: bool) -> TaskArtifactUpdateEvent:
+        piece = Artifact(artifact_id=artifact.artifact_id, name=artifact.name, parts=parts, metadata=artifact.metadata)
+        return TaskArtifactUpdateEvent(
+            task_id=self.task.id, context_id=self.task.context_id, artifact=piece, append=append, last_chunk=is_last
+        )
+
+    def _step(self, event: Started | Transferred | ToolReturned | Stepped) -> TaskStatusUpdateEvent:
+        facts: dict[str, Any] = {"event": type(event).__name__, **_where(event)}
+        match event:
+            case Transferred():
+                facts["target"] = event.target
+            case ToolReturned():
+                facts |= {"tool": event.name, "isError": event.is_error}
+            case Stepped():
+                facts["step"] = event.name
+            case _:
+                pass
+        return self._status(event, TaskState.TASK_STATE_WORKING, facts)
+
+    def _answer(self, answered: Answered) -> None:
+        self.questions.pop(answered.id, None)
+        answer = answered.answer
+        message = self._message(answered.key, Role.ROLE_USER, answer if isinstance(answer, str) else "")
+        if not isinstance(answer, str):
+            message.parts.append(data_part({"interruptId": answered.id, "answer": answer}))
+        self.task.history.append(message)
+
+    def _stopped(self, event: Completed | Suspended | Failed | Cancelled) -> TaskStatusUpdateEvent:
+        match event:
+            case Completed():
+                return self._status(event, TaskState.TASK_STATE_COMPLETED)
+            case Cancelled():
+                return self._status(event, TaskState.TASK_STATE_CANCELED)
+            case Failed():
+                is_refused = event.error in _REFUSALS
+                state = TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
+                text = "The task was refused." if is_refused else FAILED_TEXT
+                return self._status(event, state, message=self._message(event.key, Role.ROLE_AGENT, text))
+            case Suspended():
+                asked = [self.questions[id] for id in event.open if id in self.questions]
+                message = self._message(event.key, Role.ROLE_AGENT, "")
+                for question in asked:
+                    message.parts.extend([Part(text=question_text(question)), data_part(question_data(question))])
+                wants_auth = any(_kind_of(question) == AUTH_REQUIRED for question in asked)
+                state = TaskState.TASK_STATE_AUTH_REQUIRED if wants_auth else TaskState.TASK_STATE_INPUT_REQUIRED
+                self.task.history.append(message)
+                return self._status(event, state, message=message)
+
+    def _status(
+        self, event: Event, state: TaskState, facts: Mapping[str, Any] | None = None, *, message: Message | None = None
+    ) -> TaskStatusUpdateEvent:
+        status = TaskStatus(state=state, timestamp=_timestamp(event.at), message=message)
+        self.task.status.CopyFrom(status)
+        return self._status_update(status, facts or {})
+
+    def _status_update(self, status: TaskStatus, facts: Mapping[str, Any]) -> TaskStatusUpdateEvent:
+        update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=status)
+        if facts:
+            update.metadata.CopyFrom(struct_of(facts))
+        return update
+
+    def _message(self, key: str, role: Role, content: Content, *, is_own_id: bool = False) -> Message:
+        return Message(
+            message_id=key if is_own_id else f"{self.task.id}-{key}",
+            task_id=self.task.id,
+            context_id=self.task.context_id,
+            role=role,
+            parts=parts_of(content),
+        )
+
+
+def question_text(asked: Asked) -> str:
+    """A question in words, for whoever cannot read its data."""
+    payload: Any = asked.payload
+    if isinstance(payload, str):
+        return payload
+    if isinstance(payload, dict):
+        facts = cast("dict[str, Any]", payload)
+        for name in ("question", "message", "text", "prompt"):
+            if isinstance(facts.get(name), str):
+                return facts[name]
+    if asked.call is not None:
+        return f"May `{asked.call.name}` be called with {asked.call.arguments}?"
+    return msgspec.json.encode(payload).decode() if payload is not None else f"{asked.agent} waits for an answer."
+
+
+def question_data(asked: Asked) -> dict[str, Any]:
+    """A question as data: its id, by which it is answered, what is asked, and what answers must look like."""
+    call = None if asked.call is None else {"name": asked.call.name, "arguments": asked.call.arguments}
+    facts = {"interruptId": asked.key, "agent": asked.agent, "payload": asked.payload, "schema": asked.schema}
+    return {**facts, "call": call} if call else facts
+
+
+def _kind_of(asked: Asked) -> Any:
+    payload: Any = asked.payload
+    return cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
+
+
+def _where(event: Event) -> dict[str, Any]:
+    return {"agent": event.agent, "path": list(event.path[-_LONGEST_PATH:])}
+
+
+def _timestamp(at: float) -> Timestamp:
+    made = Timestamp()
+    made.FromMilliseconds(int(at * 1000))
+    return made

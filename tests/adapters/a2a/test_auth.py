@@ -1,0 +1,168 @@
+"""Who may do what: callers are asked for their names, and see their own tasks alone."""
+
+import base64
+from time import time
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
+from a2a.utils.errors import TaskNotFoundError
+from tests.adapters.a2a.stage import client_at, sent, served, streamed
+
+from baton import Agent, RunContext, Runner, tool
+from baton.adapters.a2a import JWT, ApiKey, Auth, Basic, Bearer, MutualTLS, serve_a2a
+from baton.errors import SetupError
+from baton.testing import ScriptedModel, call
+
+KEY = "k" * 32
+
+
+def _signed(claims: dict[str, Any], key: str = KEY, algorithm: str = "HS256") -> str:
+    return jwt.encode(claims, key, algorithm=algorithm)
+
+
+def _basic(text: str) -> str:
+    return "Basic " + base64.b64encode(text.encode()).decode()
+
+
+async def _async_owner(token: str) -> str | None:
+    return "ann" if token == "t1" else None
+
+
+GOOD = {"sub": "ann", "exp": int(time()) + 600, "aud": "us"}
+CASES: list[tuple[str, Auth, dict[str, str], list[dict[str, str]], dict[str, Any]]] = [
+    (
+        "bearer",
+        Bearer({"t1": "ann"}),
+        {"Authorization": "Bearer t1"},
+        [{}, {"Authorization": "Bearer t2"}, {"Authorization": "Bearer"}, {"Authorization": "Basic t1"}],
+        {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    ),
+    (
+        "bearer by function",
+        Bearer(_async_owner),
+        {"Authorization": "bearer t1"},
+        [{"Authorization": "Bearer t2"}],
+        {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
+    ),
+    (
+        "jwt",
+        JWT(KEY, algorithms=["HS256"], audience="us"),
+        {"Authorization": f"Bearer {_signed(GOOD)}"},
+        [
+            {"Authorization": f"Bearer {_signed(GOOD, 'x' * 32)}"},
+            {"Authorization": f"Bearer {_signed(GOOD | {'exp': 1})}"},
+            {"Authorization": f"Bearer {_signed(GOOD | {'aud': 'them'})}"},
+            {"Authorization": f"Bearer {_signed({'sub': 'ann', 'aud': 'us'})}"},
+            {"Authorization": f"Bearer {_signed(GOOD, '', 'none')}"},
+            {"Authorization": "Bearer nonsense"},
+        ],
+        {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}},
+    ),
+    (
+        "key in a header",
+        ApiKey({"k1": "ann"}),
+        {"X-API-Key": "k1"},
+        [{}, {"X-API-Key": "k2"}],
+        {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
+    ),
+    (
+        "key in a cookie",
+        ApiKey({"k1": "ann"}, place="cookie", key_name="key"),
+        {"Cookie": "key=k1"},
+        [{}, {"Cookie": "key=k2"}],
+        {"apiKeySecurityScheme": {"location": "cookie", "name": "key"}},
+    ),
+    (
+        "basic",
+        Basic({"ann": "secret"}),
+        {"Authorization": _basic("ann:secret")},
+        [
+            {"Authorization": _basic("ann:wrong")},
+            {"Authorization": _basic("bob:secret")},
+            {"Authorization": "Basic ???"},
+            {"Authorization": _basic("ann")},
+        ],
+        {"httpAuthSecurityScheme": {"scheme": "Basic"}},
+    ),
+    (
+        "mtls",
+        MutualTLS(),
+        {"X-Client-Cert-Subject": "ann"},
+        [{}],
+        {"mtlsSecurityScheme": {"description": "A client certificate."}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("what", "auth", "good", "bad", "scheme"), CASES, ids=[each[0] for each in CASES])
+async def test_each_way_is_declared_and_enforced(
+    what: str, auth: Auth, good: dict[str, str], bad: list[dict[str, str]], scheme: dict[str, Any]
+) -> None:
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    app = serve_a2a(Agent("A", model=ScriptedModel(["hi"])), auth=auth)
+    async with served(app) as url, httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert card["securitySchemes"] == {auth.name: scheme}
+        assert [[*each["schemes"]] for each in card["securityRequirements"]] == [[auth.name]]
+        for headers in bad:
+            assert (await http.post("/", json=body, headers=headers)).status_code == 401
+            refused = await http.get("/tasks", headers=headers)
+            assert refused.status_code == 401
+            assert refused.headers.get("www-authenticate", "") == auth.challenge
+        taken = await http.post("/", json=body, headers=good)
+        assert taken.json()["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
+async def test_a_key_in_the_query() -> None:
+    app = serve_a2a(Agent("A", model=ScriptedModel([])), auth=ApiKey({"k1": "ann"}, place="query", key_name="key"))
+    async with served(app) as url, httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
+        assert (await http.get("/tasks?key=k1")).status_code == 200
+        assert (await http.get("/tasks?key=k2")).status_code == 401
+
+
+async def test_tasks_and_contexts_belong_to_their_callers() -> None:
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return await ctx.interrupt("well?")
+
+    model = ScriptedModel([call("ask"), "hi bob", "yes, ann"])
+    runner = Runner(Agent("A", tools=[ask]), model=model, store="memory:")
+    app = serve_a2a(runner, auth=Bearer({"t1": "ann", "t2": "bob"}))
+    async with served(app) as url:
+        ann = client_at(url, streams=False, headers={"Authorization": "Bearer t1"})
+        bob = client_at(url, headers={"Authorization": "Bearer t2"})
+        async with ann as one, bob as other:
+            task = await sent(one, "hello", context="c")
+            for request in (
+                other.get_task(GetTaskRequest(id=task.id)),
+                other.cancel_task(CancelTaskRequest(id=task.id)),
+                streamed(other.subscribe(SubscribeToTaskRequest(id=task.id))),
+                sent(other, "mine now", task=task.id),
+            ):
+                with pytest.raises(TaskNotFoundError):
+                    await request
+            assert (await other.list_tasks(ListTasksRequest())).total_size == 0
+            # The same context id is another conversation for somebody else.
+            await streamed(other.send_message(_said("hello", "c")))
+            assert len(model.requests[1].messages) == 1
+            assert (await other.list_tasks(ListTasksRequest(context_id="c"))).total_size == 1
+            assert (await sent(one, "yes", task=task.id)).id == task.id
+
+
+def _said(text: str, context: str) -> Any:
+    from tests.adapters.a2a.stage import said
+
+    return said(text, context=context)
+
+
+def test_a_service_without_auth_stays_on_this_machine() -> None:
+    app = serve_a2a(Agent("A", model=ScriptedModel([])))
+    with pytest.raises(SetupError, match=r"open to everybody at 0\.0\.0\.0"):
+        app.run(host="0.0.0.0")
+    with pytest.raises(SetupError, match="must name how tokens are signed"):
+        JWT("key", algorithms=["none"])

@@ -1,0 +1,60 @@
+"""What the SDK adds to a service: gRPC over the same handler, and signatures on the card."""
+
+from typing import Any
+
+import a2a.types.a2a_pb2_grpc as services
+import grpc.aio
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
+from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface, GetTaskRequest
+from a2a.utils.errors import InvalidRequestError
+from a2a.utils.signing import ProtectedHeader, create_agent_card_signer, create_signature_verifier
+from google.protobuf.json_format import ParseDict
+from tests.adapters.a2a.stage import COMPLETED, assembled, said, served, streamed, text_in
+
+from baton import Agent
+from baton.adapters.a2a import A2AServer, Bearer, serve_a2a
+from baton.testing import ScriptedModel
+
+KEY = "k" * 32
+
+
+async def _over_grpc(app: A2AServer) -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    generated: Any = services
+    generated.add_A2AServiceServicer_to_server(GrpcHandler(app.handler), server)
+    await server.start()
+    try:
+        interface = AgentInterface(url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version="1.0")
+        card = AgentCard(supported_interfaces=[interface], capabilities=AgentCapabilities(streaming=True))
+        config = ClientConfig(supported_protocol_bindings=["GRPC"], grpc_channel_factory=grpc.aio.insecure_channel)
+        client = ClientFactory(config).create(card)
+        view = assembled(await streamed(client.send_message(said("hi"))))
+        task = await client.get_task(GetTaskRequest(id=view.task.id))
+        assert (view.states[-1], text_in(task)) == (COMPLETED, "hello there")
+        await client.close()
+    finally:
+        await server.stop(0)
+        await app.close()
+
+
+async def test_grpc() -> None:
+    await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel(["hello there"], stream=True))))
+
+
+async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler() -> None:
+    with pytest.raises(InvalidRequestError, match="say who you are"):
+        await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel([])), auth=Bearer({"t": "ann"})))
+
+
+async def test_a_signed_card() -> None:
+    header: ProtectedHeader = {"alg": "HS256", "kid": "one", "jku": None, "typ": "JOSE"}
+    app = serve_a2a(Agent("A", model=ScriptedModel([])), sign=create_agent_card_signer(KEY, header))
+    async with served(app) as url, httpx.AsyncClient() as http:
+        answer = await http.get(f"{url}/.well-known/agent-card.json")
+    card = ParseDict(answer.json(), AgentCard())
+    assert len(card.signatures) == 1
+    create_signature_verifier(lambda kid, jku: KEY, ["HS256"])(card)
