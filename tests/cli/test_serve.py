@@ -105,3 +105,16 @@ def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("BROKEN", "NONE"):
         with pytest.raises(TargetError, match=name):
             token_from(name)
+
+
+async def test_a2a_is_a_face_like_the_others() -> None:
+    from baton.adapters.a2a import RemoteAgent
+
+    runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
+    async with client_of(app_of(runner, ["api", "a2a"], Manner(token={"s": "ada"})), "s") as client:
+        remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
+        result = await Runner(remote).run("hi")
+        assert (remote.description, result.output) == ("Helps.", "hello")
+        await remote.close()
+    (record,) = (await runner.need_store("test").list()).records
+    assert record.thread.startswith("a2a:ada:")

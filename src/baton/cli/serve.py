@@ -42,7 +42,18 @@ def _agui(hub: Hub, manner: Manner) -> Any:
     return serve_agui(hub, **vars(manner))
 
 
+def _a2a(hub: Hub, manner: Manner) -> Any:
+    try:
+        from ..adapters.a2a import Bearer, serve_a2a
+    except ImportError:
+        raise SetupError("baton serve --a2a needs the SDK of A2A: pip install 'baton-adk[a2a]'") from None
+    token = manner.token
+    known = {token: "caller"} if isinstance(token, str) else token
+    return serve_a2a(hub, auth=None if known is None else Bearer(known))
+
+
 FACES: dict[str, tuple[str, Face]] = {
+    "a2a": ("/a2a", _a2a),
     "agui": ("/agui", _agui),
     "api": ("", _api),
 }
@@ -88,9 +99,11 @@ def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
 
     hub = Hub(runner)
     routes: list[BaseRoute] = []
+    apps: list[Any] = []
     for name, (path, made) in FACES.items():
         if name in faces:
             face = made(hub, manner)
+            apps.append(face)
             # A mount alone would send those elsewhere who ask for its very path.
             routes += [*([Route(path, face)] if path else []), Mount(path, face)]
 
@@ -98,6 +111,9 @@ def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
     async def lifespan(app: Any) -> AsyncGenerator[None]:
         async with recovering(hub):
             yield
+        for face in apps:
+            if isinstance(close := getattr(face, "close", None), Callable):
+                await close()
         await hub.close()
         await runner.close()
 

@@ -13,6 +13,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _about_serving(command: F) -> F:
     options = [
         click.option("--api", is_flag=True, help="Serve the HTTP API (the default if nothing else is named)."),
+        click.option("--a2a", is_flag=True, help="Serve A2A, for agents of others, at /a2a."),
         click.option("--agui", is_flag=True, help="Serve AG-UI, for user interfaces, at /agui."),
         click.option("--store", metavar="FILE_OR_URL", help="Where runs are kept; without it, in memory."),
         model,
