@@ -50,6 +50,7 @@ KEY_LINES = {
     "32_fork.py": "second: You fly to Rome at 07:10.",
     "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same every time",
     "40_mcp.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
+    "41_a2a.py": "completed: Weather says Rome has been warned.",
     "43_http_api.py": "Done: four people at 20:30.",
     "44_ag_ui.py": "Red it is: I paint the door.",
 }
