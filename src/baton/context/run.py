@@ -60,16 +60,18 @@ class Run(Generic[C]):
         self.context = context
         self.values = values
         self.meter = meter
-        self.call_ids: set[str] = set() if around is None else around.call_ids
-        """Every call id used so far: ids are unique in a run."""
-        self.signals = Signals() if around is None else around.signals
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
-        if around is not None:
+        if around is None:
+            self.call_ids: set[str] = set()
+            """Every call id used so far: ids are unique in a run."""
+            self.signals = Signals()
+            self.opened: dict[Any, Closable] = {}
+            """What code in the run has opened for all of it, by what it was opened for; closed when the run stops."""
+        else:
+            self.call_ids, self.signals, self.opened = around.call_ids, around.signals, around.opened
             self.guests = guests = _Guests(around.guests)
             guests.around = around.guests
-        self.opened: dict[Any, Closable] = {} if around is None else around.opened
-        """What code in the run has opened for all of it, by what it was opened for; closed when the run stops."""
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
         """The same run for a part of it that has values or limits of its own.

@@ -58,10 +58,13 @@ class Course:
         self.team = self.team.joined_by(guest)
         return self.team.seats[to]
 
-    def rescuer(self) -> str | None:
-        """Who takes over when agents go round in circles, if anybody does, and has not done so before."""
+    def rescue(self, error: Exception) -> Transfer:
+        """To whoever takes over when agents go round in circles. Raises the error if nobody does, or has before."""
         named = self.rules.on_loop
-        return named if not self.is_rescued and named in self.team.seats else None
+        if self.is_rescued or named is None or named not in self.team.seats:
+            raise error
+        self.is_rescued = True
+        return Transfer(named)
 
     def inside(
         self,
@@ -96,13 +99,11 @@ async def follow(
     loops: RoundTrips | None = None
     crossing = crossing or _STRAIGHT
     first: Origin | None = None
-    breaks_loop = False
-    hop = 0
+    breaks_loop, hop = False, 0
     while True:
         hop += 1
         origin = Origin(f"{prefix}{hop}", seat.agent.name, origin)
-        first = first or origin
-        mark = len(history.entries)
+        first, mark = first or origin, len(history.entries)
         ctx = _activate(course, seat, origin, crossing)
         key = f"{ctx.scope}/start"
         is_past = log.has_past and log.find(key, Started) is not None
@@ -119,17 +120,19 @@ async def follow(
         elif action is None and frames:
             transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
         else:
-            return await _ended(ctx, BreakLoop() if breaks_loop and action is None else action, first)
+            outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first)
+            if ctx.told is not None:
+                await ctx.told.end(ctx, outcome.output, is_past=_is_recorded(ctx, "end"))
+            _finish(ctx, None)
+            if log.sink is not None:
+                await log.settle()
+            return outcome
         loops = loops or RoundTrips(run.meter.limits.round_trips)
         try:
             run.meter.start_transfer(origin)
             loops.note(origin, transfer.to, history, mark)
-        except (LimitError, LoopError):
-            rescuer = course.rescuer()
-            if rescuer is None:
-                raise
-            course.is_rescued = True
-            transfer, reason, crossing = Transfer(rescuer), "loop", _STRAIGHT
+        except (LimitError, LoopError) as error:
+            transfer, reason, crossing = course.rescue(error), "loop", _STRAIGHT
             loops.start_over()
             frames.clear()
         source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
@@ -223,17 +226,12 @@ async def _carried_over(
     return _Crossing(chosen=chosen)
 
 
-async def _ended(ctx: AgentContext[Any], action: Action | None, first: Origin) -> Outcome:
-    """The end of a flow: somebody is done, and control goes nowhere else."""
+def _outcome(ctx: AgentContext[Any], action: Action | None, first: Origin) -> Outcome:
+    """What a flow comes to when somebody is done and control goes nowhere else."""
     if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
         wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
         raise SetupError(f"`{ctx.agent}` returned {action!r} from run; return {wanted}")
     output = action.result if type(action) is Exit and action.result is not None else ctx.output
-    if ctx.told is not None:
-        await ctx.told.end(ctx, output, is_past=_is_recorded(ctx, "end"))
-    _finish(ctx, None)
-    if ctx.run.log.sink is not None:
-        await ctx.run.log.settle()
     return Outcome(action, ctx.origin, output, first)
 
 

@@ -100,8 +100,8 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         if self.on_error == "fail_fast":
             for task in tasks:
                 task.add_done_callback(partial(_stop_the_others, tasks))
-        # It waits for all of them, also if the run is cancelled, and if it is cancelled once more meanwhile.
-        ended = await asyncio.gather(*tasks, return_exceptions=True)
+        await _all_ended(tasks)
+        ended = [_ending_of(task) for task in tasks]
         raised = {
             name: error for name, error in zip(self._names, ended, strict=True) if isinstance(error, BaseException)
         }
@@ -172,6 +172,42 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                     continue
                 written, reduce = branch.values[key], self.reducers.get(key)
                 ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
+
+
+async def _all_ended(tasks: "Sequence[asyncio.Task[Any]]") -> None:
+    """Wait for all tasks. If the run is cancelled so are they, and they are waited for all the same, however often.
+
+    What `gather` does, at half its cost for each branch.
+    """
+    running, cancelled = len(tasks), None
+    ended = asyncio.get_running_loop().create_future()
+
+    def count(_: object) -> None:
+        nonlocal running
+        running -= 1
+        if not running and not ended.done():
+            ended.set_result(None)
+
+    for task in tasks:
+        task.add_done_callback(count)
+    while running:
+        try:
+            await ended
+        except asyncio.CancelledError as error:
+            cancelled, ended = error, asyncio.get_running_loop().create_future()
+            for task in tasks:
+                task.cancel()
+    if cancelled is not None:
+        for task in tasks:
+            _ending_of(task)  # Looked at, so that asyncio does not complain that nobody did.
+        raise cancelled
+
+
+def _ending_of(task: "asyncio.Task[Any]") -> Any:
+    """What a task gave or raised."""
+    if task.cancelled():
+        return asyncio.CancelledError()
+    return task.exception() or task.result()
 
 
 def _is_number(value: object, *kinds: type) -> bool:
