@@ -8,6 +8,7 @@ from .agent import Agent
 from .agent_tool import AgentReport, AgentTool
 from .base import AgentContext, BaseAgent, Flow, MultipleTransfers, Outcome, Projection, RunOptions
 from .custom import agent
+from .deadlines import in_time
 from .guardrails import guarded
 from .hooks import HOOK_STEP, AgentHooks, RunHooks, Told, tell, told_of
 from .then_transfer import then_transfer
@@ -34,6 +35,7 @@ __all__ = [
     "Told",
     "agent",
     "guarded",
+    "in_time",
     "settled",
     "tell",
     "then_transfer",

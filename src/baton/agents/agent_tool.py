@@ -1,6 +1,5 @@
 """An agent as a tool of another: the caller keeps the floor, and the agent's answer is the result of the call."""
 
-import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, cast
@@ -14,6 +13,7 @@ from ..handoffs import InputReader, tool_name_for
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, text_of
 from ..tools import Approved, NeedsApproval, Tool, ToolOutcome, outcome_of
 from .base import AgentContext, BaseAgent, Outcome, Projection
+from .deadlines import in_time
 from .together import settled
 
 _logger = logging.getLogger("baton.agents")
@@ -135,8 +135,8 @@ class AgentTool:
             after=ctx.origin,
             projection=None if self._history == "none" else cast("Projection", self._history),
         )
-        if self._limits is not None and self._limits.seconds is not None:
-            work = _in_time(work, self._limits.seconds, ctx, meter)
+        if self._limits is not None and (seconds := self._limits.seconds) is not None:
+            work = in_time(work, seconds, lambda: LimitError("seconds", seconds, ctx.path, share=meter))
         return _Visit(work, history, history.inputs, values, meter)
 
     def _message(self, arguments: str) -> str | ToolOutcome:
@@ -157,18 +157,6 @@ class AgentTool:
 
     def __repr__(self) -> str:
         return f"AgentTool({self.agent.name!r})"
-
-
-async def _in_time(work: Coroutine[Any, Any, Outcome], seconds: float, ctx: RunContext[Any], share: Meter) -> Outcome:
-    """What the agent comes to, unless its share of time is used up first."""
-    deadline = asyncio.timeout(seconds)
-    try:
-        async with deadline:
-            return await work
-    except TimeoutError:
-        if deadline.expired():
-            raise LimitError("seconds", seconds, ctx.path, share=share) from None
-        raise
 
 
 def _text_in(message: Message) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from ..errors import RunConflict, RunError
 from ..events import NOBODY, Cancelled, Completed, Event, RunStarted, encode_event, encode_head
 from ..log import Log
-from ..stores import RunRecord, RunStatus
+from ..stores import RunRecord, RunStatus, all_records
 from .answers import opening_of
 from .courses import start_of
 from .ids import new_id
@@ -76,7 +76,6 @@ def picked_up(archive: Archive, run_id: str, *, context: Any, readers: Sequence[
 
 async def answer(archive: Archive, run_id: str, answers: Any) -> None:
     """Write answers to a run; with them it is running again, held by nobody."""
-    await archive.record(run_id)
     lease = await archive.store.acquire(run_id, new_id(), ttl=archive.ttl)
     try:
         events = await archive.events(run_id)
@@ -116,14 +115,8 @@ async def cancel(archive: Archive, run_id: str, how: Literal["now", "after_turn"
 
 async def unfinished(archive: Archive) -> list[RunRecord]:
     """Runs that are said to be running though nobody holds them, the oldest first."""
-    records: list[RunRecord] = []
-    after = ""
-    while True:
-        page = await archive.store.list(status=["running"], oldest_first=True, after=after)
-        records += [record for record in page.records if record.lease_until <= time()]
-        after = page.next
-        if not after:
-            return records
+    running = all_records(archive.store, status=["running"], oldest_first=True)
+    return [record async for record in running if record.lease_until <= time()]
 
 
 async def recover(archive: Archive, *, context: Any, at_once: int) -> dict[str, RunStatus]:

@@ -9,7 +9,7 @@ from typing import Any, Generic, Literal, Self, cast
 
 from typing_extensions import TypeVar
 
-from ..agents import HOOK_STEP, Outcome, RunHooks, settled, tell
+from ..agents import HOOK_STEP, Outcome, RunHooks, in_time, settled, tell
 from ..context import RunContext, Suspend
 from ..errors import LimitError, ReplayMismatch, RunConflict, RunError, checked_choice
 from ..events import (
@@ -152,14 +152,9 @@ class LiveRun(Generic[Out]):
         if seconds is None:
             outcome = await follow(course, first)
         else:
-            deadline = asyncio.timeout(seconds)
-            try:
-                async with deadline:
-                    outcome = await follow(course, first)
-            except TimeoutError:
-                if deadline.expired():
-                    raise LimitError("seconds", seconds, self._last_path()) from None
-                raise
+            outcome = await in_time(
+                follow(course, first), seconds, lambda: LimitError("seconds", seconds, self._last_path())
+            )
         if hooks is not None:
             ended = (hooks.on_run_end, (course.team.seats[outcome.origin.agent].agent, outcome.output))
             await tell(self._root_context(), "run_end", ended, is_past=log.has("completed"))

@@ -91,7 +91,27 @@ class Archive:
                     self.known.popitem(last=False)
 
 
-class NewRun:
+class _Stored:
+    """What a run that begins in a store and one that is taken up from there have in common: how they are put away."""
+
+    def __init__(self, archive: Archive, run_id: str, *, owner: str) -> None:
+        self.run_id = run_id
+        self._archive = archive
+        self._owner = owner
+        self._journal: Journal | None = None
+
+    async def close(self, course: Course, status: Status) -> None:
+        """Store how it stopped, and give the lease back."""
+        if self._journal is not None:
+            await self._archive.put_away(course, self._journal, status)
+
+    def abandon(self, error: RunConflict) -> None:
+        """Store nothing more. The lease is given back when it closes."""
+        if self._journal is not None:
+            self._journal.fail(error)
+
+
+class NewRun(_Stored):
     """A run that begins in a store."""
 
     def __init__(
@@ -104,14 +124,11 @@ class NewRun:
         context: Any = None,
         limits: Limits | None = None,
     ) -> None:
-        self.run_id = started.run_id
-        self._archive = archive
+        super().__init__(archive, started.run_id, owner=owner)
         self._started = started
         self._context = context
         self._limits = limits
         self._floor = floor
-        self._owner = owner
-        self._journal: Journal | None = None
 
     async def begun(self) -> tuple[RunStarted, Sequence[Entry]]:
         """The event it begins with, and what was said in its thread before."""
@@ -138,16 +155,6 @@ class NewRun:
         archive.heartbeat.hold(self._journal, run)
         return Opened(course, started.root, [started], len(said_before))
 
-    async def close(self, course: Course, status: Status) -> None:
-        """Store how it stopped, and give the lease back."""
-        if self._journal is not None:
-            await self._archive.put_away(course, self._journal, status)
-
-    def abandon(self, error: RunConflict) -> None:
-        """Store nothing more. The lease is given back when it closes."""
-        if self._journal is not None:
-            self._journal.fail(error)
-
 
 class TakenUp(Struct, frozen=True):
     """How a run is to be taken up. `opening` gives what is written first; it raises if that is not waited for."""
@@ -160,15 +167,12 @@ class TakenUp(Struct, frozen=True):
     """Whether a run that has stopped is left as it is; RunConflict says that it has."""
 
 
-class OldRun:
+class OldRun(_Stored):
     """A run that is taken up again from a store."""
 
     def __init__(self, archive: Archive, run_id: str, how: TakenUp, *, owner: str) -> None:
-        self.run_id = run_id
-        self._archive = archive
+        super().__init__(archive, run_id, owner=owner)
         self._how = how
-        self._owner = owner
-        self._journal: Journal | None = None
 
     async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
         """Take the lease, then read the log: nobody else writes to it any more."""
@@ -213,13 +217,3 @@ class OldRun:
             guests=known.guests,
         )
         return Opened(course, started.root, opening, len(said_before)), len(events) + 1
-
-    async def close(self, course: Course, status: Status) -> None:
-        """Store how it stopped, and give the lease back."""
-        if self._journal is not None:
-            await self._archive.put_away(course, self._journal, status)
-
-    def abandon(self, error: RunConflict) -> None:
-        """Store nothing more. The lease is given back when it closes."""
-        if self._journal is not None:
-            self._journal.fail(error)

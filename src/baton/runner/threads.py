@@ -10,7 +10,7 @@ from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusy
 from ..events import Event, RunStarted, decode_lines
 from ..flow import floor_of, recalled
 from ..messages import Message
-from ..stores import FINISHED, RunRecord, Store
+from ..stores import FINISHED, RunRecord, Store, all_records
 
 _KEPT = 256
 
@@ -100,14 +100,7 @@ class Thread:
 
     async def runs(self) -> list[RunRecord]:
         """Its runs, the oldest first."""
-        records: list[RunRecord] = []
-        after = ""
-        while True:
-            page = await self._store.list(thread=self.id, oldest_first=True, after=after)
-            records += page.records
-            after = page.next
-            if not after:
-                return records
+        return [record async for record in all_records(self._store, thread=self.id, oldest_first=True)]
 
     async def history(self) -> tuple[Message, ...]:
         """Everything that was said in it, by whomever."""

@@ -12,6 +12,7 @@ from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store
 if TYPE_CHECKING:
     from .keyvalue import KeyValueStore
     from .memory import MemoryStore
+    from .paging import all_records
     from .postgres import PostgresStore
     from .sqlite import SQLiteStore
     from .urls import store_of
@@ -21,6 +22,7 @@ _HOMES = {
     "MemoryStore": "memory",
     "PostgresStore": "postgres",
     "SQLiteStore": "sqlite",
+    "all_records": "paging",
     "store_of": "urls",
 }
 
@@ -36,6 +38,7 @@ __all__ = [
     "RunStatus",
     "SQLiteStore",
     "Store",
+    "all_records",
     "store_of",
 ]
 

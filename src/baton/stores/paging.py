@@ -3,13 +3,15 @@
 A page begins after a record, not after a number of them, so that runs created or deleted meanwhile move nothing.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 
 from msgspec import Struct
 
 from ..errors import SetupError, StoreError
-from .base import Page, RunRecord, RunStatus
+from .base import Page, RunRecord, RunStatus, Store
 from .rules import checked_status
+
+_A_PAGE = 500
 
 Place = tuple[float, str]
 """Where a record stands in the order of all: when it was created, and its id if several were created at once."""
@@ -81,6 +83,24 @@ def chosen(query: Query, records: Iterable[RunRecord]) -> Page:
     fitting = [record for record in records if query.accepts(record) and query.reaches(place_of(record))]
     fitting.sort(key=place_of, reverse=not query.oldest_first)
     return page_of(query, fitting[: query.limit + 1])
+
+
+async def all_records(
+    store: Store,
+    *,
+    status: Collection[RunStatus] | None = None,
+    thread: str | None = None,
+    oldest_first: bool = False,
+) -> AsyncIterator[RunRecord]:
+    """Every record that was asked for, however many pages there are."""
+    after = ""
+    while True:
+        page = await store.list(status=status, thread=thread, limit=_A_PAGE, after=after, oldest_first=oldest_first)
+        for record in page.records:
+            yield record
+        after = page.next
+        if not after:
+            return
 
 
 def _place_in(after: str) -> Place:

@@ -5,6 +5,7 @@ May import context and what is below it. Must not know models or agents.
 
 from .approval import Approval, Approved, NeedsApproval, approval_of
 from .base import Telling, Tool, ToolOutcome, ToolSource
+from .checking import as_object
 from .function import FunctionTool, tool
 from .guardrails import guarded_tool
 from .once import Effect, effect_of
@@ -25,6 +26,7 @@ __all__ = [
     "ToolSource",
     "Verdict",
     "approval_of",
+    "as_object",
     "effect_of",
     "guarded_tool",
     "guardrail",

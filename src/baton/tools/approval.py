@@ -4,7 +4,7 @@ import json
 from collections.abc import Awaitable, Callable
 from functools import partial
 from inspect import isawaitable
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -12,7 +12,8 @@ from msgspec import Struct
 from ..context import RunContext
 from ..errors import AnswerError, SetupError
 from .base import Tool, ToolOutcome
-from .wrapping import Wrapper, unwrapped
+from .checking import checker_of
+from .wrapping import Wrapper
 
 APPROVED_FOR_GOOD = "baton.approved_for_good:"
 """With a tool's name after it, the key in the run's values under which `always=True` is kept. Delete it to revoke."""
@@ -50,15 +51,6 @@ def approval_of(answer: Any) -> Approval:
     return approval
 
 
-@runtime_checkable
-class Checking(Protocol):
-    """A tool that can tell without being called whether arguments fit, and what they mean."""
-
-    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
-        """The arguments, or an outcome that tells the model what to mend."""
-        ...
-
-
 class Approved(Wrapper):
     """Has calls of a tool approved. Arguments that do not fit go back to the model: nobody is asked about them."""
 
@@ -68,8 +60,7 @@ class Approved(Wrapper):
             works = "use True, False or a function (ctx, arguments) -> bool"
             raise SetupError(f"{inner!r} has needs_approval={needs_approval!r}; {works}")
         self.needs_approval: NeedsApproval = needs_approval
-        bottom = unwrapped(inner)
-        self._checked = bottom.checked if isinstance(bottom, Checking) else self._parsed
+        self._checked = checker_of(inner)
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
         """Ask if need be, then do it, with other arguments if the answer has some; or say that it was not allowed."""
@@ -106,15 +97,6 @@ class Approved(Wrapper):
             reason = f"The person who approved this call changed its arguments to {arguments}. {given.content}"
             return ToolOutcome(reason, is_error=True)
         return await self.inner.call(ctx, arguments)
-
-    def _parsed(self, arguments: str) -> dict[str, Any] | ToolOutcome:
-        try:
-            given = json.loads(arguments.strip() or "{}")
-        except ValueError as error:
-            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
-        if not isinstance(given, dict):
-            return ToolOutcome(f"The arguments of `{self.spec.name}` must be one JSON object.", is_error=True)
-        return cast(dict[str, Any], given)
 
 
 def _rejected(name: str, reason: str) -> ToolOutcome:

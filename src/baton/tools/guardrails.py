@@ -1,20 +1,19 @@
 """A tool with guardrails around it: some judge the arguments before it is called, some what came out of it."""
 
-import json
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
 from ..context import RunContext, as_json_value
 from ..errors import GuardrailTripped, SetupError
 from ..events import Changes
-from .approval import Checking
 from .base import Tool, ToolOutcome
+from .checking import checker_of
 from .failures import NOT_FOR_THE_MODEL, outcome_of_error
 from .function import tool as as_tool
 from .verdicts import Check, Checks, Guardrail, as_guardrails, refuse_same_names, write_again
-from .wrapping import Wrapper, unwrapped
+from .wrapping import Wrapper
 
 TripPolicy: TypeAlias = Literal["tell", "raise"]
 """Tell the model what was not allowed and why, or end the run."""
@@ -37,8 +36,7 @@ class GuardedTool(Wrapper):
         self.before = before
         self.after = after
         self.on_trip: TripPolicy = on_trip
-        bottom = unwrapped(inner)
-        self._checked = bottom.checked if isinstance(bottom, Checking) else self._parsed
+        self._checked = checker_of(inner)
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
         """Do it and give what came of it, or say which guardrail was against it."""
@@ -79,15 +77,6 @@ class GuardedTool(Wrapper):
             raise trip
         because = f": {trip.reason}" if trip.reason else ""
         return ToolOutcome(f"{what}, because guardrail `{trip.guardrail}` is against it{because}", is_error=True)
-
-    def _parsed(self, arguments: str) -> dict[str, Any] | ToolOutcome:
-        try:
-            given = json.loads(arguments.strip() or "{}")
-        except ValueError as error:
-            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
-        if not isinstance(given, dict):
-            return ToolOutcome(f"The arguments of `{self.spec.name}` must be one JSON object.", is_error=True)
-        return cast(dict[str, Any], given)
 
 
 def guarded_tool(

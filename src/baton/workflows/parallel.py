@@ -9,7 +9,7 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from ..agents import AgentContext, AgentHooks, BaseAgent, Outcome
+from ..agents import AgentContext, AgentHooks, BaseAgent, Outcome, in_time
 from ..context import History, WatchedValues
 from ..errors import BranchesFailed, BranchTimeout, SetupError, checked_choice, ends_the_run
 from ..events import Action, BreakLoop, Exit, Stepped
@@ -149,17 +149,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
     def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, Outcome]:
         run = ctx.run.part(values=branch.values)
         work = ctx.inside(branch.step, branch.place, run=run, history=branch.history)
-        return work if self.branch_timeout is None else self._timed(work, branch, self.branch_timeout)
-
-    async def _timed(self, work: Coroutine[Any, Any, Outcome], branch: _Branch, seconds: float) -> Outcome:
-        deadline = asyncio.timeout(seconds)
-        try:
-            async with deadline:
-                return await work
-        except TimeoutError:
-            if deadline.expired():
-                raise BranchTimeout(self.name, branch.step.name, seconds) from None
-            raise
+        seconds = self.branch_timeout
+        if seconds is None:
+            return work
+        return in_time(work, seconds, lambda: BranchTimeout(self.name, branch.step.name, seconds))
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
         """Write to the run's values what the branches wrote to theirs."""

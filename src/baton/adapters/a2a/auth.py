@@ -4,7 +4,6 @@ The same object writes its part of the agent card, so that what is declared is w
 """
 
 import base64
-import hmac
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from a2a.types.a2a_pb2 import APIKeySecurityScheme, HTTPAuthSecurityScheme, MutualTlsSecurityScheme, SecurityScheme
 
 from ...errors import SetupError, checked_choice
+from ..http.callers import is_same, owner_in
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -163,7 +163,7 @@ class Basic(Auth):
             return None
         if not callable(self._passwords):
             wanted = self._passwords.get(user)
-            return user if wanted is not None and _same(wanted, password) else None
+            return user if wanted is not None and is_same(wanted, password) else None
         fits = self._passwords(user, password)
         return user if (await fits if isawaitable(fits) else fits) else None
 
@@ -200,12 +200,6 @@ def _authorization(request: "Request", scheme: str) -> str:
 
 async def _owner(known: Known, secret: str) -> str | None:
     if not callable(known):
-        # All are looked at, so that the time it takes tells nothing about them.
-        owners = [owner for each, owner in known.items() if _same(each, secret)]
-        return owners[0] if owners else None
+        return owner_in(known, secret)
     owner = known(secret)
     return await owner if isawaitable(owner) else owner
-
-
-def _same(one: str, other: str) -> bool:
-    return hmac.compare_digest(one.encode(), other.encode())

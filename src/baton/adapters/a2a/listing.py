@@ -15,7 +15,7 @@ from a2a.utils.task import (
 )
 
 from ...events import decode_lines
-from ...stores import RunRecord, RunStatus, Store
+from ...stores import RunRecord, RunStatus, Store, all_records
 from .push_configs import is_push_log
 from .telling import Telling
 from .threads import context_of, is_visible
@@ -63,19 +63,13 @@ async def _matching(store: Store, asked: ListTasksRequest, owner: str) -> list[R
     status = _STATUSES.get(asked.status)
     since = asked.status_timestamp_after.ToNanoseconds() if asked.HasField("status_timestamp_after") else None
     records: list[RunRecord] = []
-    after = ""
-    while True:
-        page = await store.list(status=None if status is None else [status], limit=500, after=after)
-        for record in page.records:
-            if is_push_log(record.run_id) or not is_visible(record, owner):
-                continue
-            if asked.context_id and context_of(record) != asked.context_id:
-                continue
-            if since is None or _nanoseconds(record) >= since:
-                records.append(record)
-        after = page.next
-        if not after:
-            break
+    async for record in all_records(store, status=None if status is None else [status]):
+        if is_push_log(record.run_id) or not is_visible(record, owner):
+            continue
+        if asked.context_id and context_of(record) != asked.context_id:
+            continue
+        if since is None or _nanoseconds(record) >= since:
+            records.append(record)
     if status is not None:
         # Two states of a task may be one status of a run: the log tells them apart.
         records = [each for each in records if (await told_from(store, each)).task.status.state == asked.status]

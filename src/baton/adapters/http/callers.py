@@ -60,9 +60,14 @@ class _Known:
         self._whose = whose
 
     def __call__(self, given: str) -> str | None:
-        # All are looked at, so that the time it takes tells nothing.
-        names = [name for secret, name in self._whose.items() if _same(secret, given)]
-        return names[0] if names else None
+        return owner_in(self._whose, given)
+
+
+def owner_in(whose: Mapping[str, str], given: str) -> str | None:
+    """Whose secret was given, out of all there are; None if it is nobody's."""
+    # All are looked at, so that the time it takes tells nothing.
+    names = [name for secret, name in whose.items() if is_same(secret, given)]
+    return names[0] if names else None
 
 
 async def caller_of(verifier: Verifier, given: str) -> Caller | None:
@@ -74,5 +79,6 @@ async def caller_of(verifier: Verifier, given: str) -> Caller | None:
     return Caller(name) if name or (name == "" and isinstance(verifier, _Known)) else None
 
 
-def _same(secret: str, given: str) -> bool:
+def is_same(secret: str, given: str) -> bool:
+    """Whether a secret is the one that was given, in a time that does not tell how much of it is."""
     return compare_digest(secret.encode(), given.encode(errors="replace"))

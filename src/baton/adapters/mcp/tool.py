@@ -1,9 +1,8 @@
 """A server's tool as one of ours."""
 
 import asyncio
-import json
 from time import time
-from typing import Any, cast
+from typing import Any
 
 import mcp_types as types
 from mcp import ClientSession
@@ -14,7 +13,7 @@ from ...context import RunContext
 from ...errors import ToolError
 from ...events import Stepped
 from ...messages import ToolSpec
-from ...tools import ToolOutcome
+from ...tools import ToolOutcome, as_object
 from .asking import Asking
 from .connection import Connection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
@@ -52,14 +51,10 @@ class MCPTool:
 
     def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
         """The arguments, or an outcome that says why they are none. Whether they fit is for the server to say."""
-        try:
-            given = json.loads(arguments.strip() or "{}")
-        except ValueError as error:
-            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
-        if not isinstance(given, dict):
-            return ToolOutcome(f"The arguments of `{self.spec.name}` must be one JSON object.", is_error=True)
-        named = cast("dict[str, Any]", given)
-        return {key: value for key, value in named.items() if value is not None or key not in self._may_be_null}
+        given = as_object(arguments, self.spec.name)
+        if isinstance(given, ToolOutcome):
+            return given
+        return {key: value for key, value in given.items() if value is not None or key not in self._may_be_null}
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
         """Call it, and once more with the answers each time the server needs some to go on."""
