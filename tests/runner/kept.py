@@ -25,11 +25,9 @@ class Watched(MemoryStore):
         """The same, but happening when it is done: the caller does not learn that it was."""
         self.seen: asyncio.Queue[str] = asyncio.Queue()
 
-    async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
-    ) -> Lease:
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
         await self._happen("create", self.faults)
-        return await super().create(run_id, lines, thread=thread, owner=owner, ttl=ttl)
+        return await super().create(run_id, lines, **about)
 
     async def append(
         self,

@@ -166,13 +166,28 @@ async def test_a_server_that_takes_no_writes(postgres_url: str) -> None:
             await store.append("r", 1, [b"1"])
 
 
+async def test_tables_of_version_1_are_brought_up_to_date_with_all_that_is_in_them(postgres_url: str) -> None:
+    async with _opened(postgres_url) as store:
+        await store.create("r", [b"0"])
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute("DROP TABLE baton_notes")
+        connection.execute("ALTER TABLE baton_runs DROP COLUMN caller")
+        connection.execute("DELETE FROM baton_layout WHERE version = 2")
+    async with _opened(postgres_url) as store, _opened(postgres_url) as other:
+        both = [each.list(caller="", counted=True) for each in (store, other)]
+        assert [page.total for page in await asyncio.gather(*both)] == [1, 1]
+        await other.put_note("r", "n", b"note")
+        assert await store.notes("r") == {"n": b"note"}
+        assert [*await store.load("r")] == [b"0"]
+
+
 async def test_a_newer_layout_is_refused_by_name(postgres_url: str) -> None:
     async with _opened(postgres_url) as store:
         await store.create("r", [])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE baton_layout SET version = 7")
     async with _opened(postgres_url) as store:
-        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one knows up to 1"):
+        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one knows up to 2"):
             await store.load("r")
 
 
@@ -180,7 +195,7 @@ async def test_tables_that_were_removed_and_come_back(postgres_url: str) -> None
     async with _opened(postgres_url) as store:
         await store.create("r", [])
         with psycopg.connect(postgres_url, autocommit=True) as connection:
-            connection.execute("DROP TABLE baton_pieces, baton_runs, baton_layout")
+            connection.execute("DROP TABLE baton_notes, baton_pieces, baton_runs, baton_layout")
         with pytest.raises(StoreError, match="its tables were changed or removed"):
             await store.append("r", 0, [b"0"])
         await store.close()

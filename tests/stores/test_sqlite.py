@@ -246,8 +246,26 @@ async def test_a_newer_layout_is_refused_by_name(path: Path) -> None:
     await _filled(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 1"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 2"):
         await SQLiteStore(path).load("run0")
+
+
+async def test_a_file_of_version_1_is_brought_up_to_date_with_all_that_is_in_it(path: Path) -> None:
+    await _filled(path, runs=2, lines=3)
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            "DROP TABLE notes; DROP INDEX runs_by_caller; ALTER TABLE runs DROP COLUMN caller; PRAGMA user_version = 1"
+        )
+    stores = [SQLiteStore(path), SQLiteStore(path)]
+    for store in stores:
+        assert (await store.list(caller="", counted=True)).total == 2
+        assert len(await store.load("run1")) == 3
+    await stores[0].create("new", [], caller="ada")
+    await stores[1].put_note("run0", "n", b"note")
+    assert [record.run_id for record in (await stores[1].list(caller="ada")).records] == ["new"]
+    assert await stores[0].notes("run0") == {"n": b"note"}
+    for store in stores:
+        await store.close()
 
 
 async def test_a_file_that_was_removed_is_not_written_to_in_the_dark(path: Path) -> None:

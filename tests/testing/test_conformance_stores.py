@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import pytest
 from msgspec.structs import replace
 
 from baton.errors import BatonError, RunConflict, RunNotFoundError, StoreError
-from baton.stores import FINISHED, Lease, MemoryStore, Page, RunRecord, RunStatus, Store
+from baton.stores import FINISHED, Lease, MemoryStore, Page, RunStatus, Store, Wanted
 from baton.testing.conformance.stores import STORE_CHECKS, name_of
 
 Append = Callable[..., Any]
@@ -120,25 +120,20 @@ class BreaksWhenCancelled(Changed):
 
 
 class Replaces(MemoryStore):
-    async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
-    ) -> Lease:
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
         await super().delete(run_id)
-        return await super().create(run_id, lines, thread=thread, owner=owner, ttl=ttl)
+        return await super().create(run_id, lines, **about)
 
 
 class HasNoThreads(MemoryStore):
-    async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
-    ) -> Lease:
-        return await super().create(run_id, lines, owner=owner, ttl=ttl)
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
+        about["thread"] = ""
+        return await super().create(run_id, lines, **about)
 
 
 class FoldsCase(MemoryStore):
-    async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
-    ) -> Lease:
-        return await super().create(run_id.lower(), lines, thread=thread, owner=owner, ttl=ttl)
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
+        return await super().create(run_id.lower(), lines, **about)
 
 
 class GivesLeasesToAll(MemoryStore):
@@ -174,19 +169,9 @@ class TellsEverybody(MemoryStore):
 class Lists(MemoryStore):
     """A store whose pages are made by `page`."""
 
-    async def list(
-        self,
-        *,
-        status: Collection[RunStatus] | None = None,
-        thread: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 100,
-        after: str = "",
-        oldest_first: bool = False,
-    ) -> Page:
-        ask = partial(super().list, status=status, thread=thread, since=since, until=until, oldest_first=oldest_first)
-        return await self.page(ask, limit, after)
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        limit, after = wanted.pop("limit", 100), wanted.pop("after", "")
+        return await self.page(partial(super().list, **wanted), limit, after)
 
     async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
         return await ask(limit=limit, after=after)
@@ -198,10 +183,10 @@ class PagesByNumber(Lists):
     async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
         if limit < 1 or (after and not after.isdigit()):
             raise BatonError("no such page")
-        records: tuple[RunRecord, ...] = (await ask(limit=10_000)).records
+        found: Page = await ask(limit=10_000)
         begin = int(after or 0)
         end = begin + limit
-        return Page(records[begin:end], str(end) if end < len(records) else "")
+        return Page(found.records[begin:end], str(end) if end < len(found.records) else "", found.total)
 
 
 class OnePageTooMany(Lists):
@@ -212,8 +197,58 @@ class OnePageTooMany(Lists):
 
 
 class ListsByStatusOnly(MemoryStore):
-    async def list(self, *, status: Collection[RunStatus] | None = None, limit: int = 100, **other: Any) -> Page:
-        return await super().list(status=status, limit=limit, after=other.get("after", ""))
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        return await super().list(
+            status=wanted.get("status"), limit=wanted.get("limit", 100), after=wanted.get("after", "")
+        )
+
+
+class Shows(MemoryStore):
+    """A store that does not know some of what it is asked for."""
+
+    unknown: str
+
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        known: Any = {name: value for name, value in wanted.items() if name != self.unknown}
+        return await super().list(**known)
+
+
+class ShowsEverybodysRuns(Shows):
+    unknown = "caller"
+
+
+class ShowsByCreation(Shows):
+    unknown = "by"
+
+
+class CountsNothing(Shows):
+    unknown = "counted"
+
+
+class CountsThePage(MemoryStore):
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        page = await super().list(**wanted)
+        return replace(page, total=None if page.total is None else len(page.records))
+
+
+class KeepsTheFirstNote(MemoryStore):
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        if name not in await self.notes(run_id):
+            await super().put_note(run_id, name, note)
+
+
+class NotesAsRuns(MemoryStore):
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        await super().put_note(run_id, name, note)
+        await self.create(f"{run_id} {name} {await self.notes(run_id)}", [note or b""])
+
+
+class KeepsOldNotes(MemoryStore):
+    async def delete(self, run_id: str) -> bool:
+        notes = await self.notes(run_id)
+        was_there = await super().delete(run_id)
+        self._notes[run_id] = {**notes}
+        return was_there
 
 
 class ForgetsNothing(MemoryStore):
@@ -246,10 +281,8 @@ class ClosesForGood(MemoryStore):
 
 
 class NoLease(MemoryStore):
-    async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
-    ) -> Lease:
-        return replace(await super().create(run_id, lines, thread=thread, owner=owner, ttl=ttl), fence=0)
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
+        return replace(await super().create(run_id, lines, **about), fence=0)
 
 
 BROKEN: dict[type[MemoryStore], str] = {
@@ -275,6 +308,13 @@ BROKEN: dict[type[MemoryStore], str] = {
     TellsEverybody: "word_for_the_driver_is_kept",
     PagesByNumber: "pages_are_steady_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",
+    ShowsEverybodysRuns: "runs_are_listed_by_caller",
+    ShowsByCreation: "runs_are_listed_by_their_last_change",
+    CountsNothing: "pages_tell_how_many_there_are",
+    CountsThePage: "pages_tell_how_many_there_are",
+    KeepsTheFirstNote: "notes_are_kept_by_name",
+    NotesAsRuns: "notes_are_no_part_of_the_log",
+    KeepsOldNotes: "notes_go_with_their_run",
     ListsByStatusOnly: "runs_are_listed_by_time",
     ForgetsNothing: "a_deleted_run_is_gone",
     ForgetsAll: "old_runs_expire",

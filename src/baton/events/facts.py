@@ -25,6 +25,8 @@ class RunStarted(Event, frozen=True):
     """The team's fingerprint, by agent."""
     limits: dict[str, Any] = {}
     """Limits of its own."""
+    caller: str = ""
+    """The name of whoever asked for it from outside, and whose it is."""
 
 
 class Resumed(Event, frozen=True):

@@ -33,7 +33,9 @@ async def keep(archive: Archive, events: Sequence[Event]) -> str:
     """Store a log that was made elsewhere as a run that waits to be resumed."""
     started = start_of(events)
     lines = [encode_head(), *map(encode_event, events)]
-    lease = await archive.store.create(started.run_id, lines, thread=started.thread, owner=new_id(), ttl=archive.ttl)
+    lease = await archive.store.create(
+        started.run_id, lines, thread=started.thread, caller=started.caller, owner=new_id(), ttl=archive.ttl
+    )
     await archive.store.append(started.run_id, len(lines), (), status="suspended", fence=lease.fence)
     await archive.store.release(lease)
     return started.run_id

@@ -41,7 +41,8 @@ def forked(events: Sequence[Event], run_id: str, *, at: int | None, edit: Mappin
     if edit:
         kept = _edited(kept, edit)
     origin = f"{started.run_id}@{len(kept)}"
-    kept[0] = replace(start_of(kept), run_id=run_id, forked_from=origin, thread="")
+    # A fork is whoever's who makes it, and they are not the caller of the other run.
+    kept[0] = replace(start_of(kept), run_id=run_id, forked_from=origin, thread="", caller="")
     return [event for event in kept if not isinstance(event, _ABOUT_THE_RUN)]
 
 

@@ -40,11 +40,19 @@ class Hub:
         run_id: str | None = None,
         thread: str | None = None,
         floor: Literal["sticky", "root"] = "sticky",
+        caller: str = "",
     ) -> str:
         """Begin a run; its id, as soon as it is stored. Raises what keeps it from beginning, such as ThreadBusy."""
         self.runner.need_store("Hub.start")
         live = self.runner.stream(
-            input, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+            input,
+            context=context,
+            values=values,
+            limits=limits,
+            run_id=run_id,
+            thread=thread,
+            floor=floor,
+            caller=caller,
         )
         return await self._put_on_air(live)
 

@@ -113,10 +113,18 @@ class Runner(Generic[C, Out]):
         run_id: str | None = None,
         thread: str | None = None,
         floor: Floor = "sticky",
+        caller: str = "",
     ) -> RunResult[Out]:
         """Run the team to its end, or to its first open question. Raises what ends the run."""
         live = self.stream(
-            input, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+            input,
+            context=context,
+            values=values,
+            limits=limits,
+            run_id=run_id,
+            thread=thread,
+            floor=floor,
+            caller=caller,
         )
         await live.drive()
         return live.result
@@ -131,10 +139,20 @@ class Runner(Generic[C, Out]):
         run_id: str | None = None,
         thread: str | None = None,
         floor: Floor = "sticky",
+        caller: str = "",
     ) -> RunResult[Out]:
         """The same, for code without an event loop."""
         _refuse_running_loop()
-        work = self.run(input, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor)
+        work = self.run(
+            input,
+            context=context,
+            values=values,
+            limits=limits,
+            run_id=run_id,
+            thread=thread,
+            floor=floor,
+            caller=caller,
+        )
         return asyncio.run(self._and_close(work))
 
     def stream(
@@ -147,13 +165,14 @@ class Runner(Generic[C, Out]):
         run_id: str | None = None,
         thread: str | None = None,
         floor: Floor = "sticky",
+        caller: str = "",
     ) -> LiveRun[Out]:
         """A run to listen to: `async with runner.stream(…) as run: async for event in run: …`.
 
         With a `thread` it goes on with that conversation: it reads what was said there, and begins with the agent that
-        had the floor last, unless `floor="root"`.
+        had the floor last, unless `floor="root"`. `caller` names whose run it is, for those who serve several.
         """
-        started = self._started(input, values, run_id, thread, limits)
+        started = self._started(input, values, run_id, thread, limits, caller)
         if floor != "sticky":
             checked_choice("floor", floor, ("sticky", "root"))
         archive = self._archive if thread is None else self._kept or self._threads_in_memory()
@@ -265,9 +284,10 @@ class Runner(Generic[C, Out]):
         run_id: str | None = None,
         thread: str | None = None,
         floor: Floor = "sticky",
+        caller: str = "",
     ) -> str:
         """Begin a run in the store and leave it to whoever calls `drive` with its id."""
-        started = self._started(input, values, run_id, thread, limits)
+        started = self._started(input, values, run_id, thread, limits, caller)
         return await submit(self._store_wanted("submit"), started, floor=floor)
 
     async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
@@ -383,6 +403,7 @@ class Runner(Generic[C, Out]):
         run_id: str | None,
         thread: str | None,
         limits: Limits | None,
+        caller: str,
     ) -> RunStarted:
         started = RunStarted(
             "run",
@@ -393,6 +414,7 @@ class Runner(Generic[C, Out]):
             (UserMessage(input),) if isinstance(input, str) else tuple(paired(as_messages(input))),
             as_json_value("the run's values", dict(values)) if values else {},
             thread or "",
+            caller=caller,
         )
         if limits is None:
             return started

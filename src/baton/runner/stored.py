@@ -63,7 +63,9 @@ class Archive:
 
     async def begin(self, started: RunStarted, lines: Sequence[bytes], *, owner: str, ttl: float) -> Lease:
         """Make a run in the store with its first lines."""
-        lease = await self.store.create(started.run_id, lines, thread=started.thread, owner=owner, ttl=ttl)
+        lease = await self.store.create(
+            started.run_id, lines, thread=started.thread, caller=started.caller, owner=owner, ttl=ttl
+        )
         if started.thread:
             try:
                 await self.conversations.check_follows(started.thread, started.run_id, started.follows)

@@ -7,7 +7,7 @@ store is loaded when its name is first used, and a database's driver when a stor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store
+from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store, Wanted
 
 if TYPE_CHECKING:
     from .keyvalue import KeyValueStore
@@ -38,6 +38,7 @@ __all__ = [
     "RunStatus",
     "SQLiteStore",
     "Store",
+    "Wanted",
     "all_records",
     "store_of",
 ]

@@ -10,10 +10,12 @@ A run is kept as lines, each one event as JSON, and a record about it. A store n
    A store that never waits for anything but a lock may say so with `is_immediate = True`: it is then asked without a
    task of its own, and must leave nothing behind of an append that is cancelled.
 4. Trouble of the store's own (unreachable, full, locked, read-only) is a StoreError, and nothing has been written.
+5. Notes are what else is to be known about a run and is no part of its log: bytes by name, the last to write wins. They
+   have no fence and change nothing in the record, and they go when the run goes.
 """
 
-from collections.abc import Collection, Sequence
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_checkable
 
 from msgspec import Struct
 
@@ -35,6 +37,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     seq: int = 0
     """How many lines its log has."""
     thread: str = ""
+    caller: str = ""
+    """The name of whoever asked for it from outside, and whose it is; "" if nobody in particular did."""
     created_at: float = 0.0
     updated_at: float = 0.0
     owner: str = ""
@@ -46,11 +50,35 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     """What somebody has asked the run's driver to do. Cleared when a lease is taken."""
 
 
+class Wanted(TypedDict, total=False):
+    """Which records `list` gives, and in which order. What is left out, or None, is not asked for."""
+
+    status: Collection[RunStatus] | None
+    thread: str | None
+    caller: str | None
+    """The runs of one caller; "" are those of nobody."""
+    since: float | None
+    """Those whose time is not before this one."""
+    until: float | None
+    """Those whose time is before this one."""
+    by: Literal["created", "changed"]
+    """Which time counts, also for the order: that of creation, or that of the last line. Creation if left out."""
+    oldest_first: bool
+    limit: int
+    """How many a page has at most: 100 if left out."""
+    after: str
+    """The `next` of the page before. The rest must be as it was then, and `counted` may be left out."""
+    counted: bool
+    """Whether the page is to say how many there are on all pages."""
+
+
 class Page(Struct, frozen=True):
     """Some of the records that were asked for; `next` asks for more, and is "" if there are none."""
 
     records: tuple[RunRecord, ...] = ()
     next: str = ""
+    total: int | None = None
+    """How many there are on all pages, if that was asked for."""
 
 
 class Lease(Struct, frozen=True):
@@ -67,7 +95,14 @@ class Store(Protocol):
     """Somewhere to keep logs. All methods are safe to call from several tasks at once."""
 
     async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+        self,
+        run_id: str,
+        lines: Sequence[bytes],
+        *,
+        thread: str = "",
+        caller: str = "",
+        owner: str = "",
+        ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines, status `running`, and a lease for its maker (fence 1, even if ttl is 0).
 
@@ -102,21 +137,23 @@ class Store(Protocol):
         """What is known about a run, or None if there is no such run."""
         ...
 
-    async def list(
-        self,
-        *,
-        status: Collection[RunStatus] | None = None,
-        thread: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 100,
-        after: str = "",
-        oldest_first: bool = False,
-    ) -> Page:
-        """Records by status, thread and time of creation (`since` <= created_at < `until`), newest first.
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        """A page of records, newest first unless `oldest_first`.
 
-        `after` is the `next` of the page before. Runs created meanwhile never make a page repeat or skip a record.
+        Runs created meanwhile never make a page repeat or skip a record; nor do runs that change, unless the order is
+        that of changes: then one that changes moves to the front.
         """
+        ...
+
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        """Keep a note beside a run's log, in place of the one of that name; None takes it away.
+
+        RunNotFoundError if there is no such run.
+        """
+        ...
+
+    async def notes(self, run_id: str) -> Mapping[str, bytes]:
+        """The notes of a run by name, the oldest first; none if there is no such run."""
         ...
 
     async def delete(self, run_id: str) -> bool:

@@ -2,17 +2,17 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 from weakref import WeakValueDictionary
 
 from ..errors import LogError, RunExistsError, RunNotFoundError, StoreError, ThreadBusy
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
 from .blobs import Blobs, Head, Shelves
-from .packing import log_of, packed
-from .paging import asked, page_of
+from .packing import log_of, packed, unpacked
+from .paging import Place, asked, chosen, page_of
 
 TAIL = 16_384
 """How many bytes of the newest lines stand in the head of a run before they become a segment of their own."""
@@ -39,10 +39,17 @@ class KeyValueStore:
         return self._blobs.name
 
     async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+        self,
+        run_id: str,
+        lines: Sequence[bytes],
+        *,
+        thread: str = "",
+        caller: str = "",
+        owner: str = "",
+        ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, ttl=ttl, now=self._clock())
+        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
         async with self._alone(f"run {run_id}"), self._thread(thread):
             if await self._found(run_id) is not None:
                 raise RunExistsError(run_id)
@@ -94,38 +101,46 @@ class KeyValueStore:
         head = await self._found(run_id)
         return None if head is None else head.record
 
-    async def list(
-        self,
-        *,
-        status: Collection[RunStatus] | None = None,
-        thread: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 100,
-        after: str = "",
-        oldest_first: bool = False,
-    ) -> Page:
-        """Records by status, thread and time of creation. Reads the heads of all that are not ruled out by time."""
-        query = asked(
-            status=status,
-            thread=thread,
-            since=since,
-            until=until,
-            limit=limit,
-            after=after,
-            oldest_first=oldest_first,
-        )
-        shelves = self._shelves(thread)[-1] if thread else self._all
-        places = sorted(filter(query.reaches, await shelves.places()), reverse=not query.oldest_first)
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        """A page of records. Reads the heads of all that are not ruled out by their thread or time of creation."""
+        query = asked(wanted)
+        shelves = self._shelves(query.thread)[-1] if query.thread else self._all
+        places = await shelves.places()
+        if query.counted or query.by == "changed":
+            found = [await self._at(place) for place in places]
+            return chosen(query, [record for record in found if record is not None])
+        coming = [place for place in places if query.is_in_time(place) and query.is_beyond(place)]
         records: list[RunRecord] = []
-        for created_at, run_id in places:
-            record = await self.record(run_id)
-            # A shelf may name a run that was deleted and made again: then it stands at another place, too.
-            if record is not None and record.created_at == created_at and query.accepts(record):
+        for place in sorted(coming, reverse=not query.oldest_first):
+            record = await self._at(place)
+            if record is not None and query.accepts(record):
                 records.append(record)
                 if len(records) > query.limit:
                     break
         return page_of(query, records)
+
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        """Keep a note beside a run's log, or take it away."""
+        rules.checked_names(run_id, name=name)
+        async with self._alone(f"run {run_id}"):
+            await self._known(run_id)
+            notes = {**await self.notes(run_id)}
+            if note is None:
+                notes.pop(name, None)
+            else:
+                notes[name] = note
+            pairs = [part for each, kept in notes.items() for part in (each.encode(), kept)]
+            await self._blobs.set(_notes(run_id), packed(pairs))
+
+    async def notes(self, run_id: str) -> Mapping[str, bytes]:
+        """The notes of a run by name."""
+        blob = await self._blobs.get(_notes(run_id))
+        try:
+            pairs = unpacked(blob) if blob else ()
+        except ValueError as problem:
+            said = f"the notes of run `{run_id}` cannot be read: {problem}"
+            raise StoreError(said, store=self._blobs.name) from problem
+        return {name.decode(): note for name, note in zip(pairs[::2], pairs[1::2], strict=True)}
 
     async def delete(self, run_id: str) -> bool:
         """Forget a run."""
@@ -196,6 +211,7 @@ class KeyValueStore:
     async def _forget(self, head: Head) -> None:
         record = head.record
         await self._blobs.remove(f"head/{record.run_id}")
+        await self._blobs.remove(_notes(record.run_id))
         for first in head.segments:
             await self._blobs.remove(_segment(record.run_id, first))
         async with self._alone("shelves"):
@@ -212,6 +228,11 @@ class KeyValueStore:
         if head is not None and head.record.thread == record.thread and rules.keeps_thread_busy(head.record.status):
             raise ThreadBusy(record.thread, busy, head.record.status)
         await self._blobs.set(key, record.run_id.encode())
+
+    async def _at(self, place: Place) -> RunRecord | None:
+        """The record that stands at a place. A shelf may name a run that was deleted, and made again elsewhere."""
+        record = await self.record(place[1])
+        return record if record is not None and record.created_at == place[0] else None
 
     async def _found(self, run_id: str) -> Head | None:
         blob = await self._blobs.get(f"head/{run_id}")
@@ -245,3 +266,7 @@ class KeyValueStore:
 def _segment(run_id: str, first: int) -> str:
     """The key of a segment: the number stands first, so that no run's id can be mistaken for another's segment."""
     return f"segment/{first}/{run_id}"
+
+
+def _notes(run_id: str) -> str:
+    return f"notes/{run_id}"

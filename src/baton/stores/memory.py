@@ -1,13 +1,13 @@
 """A store in the memory of one process: for tests, and for runs that need not outlive it."""
 
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
-from typing import Literal
+from typing import Literal, Unpack
 
 from ..errors import RunExistsError, RunNotFoundError, ThreadBusy
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
 from .paging import asked, chosen
 
 
@@ -23,6 +23,7 @@ class MemoryStore:
         self._clock = clock
         self._records: dict[str, RunRecord] = {}
         self._lines: dict[str, list[bytes]] = {}
+        self._notes: dict[str, dict[str, bytes]] = {}
         self._busy: dict[str, str] = {}
         """The run that keeps a thread busy, by thread."""
         self._lock = Lock()
@@ -31,10 +32,17 @@ class MemoryStore:
         return "MemoryStore()"
 
     async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+        self,
+        run_id: str,
+        lines: Sequence[bytes],
+        *,
+        thread: str = "",
+        caller: str = "",
+        owner: str = "",
+        ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, ttl=ttl, now=self._clock())
+        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
         with self._lock:
             if run_id in self._records:
                 raise RunExistsError(run_id)
@@ -68,30 +76,28 @@ class MemoryStore:
         """What is known about a run."""
         return self._records.get(run_id)
 
-    async def list(
-        self,
-        *,
-        status: Collection[RunStatus] | None = None,
-        thread: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 100,
-        after: str = "",
-        oldest_first: bool = False,
-    ) -> Page:
-        """Records by status, thread and time of creation."""
-        query = asked(
-            status=status,
-            thread=thread,
-            since=since,
-            until=until,
-            limit=limit,
-            after=after,
-            oldest_first=oldest_first,
-        )
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        """A page of records."""
+        query = asked(wanted)
         with self._lock:
             records = [*self._records.values()]
         return chosen(query, records)
+
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        """Keep a note beside a run's log, or take it away."""
+        rules.checked_names(run_id, name=name)
+        with self._lock:
+            self._known(run_id)
+            notes = self._notes.setdefault(run_id, {})
+            if note is None:
+                notes.pop(name, None)
+            else:
+                notes[name] = note
+
+    async def notes(self, run_id: str) -> Mapping[str, bytes]:
+        """The notes of a run by name."""
+        with self._lock:
+            return dict(self._notes.get(run_id, {}))
 
     async def delete(self, run_id: str) -> bool:
         """Forget a run."""
@@ -162,6 +168,7 @@ class MemoryStore:
         if record is None:
             return False
         del self._lines[run_id]
+        self._notes.pop(run_id, None)
         if self._busy.get(record.thread) == run_id:
             del self._busy[record.thread]
         return True

@@ -3,18 +3,19 @@
 A page begins after a record, not after a number of them, so that runs created or deleted meanwhile move nothing.
 """
 
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Literal, Unpack
 
 from msgspec import Struct
 
-from ..errors import SetupError, StoreError
-from .base import Page, RunRecord, RunStatus, Store
+from ..errors import SetupError, StoreError, checked_choice
+from .base import Page, RunRecord, RunStatus, Store, Wanted
 from .rules import checked_status
 
 _A_PAGE = 500
 
 Place = tuple[float, str]
-"""Where a record stands in the order of all: when it was created, and its id if several were created at once."""
+"""Where a record stands in the order of all: its time, and its id if several have the same."""
 
 
 class Query(Struct, frozen=True, kw_only=True):
@@ -22,85 +23,86 @@ class Query(Struct, frozen=True, kw_only=True):
 
     status: tuple[RunStatus, ...] | None
     thread: str | None
+    caller: str | None
     since: float | None
     until: float | None
+    by: Literal["created", "changed"]
     limit: int
     after: Place | None
     oldest_first: bool
+    counted: bool
+
+    def place_of(self, record: RunRecord) -> Place:
+        """Where a record stands in the order that was asked for."""
+        return (record.created_at if self.by == "created" else record.updated_at), record.run_id
 
     def accepts(self, record: RunRecord) -> bool:
         """Whether a record belongs on a page, wherever it stands."""
-        return (self.status is None or record.status in self.status) and (
-            self.thread is None or record.thread == self.thread
+        return (
+            (self.status is None or record.status in self.status)
+            and (self.thread is None or record.thread == self.thread)
+            and (self.caller is None or record.caller == self.caller)
         )
 
-    def reaches(self, place: Place) -> bool:
-        """Whether a place is within the time that was asked for, and on this page or a later one."""
-        if (self.since is not None and place[0] < self.since) or (self.until is not None and place[0] >= self.until):
-            return False
+    def is_in_time(self, place: Place) -> bool:
+        """Whether a place is within the time that was asked for."""
+        return (self.since is None or place[0] >= self.since) and (self.until is None or place[0] < self.until)
+
+    def is_beyond(self, place: Place) -> bool:
+        """Whether a place is on this page or a later one."""
         return self.after is None or (place > self.after if self.oldest_first else place < self.after)
 
 
-def asked(
-    *,
-    status: Collection[RunStatus] | None,
-    thread: str | None,
-    since: float | None,
-    until: float | None,
-    limit: int,
-    after: str,
-    oldest_first: bool,
-) -> Query:
+def asked(wanted: Wanted) -> Query:
     """The query, or an error that says what is wrong with it."""
+    limit, status = wanted.get("limit", 100), wanted.get("status")
     if limit < 1:
         raise SetupError(f"limit is {limit}; a page has at least 1 record")
+    by, after = wanted.get("by", "created"), wanted.get("after", "")
+    checked_choice("by", by, ("created", "changed"))
     return Query(
         status=None if status is None else checked_status(status),
-        thread=thread,
-        since=since,
-        until=until,
+        thread=wanted.get("thread"),
+        caller=wanted.get("caller"),
+        since=wanted.get("since"),
+        until=wanted.get("until"),
+        by=by,
         limit=limit,
         after=_place_in(after) if after else None,
-        oldest_first=oldest_first,
+        oldest_first=wanted.get("oldest_first", False),
+        counted=wanted.get("counted", False),
     )
 
 
-def place_of(record: RunRecord) -> Place:
-    """Where a record stands."""
-    return record.created_at, record.run_id
-
-
-def page_of(query: Query, records: Sequence[RunRecord]) -> Page:
+def page_of(query: Query, records: Sequence[RunRecord], total: int | None = None) -> Page:
     """A page of records that are in order already; one more than `limit` says that there is another page."""
     if len(records) <= query.limit:
-        return Page(tuple(records))
+        return Page(tuple(records), total=total)
     shown = tuple(records[: query.limit])
-    return Page(shown, f"{shown[-1].created_at!r} {shown[-1].run_id}")
+    moment, run_id = query.place_of(shown[-1])
+    return Page(shown, f"{moment!r} {run_id}", total)
 
 
 def chosen(query: Query, records: Iterable[RunRecord]) -> Page:
     """The page that a query asks for, out of all records there are in any order."""
-    fitting = [record for record in records if query.accepts(record) and query.reaches(place_of(record))]
-    fitting.sort(key=place_of, reverse=not query.oldest_first)
-    return page_of(query, fitting[: query.limit + 1])
+    place_of = query.place_of
+    fitting = [record for record in records if query.accepts(record) and query.is_in_time(place_of(record))]
+    coming = [record for record in fitting if query.is_beyond(place_of(record))]
+    coming.sort(key=place_of, reverse=not query.oldest_first)
+    return page_of(query, coming[: query.limit + 1], len(fitting) if query.counted else None)
 
 
-async def all_records(
-    store: Store,
-    *,
-    status: Collection[RunStatus] | None = None,
-    thread: str | None = None,
-    oldest_first: bool = False,
-) -> AsyncIterator[RunRecord]:
+async def all_records(store: Store, **wanted: Unpack[Wanted]) -> AsyncIterator[RunRecord]:
     """Every record that was asked for, however many pages there are."""
-    after = ""
+    ask = Wanted(limit=_A_PAGE)
+    ask.update(wanted)
     while True:
-        page = await store.list(status=status, thread=thread, limit=_A_PAGE, after=after, oldest_first=oldest_first)
+        page = await store.list(**ask)
         for record in page.records:
             yield record
-        after = page.next
-        if not after:
+        if not page.next:
             return
+        ask["after"] = page.next
 
 
 def _place_in(after: str) -> Place:

@@ -1,22 +1,23 @@
 """A store in a PostgreSQL database, for runs that any machine may drive. Needs the extra `postgres`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from random import getrandbits
-from typing import Literal, LiteralString
+from typing import Literal, LiteralString, Unpack
 
 from ..errors import RunConflict, RunExistsError, RunNotFoundError, SetupError, ThreadBusy
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
 from .packing import log_of, packed
 from .paging import asked, page_of
-from .rows import COLUMNS, record_in, selection
+from .rows import COLUMNS, counting, record_in, selection
 
 # The server's clock: the machines that share a store need not agree on the time.
 _NOW: LiteralString = "extract(epoch FROM clock_timestamp())::float8"
 _CREATE: LiteralString = f"""
 WITH now AS (SELECT {_NOW} AS at), begun AS (
     INSERT INTO baton_runs({COLUMNS}, last_write)
-    SELECT %(run_id)s, 'running', %(count)s, %(thread)s, at, at, %(owner)s, at + %(ttl)s, 1, '', %(write)s FROM now
+    SELECT %(run_id)s, 'running', %(count)s, %(thread)s, %(caller)s, at, at, %(owner)s, at + %(ttl)s, 1, '', %(write)s
+    FROM now
     RETURNING number, lease_until
 ), kept AS (
     INSERT INTO baton_pieces SELECT number, 0, %(piece)s FROM begun WHERE %(count)s > 0)
@@ -50,6 +51,15 @@ WHERE run_id = %s AND status = 'running' RETURNING number"""
 _RECORD: LiteralString = f"SELECT {COLUMNS}, last_write, {_NOW} FROM baton_runs WHERE run_id = %s"
 _BUSY: LiteralString = """
 SELECT run_id, status FROM baton_runs WHERE thread = %s AND thread <> '' AND status IN ('running', 'suspended')"""
+_PUT_NOTE: LiteralString = """
+INSERT INTO baton_notes(run, name, note) SELECT number, %(name)s, %(note)s FROM baton_runs WHERE run_id = %(run_id)s
+ON CONFLICT (run, name) DO UPDATE SET note = excluded.note RETURNING run"""
+_DROP_NOTE: LiteralString = """
+WITH dropped AS (
+    DELETE FROM baton_notes USING baton_runs r WHERE run = r.number AND r.run_id = %(run_id)s AND name = %(name)s)
+SELECT number FROM baton_runs WHERE run_id = %(run_id)s"""
+_NOTES: LiteralString = """
+SELECT name, note FROM baton_notes JOIN baton_runs r ON run = r.number WHERE run_id = %s ORDER BY baton_notes.number"""
 _DELETE: LiteralString = "DELETE FROM baton_runs WHERE run_id = %s RETURNING number"
 _EXPIRE: LiteralString = f"""
 DELETE FROM baton_runs WHERE status = ANY(%s) AND updated_at <= {_NOW} - %s AND lease_until <= {_NOW}
@@ -77,12 +87,19 @@ class PostgresStore:
         return self._pool.name
 
     async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+        self,
+        run_id: str,
+        lines: Sequence[bytes],
+        *,
+        thread: str = "",
+        caller: str = "",
+        owner: str = "",
+        ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        rules.checked_names(run_id, thread, owner)
+        rules.checked_names(run_id, thread=thread, caller=caller, owner=owner)
         write = getrandbits(63)
-        values = {"run_id": run_id, "thread": thread, "owner": owner, "ttl": ttl, "write": write}
+        values = {"run_id": run_id, "thread": thread, "caller": caller, "owner": owner, "ttl": ttl, "write": write}
         values |= {"count": len(lines), "piece": packed(lines)}
         rows = await self._pool.changed(_CREATE, values)
         if rows is None:
@@ -90,7 +107,7 @@ class PostgresStore:
             if known is None:
                 # The run that kept the thread busy may have ended since; then it is as if it had been a moment later.
                 await self._raise_busy(thread)
-                return await self.create(run_id, lines, thread=thread, owner=owner, ttl=ttl)
+                return await self.create(run_id, lines, thread=thread, caller=caller, owner=owner, ttl=ttl)
             if known[1] != write:
                 raise RunExistsError(run_id)
             return rules.lease_of(known[0])
@@ -137,30 +154,25 @@ class PostgresStore:
         known = await self._found(run_id)
         return None if known is None else known[0]
 
-    async def list(
-        self,
-        *,
-        status: Collection[RunStatus] | None = None,
-        thread: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 100,
-        after: str = "",
-        oldest_first: bool = False,
-    ) -> Page:
-        """Records by status, thread and time of creation."""
-        query = asked(
-            status=status,
-            thread=thread,
-            since=since,
-            until=until,
-            limit=limit,
-            after=after,
-            oldest_first=oldest_first,
-        )
-        statement, values = selection(query, table="baton_runs", mark="%s")
-        rows = await self._pool.fetch(statement, values)
-        return page_of(query, [record_in(row, store=repr(self)) for row in rows])
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        """A page of records."""
+        query = asked(wanted)
+        total = None
+        if query.counted:
+            total = (await self._pool.fetch(*counting(query, table="baton_runs", mark="%s")))[0][0]
+        rows = await self._pool.fetch(*selection(query, table="baton_runs", mark="%s"))
+        return page_of(query, [record_in(row, store=repr(self)) for row in rows], total)
+
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        """Keep a note beside a run's log, or take it away."""
+        rules.checked_names(run_id, name=name)
+        values = {"run_id": run_id, "name": name, "note": note}
+        if not await self._pool.fetch(_DROP_NOTE if note is None else _PUT_NOTE, values):
+            raise RunNotFoundError(run_id, store=repr(self))
+
+    async def notes(self, run_id: str) -> Mapping[str, bytes]:
+        """The notes of a run by name."""
+        return {name: bytes(note) for name, note in await self._pool.fetch(_NOTES, (run_id,))}
 
     async def delete(self, run_id: str) -> bool:
         """Forget a run."""
@@ -173,7 +185,7 @@ class PostgresStore:
 
     async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
-        rules.checked_names(run_id, "", owner)
+        rules.checked_names(run_id, owner=owner)
         rows = await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "owner": owner, "ttl": ttl})
         if rows:
             return rules.lease_of(record_in(rows[0], store=repr(self)))
@@ -203,7 +215,7 @@ class PostgresStore:
     async def _found(self, run_id: str) -> tuple[RunRecord, int, float] | None:
         """A record, which write was its last, and the time."""
         rows = await self._pool.fetch(_RECORD, (run_id,))
-        return (record_in(rows[0][:10], store=repr(self)), rows[0][10], rows[0][11]) if rows else None
+        return (record_in(rows[0][:-2], store=repr(self)), rows[0][-2], rows[0][-1]) if rows else None
 
     async def _known(self, run_id: str) -> tuple[RunRecord, int, float]:
         if (known := await self._found(run_id)) is None:

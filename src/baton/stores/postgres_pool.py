@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ..errors import SetupError, StoreError
 
-VERSION = 1
+VERSION = 2
 _LOCK = 0x4241544F
 """Whoever makes the tables holds this advisory lock: "BATO"."""
 _LAYOUT: tuple[LiteralString, ...] = (
@@ -35,6 +35,15 @@ _LAYOUT: tuple[LiteralString, ...] = (
     "CREATE TABLE baton_layout(version integer NOT NULL)",
     "INSERT INTO baton_layout VALUES (1)",
 )
+_SINCE_1: tuple[LiteralString, ...] = (
+    "ALTER TABLE baton_runs ADD COLUMN caller text NOT NULL DEFAULT ''",
+    "CREATE INDEX baton_runs_by_caller ON baton_runs(caller, created_at, run_id) WHERE caller <> ''",
+    """CREATE TABLE baton_notes(
+        number bigint GENERATED ALWAYS AS IDENTITY, run bigint NOT NULL REFERENCES baton_runs ON DELETE CASCADE,
+        name text NOT NULL, note bytea NOT NULL, PRIMARY KEY (run, name))""",
+    "INSERT INTO baton_layout VALUES (2)",
+)
+"""What tables of version 1 lack."""
 
 Row = tuple[Any, ...]
 Values = Mapping[str, Any] | Sequence[Any]
@@ -152,24 +161,25 @@ class PostgresPool:
         return await AsyncConnection.connect(self._url, autocommit=True, connect_timeout=wait)
 
     async def _lay_out(self) -> None:
-        """Make the tables if there are none. Of several who come at once, one does and the others wait."""
+        """Make the tables that are not there. Of several who come at once, one does and the others wait."""
         try:
             async with await self._connected() as connection:
-                if await self._is_laid_out(connection):
+                if await self._version(connection) == VERSION:
                     return
                 # Held until the connection closes. Taken in the transaction, it would not let us see what others made.
                 await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
                 async with connection.transaction():
-                    if not await self._is_laid_out(connection):
-                        for statement in _LAYOUT:
-                            await connection.execute(statement)
+                    version = await self._version(connection)
+                    for statement in (*(() if version else _LAYOUT), *(_SINCE_1 if version < VERSION else ())):
+                        await connection.execute(statement)
         except Error as failure:
             raise self._explained(failure) from failure
 
-    async def _is_laid_out(self, connection: AsyncConnection[Row]) -> bool:
+    async def _version(self, connection: AsyncConnection[Row]) -> int:
+        """The layout that the tables have; 0 if there are none."""
         found = await (await connection.execute("SELECT to_regclass('baton_layout')")).fetchone()
         if found is None or found[0] is None:
-            return False
+            return 0
         row = await (await connection.execute("SELECT max(version) FROM baton_layout")).fetchone()
         version = row[0] if row is not None and row[0] is not None else 0
         if version > VERSION:
@@ -177,7 +187,7 @@ class PostgresPool:
                 f"its layout is version {version}, made by a newer Baton; this one knows up to {VERSION}",
                 store=self.name,
             )
-        return True
+        return version
 
     async def _why(self, pool: Pool) -> StoreError:
         """Why the pool has no connection: it keeps that to itself, so ask the server."""

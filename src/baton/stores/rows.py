@@ -9,7 +9,9 @@ from ..errors import StoreError
 from .base import RunRecord
 from .paging import Query
 
-COLUMNS: LiteralString = "run_id, status, seq, thread, created_at, updated_at, owner, lease_until, fence, cancel"
+COLUMNS: LiteralString = (
+    "run_id, status, seq, thread, caller, created_at, updated_at, owner, lease_until, fence, cancel"
+)
 _NAMES = COLUMNS.split(", ")
 
 
@@ -24,8 +26,8 @@ def record_in(row: Sequence[Any], *, store: str) -> RunRecord:
 def row_of(record: RunRecord) -> tuple[Any, ...]:
     """A record as a row of `COLUMNS`."""
     return (
-        *(record.run_id, record.status, record.seq, record.thread, record.created_at, record.updated_at),
-        *(record.owner, record.lease_until, record.fence, record.cancel),
+        *(record.run_id, record.status, record.seq, record.thread, record.caller),
+        *(record.created_at, record.updated_at, record.owner, record.lease_until, record.fence, record.cancel),
     )
 
 
@@ -37,28 +39,47 @@ def among(status: Sequence[str], *, mark: LiteralString) -> LiteralString:
 
 def selection(query: Query, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
     """The statement and values for a page and one record more, which tells whether another page follows."""
+    conditions, values = _conditions(query, mark)
+    time: LiteralString = _time(query)
+    if query.after is not None:
+        beyond: LiteralString = ">" if query.oldest_first else "<"
+        conditions.append(f"({time}, run_id) {beyond} ({mark}, {mark})")
+        values += query.after
+    order: LiteralString = "ASC" if query.oldest_first else "DESC"
+    where = " AND ".join(conditions)
+    statement = f"SELECT {COLUMNS} FROM {table} WHERE {where} ORDER BY {time} {order}, run_id {order} LIMIT {mark}"
+    return statement, [*values, query.limit + 1]
+
+
+def counting(query: Query, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
+    """The statement and values for how many records there are on all pages."""
+    conditions, values = _conditions(query, mark)
+    return f"SELECT count(*) FROM {table} WHERE {' AND '.join(conditions)}", values
+
+
+def _conditions(query: Query, mark: LiteralString) -> tuple[list[LiteralString], list[Any]]:
     conditions: list[LiteralString] = ["1 = 1"]
     values: list[Any] = []
     if query.status is not None:
         conditions.append(among(query.status, mark=mark))
         values += query.status
-    if query.thread is not None:
-        conditions.append(f"thread = {mark}")
-        values.append(query.thread)
-    if query.thread:
-        # Lets the database use the index of runs with a thread.
-        conditions.append("thread <> ''")
+    named: tuple[tuple[LiteralString, str | None], ...] = (("thread", query.thread), ("caller", query.caller))
+    for column, name in named:
+        if name is not None:
+            conditions.append(f"{column} = {mark}")
+            values.append(name)
+        if name:
+            # Lets the database use the index of runs that have one.
+            conditions.append(f"{column} <> ''")
+    time = _time(query)
     if query.since is not None:
-        conditions.append(f"created_at >= {mark}")
+        conditions.append(f"{time} >= {mark}")
         values.append(query.since)
     if query.until is not None:
-        conditions.append(f"created_at < {mark}")
+        conditions.append(f"{time} < {mark}")
         values.append(query.until)
-    if query.after is not None:
-        beyond: LiteralString = ">" if query.oldest_first else "<"
-        conditions.append(f"(created_at, run_id) {beyond} ({mark}, {mark})")
-        values += query.after
-    order: LiteralString = "ASC" if query.oldest_first else "DESC"
-    where = " AND ".join(conditions)
-    statement = f"SELECT {COLUMNS} FROM {table} WHERE {where} ORDER BY created_at {order}, run_id {order} LIMIT {mark}"
-    return statement, [*values, query.limit + 1]
+    return conditions, values
+
+
+def _time(query: Query) -> LiteralString:
+    return "created_at" if query.by == "created" else "updated_at"

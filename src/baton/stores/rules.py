@@ -18,13 +18,14 @@ def lease_of(record: RunRecord) -> Lease:
     return Lease(record.run_id, record.owner, record.fence, record.lease_until)
 
 
-def begun(run_id: str, lines: int, *, thread: str, owner: str, ttl: float, now: float) -> RunRecord:
+def begun(run_id: str, lines: int, *, thread: str, caller: str, owner: str, ttl: float, now: float) -> RunRecord:
     """The record of a new run."""
-    checked_names(run_id, thread, owner)
+    checked_names(run_id, thread=thread, caller=caller, owner=owner)
     return RunRecord(
         run_id=run_id,
         seq=lines,
         thread=thread,
+        caller=caller,
         created_at=now,
         updated_at=now,
         owner=owner,
@@ -94,11 +95,11 @@ def keeps_thread_busy(status: str) -> bool:
     return status not in FINISHED
 
 
-def checked_names(run_id: str, thread: str, owner: str) -> None:
+def checked_names(run_id: str, **others: str) -> None:
     """Raise SetupError for names that not every store can keep: empty ids, zero bytes, halves of characters."""
     if not run_id:
         raise SetupError("run_id is empty; give it a name, or leave it out")
-    for what, name in (("run_id", run_id), ("thread", thread), ("owner", owner)):
+    for what, name in (("run_id", run_id), *others.items()):
         if "\0" in name or not _is_encodable(name):
             raise SetupError(f"{what} is {name!r}, which has characters that cannot be stored; use plain text")
 

@@ -3,23 +3,23 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import Connection, IntegrityError
-from typing import Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusy, checked_choice
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus
+from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
 from .group_commit import GroupCommit
 from .packing import log_of, packed
 from .paging import asked, page_of
-from .rows import COLUMNS, among, record_in, row_of, selection
+from .rows import COLUMNS, among, counting, record_in, row_of, selection
 from .sqlite_file import LINES_OF_A_RUN, Locked, SQLiteFile, Work
 
 T = TypeVar("T")
 
-_CREATE = f"INSERT INTO runs({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_CREATE = f"INSERT INTO runs({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _KEEP = f"INSERT INTO pieces SELECT number * {LINES_OF_A_RUN} + ?, ? FROM runs WHERE run_id = ?"
 _MOVE = """
 UPDATE runs SET seq = seq + ?, updated_at = ?, status = coalesce(?, status)
@@ -31,8 +31,15 @@ _NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
 _FROM = "SELECT coalesce(max(place), ?1) FROM pieces WHERE place BETWEEN ?1 AND ?2"
 # Whatever a damaged row holds comes as bytes, and the checksum tells.
 _LOAD = "SELECT place - ?, coalesce(CAST(lines AS BLOB), x'') FROM pieces WHERE place BETWEEN ? AND ? ORDER BY place"
+_PUT_NOTE = """
+INSERT INTO notes(run, name, note) SELECT number, ?, ? FROM runs WHERE run_id = ?
+ON CONFLICT(run, name) DO UPDATE SET note = excluded.note"""
+_DROP_NOTE = "DELETE FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND name = ?"
+_NOTES = """
+SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) ORDER BY notes.number"""
 _FORGET = (
     "DELETE FROM runs WHERE number = ?1",
+    "DELETE FROM notes WHERE run = ?1",
     f"DELETE FROM pieces WHERE place BETWEEN ?1 * {LINES_OF_A_RUN} AND ?1 * {LINES_OF_A_RUN} + {LINES_OF_A_RUN - 1}",
 )
 
@@ -73,10 +80,17 @@ class SQLiteStore:
         return self._name
 
     async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
+        self,
+        run_id: str,
+        lines: Sequence[bytes],
+        *,
+        thread: str = "",
+        caller: str = "",
+        owner: str = "",
+        ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, ttl=ttl, now=self._clock())
+        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
         piece = self._piece(0, lines)
 
         def begin(connection: Connection) -> Lease:
@@ -141,30 +155,32 @@ class SQLiteStore:
         """What is known about a run."""
         return await self._read(lambda connection: self._found(connection, run_id))
 
-    async def list(
-        self,
-        *,
-        status: Collection[RunStatus] | None = None,
-        thread: str | None = None,
-        since: float | None = None,
-        until: float | None = None,
-        limit: int = 100,
-        after: str = "",
-        oldest_first: bool = False,
-    ) -> Page:
-        """Records by status, thread and time of creation."""
-        query = asked(
-            status=status,
-            thread=thread,
-            since=since,
-            until=until,
-            limit=limit,
-            after=after,
-            oldest_first=oldest_first,
-        )
-        statement, values = selection(query, table="runs", mark="?")
-        rows = await self._read(lambda connection: connection.execute(statement, values).fetchall())
-        return page_of(query, [record_in(row, store=self._name) for row in rows])
+    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+        """A page of records."""
+        query = asked(wanted)
+        page, count = selection(query, table="runs", mark="?"), counting(query, table="runs", mark="?")
+
+        def found(connection: Connection) -> tuple[Sequence[Sequence[Any]], int | None]:
+            total = connection.execute(*count).fetchone()[0] if query.counted else None
+            return connection.execute(*page).fetchall(), total
+
+        rows, total = await self._read(found)
+        return page_of(query, [record_in(row, store=self._name) for row in rows], total)
+
+    async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
+        """Keep a note beside a run's log, or take it away."""
+        rules.checked_names(run_id, name=name)
+
+        def put(connection: Connection) -> None:
+            self._known(connection, run_id)
+            values = (run_id, name) if note is None else (name, note, run_id)
+            connection.execute(_DROP_NOTE if note is None else _PUT_NOTE, values)
+
+        await self._write(put)
+
+    async def notes(self, run_id: str) -> Mapping[str, bytes]:
+        """The notes of a run by name."""
+        return dict(await self._read(lambda connection: connection.execute(_NOTES, (run_id,)).fetchall()))
 
     async def delete(self, run_id: str) -> bool:
         """Forget a run."""

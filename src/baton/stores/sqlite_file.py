@@ -15,7 +15,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
 """Marks the file as Baton's own: "BATO"."""
-VERSION = 1
+VERSION = 2
 LINES_OF_A_RUN = 1 << 24
 """The key of a piece is `run * LINES_OF_A_RUN + first line`: in one tree, the pieces of a run are neighbours."""
 
@@ -30,8 +30,15 @@ CREATE INDEX runs_by_thread ON runs(thread, created_at, run_id) WHERE thread != 
 CREATE UNIQUE INDEX busy_threads ON runs(thread) WHERE thread != '' AND status IN ('running', 'suspended');
 CREATE TABLE pieces(place INTEGER PRIMARY KEY, lines BLOB NOT NULL);
 PRAGMA application_id = {APPLICATION};
+"""
+_SINCE_1 = f"""
+ALTER TABLE runs ADD COLUMN caller TEXT NOT NULL DEFAULT '';
+CREATE INDEX runs_by_caller ON runs(caller, created_at, run_id) WHERE caller != '';
+CREATE TABLE notes(
+    number INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, note BLOB NOT NULL, UNIQUE(run, name));
 PRAGMA user_version = {VERSION};
 """
+"""What a file of version 1 lacks."""
 
 _ADVICE = {
     sqlite3.SQLITE_FULL: "it is full, or its disk is; make room and try again",
@@ -126,20 +133,22 @@ class SQLiteFile:
         return connection
 
     def _lay_out(self, connection: sqlite3.Connection) -> None:
-        """Make the tables if the file is new; refuse one that belongs to somebody else or to a newer Baton."""
-        if self._is_laid_out(connection):
+        """Make the tables if the file is new, or what an older Baton did not; refuse one that is not ours to change."""
+        if self._version(connection) == VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if not self._is_laid_out(connection):
-                for statement in _LAYOUT.split(";"):
+            version = self._version(connection)
+            if version != VERSION:
+                for statement in ((_LAYOUT if not version else "") + _SINCE_1).split(";"):
                     connection.execute(statement)
             connection.execute("COMMIT")
         except BaseException:
             self._undo(connection)
             raise
 
-    def _is_laid_out(self, connection: sqlite3.Connection) -> bool:
+    def _version(self, connection: sqlite3.Connection) -> int:
+        """The layout that the file has; 0 if it is new."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application == APPLICATION:
@@ -148,11 +157,11 @@ class SQLiteFile:
                     f"its layout is version {version}, made by a newer Baton; this one knows up to {VERSION}",
                     store=self._name,
                 )
-            return True
+            return version
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application or version or tables:
             raise StoreError("it is the database of another program; name a file of its own", store=self._name)
-        return False
+        return 0
 
     def _undo(self, connection: sqlite3.Connection) -> None:
         # A full disk may have undone the transaction already, and a broken one cannot undo it: closing then does.

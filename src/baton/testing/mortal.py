@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from time import time
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from ..errors import RunConflict
 from ..stores import Lease, MemoryStore, RunStatus
@@ -45,14 +45,12 @@ class MortalStore(MemoryStore):
         self._last, self.is_dead = None, False
         self._elapsed += _LONG
 
-    async def create(
-        self, run_id: str, lines: Sequence[bytes], *, thread: str = "", owner: str = "", ttl: float = 0.0
-    ) -> Lease:
+    async def create(self, run_id: str, lines: Sequence[bytes], **about: Any) -> Lease:
         """Begin a run with its first lines, or with those that the process lives to write."""
         self._check_alive()
         # The first line is not an event: it names the format.
         kept = lines if self._last is None else lines[: self._last + 1]
-        lease = await super().create(run_id, kept, thread=thread, owner=owner, ttl=ttl)
+        lease = await super().create(run_id, kept, **about)
         self._stored(len(kept), is_torn=len(kept) < len(lines))
         return lease
 

@@ -26,6 +26,57 @@ async def runs_are_listed_by_status_and_thread(open: Open) -> None:
         expect_same(listed["b"], await known(store, "b"), "a record in a list, beside the record itself")
 
 
+async def runs_are_listed_by_caller(open: Open) -> None:
+    """Those of one caller, those of nobody, or all; with other conditions, and page by page."""
+    async with opened(open) as store:
+        for number, caller in enumerate(("ada", "bob", "", "ada", "ada", "")):
+            await store.create(f"r{number}", [b"one"], thread=f"t{number}", caller=caller)
+        await store.append("r3", 1, [], status="failed")
+        expect_same((await known(store, "r0")).caller, "ada", "`caller` of a record")
+        expect_same(await _ids(store, caller="ada"), {"r0", "r3", "r4"}, "one caller's runs")
+        expect_same(await _ids(store, caller=""), {"r2", "r5"}, "the runs of nobody")
+        expect_same(await _ids(store, caller=None), {f"r{number}" for number in range(6)}, "everybody's runs")
+        expect_same(await _ids(store, caller="eve"), set[str](), "the runs of a caller who has none")
+        expect_same(await _ids(store, caller="ada", status=["failed"]), {"r3"}, "one caller's failed runs")
+        expect_same(await _ids(store, caller="ada", thread="t1"), set[str](), "one caller's runs in another's thread")
+        for caller in ("ada", "", None):
+            whole = [record.run_id for record in (await store.list(caller=caller)).records]
+            pages = await _pages(store, limit=2, oldest_first=False, caller=caller)
+            expect_same([run_id for page in pages for run_id in page], whole, "pages of a caller's runs, put together")
+
+
+async def runs_are_listed_by_their_last_change(open: Open) -> None:
+    """In the order of `updated_at`, which `since` and `until` then go by, page by page."""
+    async with opened(open) as store:
+        await _create(store, "abcde")
+        for run_id in "cab":
+            await store.append(run_id, 1, [b"two"])
+        newest = [record.run_id for record in (await store.list(by="changed")).records]
+        expect_same(newest[:3], ["b", "a", "c"], "the runs that changed last")
+        oldest = [record.run_id for record in (await store.list(by="changed", oldest_first=True)).records]
+        expect_same(oldest, newest[::-1], "the oldest changes first, beside the newest first")
+        pages = await _pages(store, limit=2, oldest_first=False, by="changed")
+        expect_same([run_id for page in pages for run_id in page], newest, "pages by change, put together")
+        moment = (await known(store, "a")).updated_at
+        expect_same(await _ids(store, by="changed", since=moment), {"a", "b"}, "runs that changed since then")
+        expect_same(await _ids(store, by="changed", until=moment), {"c", "d", "e"}, "runs that did not")
+
+
+async def pages_tell_how_many_there_are(open: Open) -> None:
+    """On all pages, if that was asked for."""
+    async with opened(open) as store:
+        expect_same((await store.list(counted=True)).total, 0, "how many there are in an empty store")
+        await _create(store, "abcde")
+        await store.append("b", 1, [b"two"], status="completed")
+        first = await store.list(limit=2, counted=True)
+        expect_same((len(first.records), first.total), (2, 5), "how many are on a page, and on all")
+        expect_same((await store.list(limit=2, counted=True, after=first.next)).total, 5, "the same on the next page")
+        expect_same((await store.list(status=["completed"], counted=True)).total, 1, "how many are completed")
+        moment = (await known(store, "b")).updated_at
+        expect_same((await store.list(by="changed", since=moment, counted=True)).total, 1, "how many changed since")
+        expect_same((await store.list(limit=2)).total, None, "the total if nobody asked")
+
+
 async def runs_are_listed_by_time(open: Open) -> None:
     """From `since` on, and before `until`; newest first, or oldest first."""
     async with opened(open) as store:
@@ -112,11 +163,11 @@ async def _ids(store: Store, **asked: Any) -> set[str]:
     return {record.run_id for record in (await store.list(**asked)).records}
 
 
-async def _pages(store: Store, *, limit: int, oldest_first: bool) -> list[list[str]]:
+async def _pages(store: Store, *, limit: int, oldest_first: bool, **asked: Any) -> list[list[str]]:
     pages: list[list[str]] = []
     after = ""
     while True:
-        page = await store.list(limit=limit, after=after, oldest_first=oldest_first)
+        page = await store.list(limit=limit, after=after, oldest_first=oldest_first, **asked)
         pages.append([record.run_id for record in page.records])
         after = page.next
         if not after or len(pages) > 100:
@@ -125,6 +176,9 @@ async def _pages(store: Store, *, limit: int, oldest_first: bool) -> list[list[s
 
 CHECKS: tuple[StoreCheck, ...] = (
     runs_are_listed_by_status_and_thread,
+    runs_are_listed_by_caller,
+    runs_are_listed_by_their_last_change,
+    pages_tell_how_many_there_are,
     runs_are_listed_by_time,
     pages_follow_one_another,
     pages_are_steady_while_runs_come_and_go,

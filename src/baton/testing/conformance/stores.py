@@ -14,11 +14,12 @@ from .store_checks import StoreCheck, name_of
 from .store_leases import CHECKS as OF_LEASES
 from .store_listing import CHECKS as OF_LISTING
 from .store_logs import CHECKS as OF_LOGS
+from .store_notes import CHECKS as OF_NOTES
 from .store_races import CHECKS as OF_RACES
 from .store_races import SHARED_CHECKS as OF_PROCESSES
 from .store_threads import CHECKS as OF_THREADS
 
-STORE_CHECKS: tuple[StoreCheck, ...] = (*OF_LOGS, *OF_THREADS, *OF_LEASES, *OF_LISTING, *OF_RACES)
+STORE_CHECKS: tuple[StoreCheck, ...] = (*OF_LOGS, *OF_NOTES, *OF_THREADS, *OF_LEASES, *OF_LISTING, *OF_RACES)
 """What every store must do."""
 
 SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = OF_PROCESSES
