@@ -24,7 +24,7 @@ async def book_table(ctx: RunContext[Any], people: int) -> str:
 
 desk = Agent("Desk", instructions="Book what is asked for.", tools=[book_table])
 model = Understudy([call("book_table", people=4), "Done: four people at 20:30."], cycle=True)
-app = api_app(Runner(desk, model=model, store="memory:"), token={"s3cret": "ada"})
+app = api_app(Runner(desk, model=model, store="memory:"), auth={"s3cret": "ada"})
 
 
 async def listen(client: aiohttp.ClientSession, run: str, after: int = 0) -> int:

@@ -15,8 +15,9 @@ from tests.sockets import Client, client_of
 
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
+from baton.cli.callers import token_from
 from baton.cli.failures import TargetError
-from baton.cli.serve import Manner, app_of, runner_of, token_from
+from baton.cli.serve import Manner, app_of, runner_of
 from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
@@ -31,7 +32,7 @@ bare = Runner(desk)
 
 async def test_faces_show_the_same_runs() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "agui"], Manner(token={"s": "ada"})), "s") as client:
+    async with client_of(app_of(runner, ["api", "agui"], Manner(auth={"s": "ada"})), "s") as client:
         request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
         async with client.session.post(f"{client.url}/agui", json=request, headers=client.headers) as answer:
             assert answer.status == 200
@@ -86,7 +87,7 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
     write(TEAM)
     result = baton("serve", "desk:desk", "--host", "0.0.0.0")
     assert result.exit_code == 1
-    assert "nobody is asked for a token" in result.stderr
+    assert "nobody is asked who they are" in result.stderr
 
 
 def test_a_runner_has_its_own_store(write: Write, baton: Invoke) -> None:
@@ -111,10 +112,10 @@ async def test_a2a_is_a_face_like_the_others() -> None:
     from baton.adapters.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "a2a"], Manner(token={"s": "ada"})), "s") as client:
+    async with client_of(app_of(runner, ["api", "a2a"], Manner(auth={"s": "ada"})), "s") as client:
         remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
         result = await Runner(remote).run("hi")
         assert (remote.description, result.output) == ("Helps.", "hello")
         await remote.close()
     (record,) = (await runner.need_store("test").list()).records
-    assert record.thread.startswith("a2a:ada:")
+    assert (record.caller, record.thread.partition(":")[0]) == ("ada", "ada")

@@ -34,6 +34,7 @@ SELF_EVIDENT = {
     "messages.Message": "A system, user, assistant or tool message.",
     "messages.Part": "Text, an image, audio, a file or data.",
     "models.Chunk": "A piece of an answer: text, reasoning, a call, a part, or the `Response` at its end.",
+    "server.AuthLike": "One way to know callers, several, or a `Token`, which stands for `Bearer` with it.",
     "server.Token": "One token for one caller, tokens and whose they are, or a function that tells whose a token is.",
     "server.Verifier": "A function that says whose a bearer token is: a name, or None; sync or async.",
     "runner.Status": 'Where a run stands: `"completed"`, `"suspended"`, `"failed"` or `"cancelled"`.',

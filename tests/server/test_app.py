@@ -193,7 +193,7 @@ async def test_the_context_is_made_for_whoever_calls() -> None:
     async def who(ctx: AgentContext[str]) -> None:
         await ctx.say(ctx.context)
 
-    app = api_app(Runner(who, store="memory:"), token={"s1": "ada"}, context=lambda name: f"I am {name}")
+    app = api_app(Runner(who, store="memory:"), auth={"s1": "ada"}, context=lambda name: f"I am {name}")
     async with client_of(app, "s1") as client:
         _, run = await client.post("/runs", {"input": "hi"})
         await _heard(client, run["id"])
@@ -216,8 +216,8 @@ def test_it_needs_a_store_and_tokens_that_are_something() -> None:
     with pytest.raises(SetupError, match="store"):
         api_app(Runner(_team("x")))
     for token in ("", {}, {"": "ada"}, {"s": ""}):
-        with pytest.raises(SetupError, match="token"):
-            api_app(Runner(_team("x"), store="memory:"), token=token)
+        with pytest.raises(SetupError, match="a secret"):
+            api_app(Runner(_team("x"), store="memory:"), auth=token)
     with pytest.raises(SetupError, match="max_body"):
         api_app(Runner(_team("x"), store="memory:"), max_body=0)
 
@@ -236,7 +236,7 @@ async def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_is_not_guarded_is_served_on_this_machine_only() -> None:
     app = api_app(Runner(_team("x"), store="memory:"), allow_anyone=True)
-    with pytest.raises(SetupError, match="token"):
+    with pytest.raises(SetupError, match="nobody is asked who they are"):
         serve(app, host="0.0.0.0")
     async with serving(app, host="localhost") as url, aiohttp.ClientSession(url) as session:
         assert (await session.get("/health")).status == 200

@@ -130,7 +130,7 @@ async def test_answers_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -
 
 
 async def test_who_sends_no_valid_token_stays_out() -> None:
-    async with client_of(api_app(_runner("x"), token="secret")) as client:
+    async with client_of(api_app(_runner("x"), auth="secret")) as client:
         for header in ("", "Bearer", "Bearer wrong", "Bearer secre", "Basic secret", "Bearer s\xe9cret"):
             got = await _code(client, "GET", "/runs", headers={"Authorization": header})
             assert (header, got) == (header, (401, "unauthorized"))
@@ -143,7 +143,7 @@ async def test_others_runs_and_threads_are_not_there() -> None:
     async def whose(token: str) -> str | None:
         return {"s1": "ada", "s2": "ada:b", "s3": ""}.get(token)
 
-    async with client_of(api_app(_runner(call("ask_me"), *["x"] * 20), token=whose), "s1") as ada:
+    async with client_of(api_app(_runner(call("ask_me"), *["x"] * 20), auth=whose), "s1") as ada:
         other = Client(ada.session, ada.url, "s2")
         _, run = await ada.post("/runs", {"input": "hi", "thread": "t", "run_id": "b:r"})
         async for frame in ada.events("/runs/b:r/events"):
@@ -170,7 +170,7 @@ async def test_others_runs_and_threads_are_not_there() -> None:
 
 async def test_a_page_of_runs_tells_nothing_of_others() -> None:
     tokens = {"s1": "ada", "s2": "bob"}
-    async with client_of(api_app(_runner(*["x"] * 20), token=tokens), "s1") as ada:
+    async with client_of(api_app(_runner(*["x"] * 20), auth=tokens), "s1") as ada:
         bob = Client(ada.session, ada.url, "s2")
         for place in range(6):
             await (ada if place % 3 == 0 else bob).post("/runs", {"input": "hi", "run_id": f"r{place}"})
@@ -199,7 +199,7 @@ async def test_what_the_caller_cannot_help_is_logged_and_not_told(caplog: pytest
     def whose(token: str) -> str:
         raise ValueError("the directory is at ldap://secret")
 
-    async with client_of(api_app(_runner("x"), token=whose), "s1") as client:
+    async with client_of(api_app(_runner("x"), auth=whose), "s1") as client:
         status, body = await client.get("/runs")
     assert (status, body["error"]["code"]) == (500, "internal")
     assert "ldap" not in body["error"]["message"]

@@ -32,6 +32,14 @@ def load(reference: str) -> Target:
     return _made(_named(module, attribute, where), reference, module)
 
 
+def load_any(reference: str) -> Any:
+    """Whatever this names, which must be said after the colon."""
+    where, attribute = _split(reference)
+    if not attribute:
+        raise TargetError(f"`{reference}` names a module; say what of it: {where}:name")
+    return _named(_module(where), attribute, where)
+
+
 def _split(reference: str) -> tuple[str, str]:
     where, colon, attribute = reference.strip().rpartition(":")
     # The colon of a Windows drive does not divide anything.

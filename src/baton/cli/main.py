@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from .. import __version__
+from .mcp_command import mcp
 from .options import about_runs, debug, is_debugging, target, wishes_from
 from .runs_commands import runs
 from .serve_command import serve
@@ -194,38 +195,6 @@ def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None)
 
 
 @main.command()
-@target
-@click.option("--each", is_flag=True, help="Make a tool of every agent, not only of the root.")
-@click.option("--http", is_flag=True, help="Serve streamable HTTP instead of stdin and stdout.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --http.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="… and on which port.")
-@click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves.")
-@click.option("--store", metavar="ADDRESS", help="Where runs are kept, such as runs.db; else in memory.")
-@debug
-@click.pass_context
-def mcp(ctx: click.Context, /, *, target: str, http: bool, host: str, port: int, **options: Any) -> None:
-    """Serve a team to MCP clients.
-
-    The root is a tool that takes a request and gives the team's answer. Questions of the team are put to the client's
-    user; if the client cannot do that, the result says what is open, and the tool answer_run takes the answers.
-
-    \b
-    Examples:
-      baton mcp desk:router
-      baton mcp desk:router --each --store runs.db
-      baton mcp desk:router --http --port 8000
-    """
-    from .failures import warnings_on_stderr
-    from .mcp import serve_on_pipes, serve_over_http
-
-    with warnings_on_stderr(debug=is_debugging(ctx), quiet=False):
-        if http:
-            serve_over_http(target, host=host, port=port, **options)
-        else:
-            serve_on_pipes(target, **options)
-
-
-@main.command()
 @click.argument("question", default="")
 @click.option("--model", metavar="PROVIDER:NAME", help="Any model, such as openai:gpt-5, local, or scripted.")
 @click.option("--lang", type=click.Choice(["en", "zh"]), default="en", show_default=True, help="Of the team.")
@@ -296,5 +265,6 @@ def rm(*, name: str) -> None:
     remove(name, screen=Screen())
 
 
+main.add_command(mcp)
 main.add_command(runs)
 main.add_command(serve)

@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from ..adapters.mcp import mcp_app, mcp_server
+from .callers import auth_from
 from .load import load
-
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def serve_on_pipes(reference: str, **options: Any) -> None:
@@ -23,12 +22,20 @@ async def _serve(server: Any) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def serve_over_http(reference: str, *, host: str, port: int, **options: Any) -> None:
+def serve_over_http(
+    reference: str,
+    *,
+    host: str,
+    port: int,
+    token_env: str | None,
+    auth: str | None,
+    allow_anyone: bool,
+    **options: Any,
+) -> None:
     """Serve until the process is stopped."""
-    import uvicorn
+    from ..server import serve
 
-    app = mcp_app(load(reference), host=host, **options)
-    if host not in _LOOPBACK:
-        click.echo(f"anybody who can reach {host} can use this team: there is no authentication", err=True)
+    ways = auth_from(token_env, auth)
+    app = mcp_app(load(reference), host=host, auth=ways or None, **options)
     click.echo(f"serving MCP at http://{host}:{port}/mcp", err=True)
-    uvicorn.run(app, host=host, port=port, log_level="warning")
+    serve(app, host=host, port=port, is_guarded=bool(ways) or allow_anyone)

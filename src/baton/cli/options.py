@@ -49,6 +49,26 @@ def about_runs(command: F) -> F:
     return command
 
 
+def about_callers(command: F) -> F:
+    """The options that say who may call."""
+    options = [
+        click.option(
+            "--token-env",
+            metavar="NAME",
+            help="The environment variable with the token of callers, or with a JSON object of tokens and names.",
+        ),
+        click.option(
+            "--auth",
+            metavar="MODULE:NAME",
+            help="Any other way to know callers, as code has it: ApiKey(…), JWT(…), or a list of such.",
+        ),
+        click.option("--allow-anyone", is_flag=True, help="Without either: let other machines call as well."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
 def wishes_from(
     *,
     model: str | None,

@@ -1,26 +1,28 @@
 """`baton serve`: one team on one port, with as many faces as are asked for; all show the same runs."""
 
-import os
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
-import msgspec
 
 from ..errors import SetupError
 from ..runner import Hub, Runner
 from ..stores import MemoryStore
+from .callers import auth_from
 from .failures import TargetError
 from .load import load
+
+if TYPE_CHECKING:
+    from ..adapters.http import AuthLike
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manner:
     """What is the same for all faces."""
 
-    token: str | Mapping[str, str] | None = None
+    auth: "AuthLike | None" = None
     cors: tuple[str, ...] = ()
     allow_anyone: bool = False
     show_errors: bool = False
@@ -44,12 +46,10 @@ def _agui(hub: Hub, manner: Manner) -> Any:
 
 def _a2a(hub: Hub, manner: Manner) -> Any:
     try:
-        from ..adapters.a2a import Bearer, serve_a2a
+        from ..adapters.a2a import serve_a2a
     except ImportError:
         raise SetupError("baton serve --a2a needs the SDK of A2A: pip install 'baton-adk[a2a]'") from None
-    token = manner.token
-    known = {token: "caller"} if isinstance(token, str) else token
-    return serve_a2a(hub, auth=None if known is None else Bearer(known))
+    return serve_a2a(hub, auth=manner.auth)
 
 
 FACES: dict[str, tuple[str, Face]] = {
@@ -68,6 +68,7 @@ def serve(
     host: str,
     port: int,
     token_env: str | None,
+    auth: str | None,
     cors: tuple[str, ...],
     allow_anyone: bool,
     show_errors: bool,
@@ -79,23 +80,21 @@ def serve(
     except ImportError:
         raise SetupError("baton serve needs a server: pip install 'baton-adk[server]'") from None
     runner = runner_of(target, store=store, model=model)
-    token = None if token_env is None else token_from(token_env)
-    manner = Manner(token=token, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
+    ways = auth_from(token_env, auth)
+    manner = Manner(auth=ways or None, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
     wanted = [name for name in FACES if faces.get(name)] or ["api"]
     app = app_of(runner, wanted, manner)
     for name in wanted:
         click.echo(f"{name}: http://{host}:{port}{FACES[name][0]}", err=True)
     if isinstance(runner.need_store("baton serve"), MemoryStore):
         click.echo("runs are kept in memory and end with this program; --store keeps them", err=True)
-    listen(app, host=host, port=port, is_guarded=token is not None or allow_anyone)
+    listen(app, host=host, port=port, is_guarded=bool(ways) or allow_anyone)
 
 
 def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
     """One app with these faces of one hub. While it is served, runs whose driver has died are driven on."""
     from starlette.applications import Starlette
     from starlette.routing import BaseRoute, Mount, Route
-
-    from ..server.recovery import recovering
 
     hub = Hub(runner)
     routes: list[BaseRoute] = []
@@ -109,12 +108,12 @@ def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        async with recovering(hub):
-            yield
+        hub.caretaker.start()
+        yield
         for face in apps:
             if isinstance(close := getattr(face, "close", None), Callable):
                 await close()
-        await hub.close()
+        await hub.let_go()
         await runner.close()
 
     return Starlette(routes=routes, lifespan=lifespan)
@@ -132,16 +131,3 @@ def runner_of(target: str, *, store: str | None, model: str | None) -> Runner[An
         )
     named.need_store("baton serve")
     return named
-
-
-def token_from(variable: str) -> str | Mapping[str, str]:
-    """The token, or the tokens and whose they are, in an environment variable."""
-    given = os.environ.get(variable, "").strip()
-    if not given:
-        raise TargetError(f"there is nothing in the environment variable `{variable}` that --token-env names")
-    if not given.startswith("{"):
-        return given
-    try:
-        return msgspec.json.decode(given, type=dict[str, str])
-    except msgspec.MsgspecError as error:
-        raise TargetError(f"`{variable}` is not a JSON object of tokens and names: {error}") from None

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .options import debug, is_debugging, model, target
+from .options import about_callers, debug, is_debugging, model, target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -19,13 +19,7 @@ def _about_serving(command: F) -> F:
         model,
         click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
         click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port."),
-        click.option(
-            "--token-env",
-            metavar="NAME",
-            help="The environment variable with the token of callers, or with a JSON object of tokens and names.",
-        ),
         click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose pages may call."),
-        click.option("--allow-anyone", is_flag=True, help="Without a token: let other machines call as well."),
         click.option("--show-errors", is_flag=True, help="Tell callers why a run failed."),
     ]
     for option in reversed(options):
@@ -36,17 +30,19 @@ def _about_serving(command: F) -> F:
 @click.command()
 @target
 @_about_serving
+@about_callers
 @debug
 @click.pass_context
 def serve(ctx: click.Context, /, *, target: str, **options: Any) -> None:
     """Serve a team over HTTP, for programs and user interfaces.
 
-    Without a token it can be reached from this machine only.
+    Unless callers must show who they are it can be reached from this machine only.
 
     \b
     Examples:
       baton serve desk:router --store runs.db
       baton serve desk:router --store runs.db --host 0.0.0.0 --token-env DESK_TOKEN
+      baton serve desk:router --store runs.db --auth desk:callers
       baton serve desk:router --agui --cors http://localhost:3000
     """
     from .failures import warnings_on_stderr

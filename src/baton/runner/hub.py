@@ -16,6 +16,7 @@ from ..errors import BatonError
 from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
 from ..messages import Input
 from ..stores import RunStatus
+from .caretaker import Caretaker
 from .live import LiveRun
 from .runner import Runner
 
@@ -28,6 +29,8 @@ class Hub:
 
     def __init__(self, runner: Runner[Any, Any]) -> None:
         self.runner = runner
+        self.caretaker = Caretaker(self)
+        """Goes on with runs whose driver has died, once it is started."""
         self._on_air: dict[str, _Broadcast] = {}
 
     async def start(
@@ -108,10 +111,12 @@ class Hub:
 
     async def close(self) -> None:
         """Stop all runs that are driven here. They can be resumed."""
+        await self.caretaker.stop()
         await asyncio.gather(*[self.stop(run_id) for run_id in [*self._on_air]])
 
     async def let_go(self) -> None:
         """Drive nothing any more, and leave what was driven here to others: in the store it is still running."""
+        await self.caretaker.stop()
         for broadcast in [*self._on_air.values()]:
             await broadcast.live.let_go()
             await asyncio.wait([broadcast.task])

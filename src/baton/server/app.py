@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..adapters.http import Token
+from ..adapters.http import AuthLike
 from ..errors import SetupError
 from ..runner import Hub, Runner
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def api_app(
     runner: Runner[Any, Any] | Hub,
     *,
-    token: Token | None = None,
+    auth: AuthLike | None = None,
     context: Callable[[str], Any] | None = None,
     cors: Sequence[str] = (),
     max_body: int = 1 << 20,
@@ -25,9 +25,10 @@ def api_app(
 ) -> "Starlette":
     """The HTTP API of a runner that has a store; or of a hub, to share its runs with another app.
 
-    `token` says who may call; without it only this machine may, unless `allow_anyone`. `context` makes the run's
-    context object of the caller's name. `cors` are origins whose pages may call. `show_errors` tells callers why a run
-    failed, in the words of the exception.
+    While it is served, runs whose driver has died are driven on; when it ends, it leaves those it drives to others.
+    `auth` says who may call: a token, tokens and whose they are, a function that knows, or any ways of auth; without
+    it only this machine may, unless `allow_anyone`. `context` makes the run's context object of the caller's name.
+    `cors` are origins whose pages may call. `show_errors` tells callers why a run failed, in the exception's words.
     """
     try:
         from starlette.applications import Starlette
@@ -40,13 +41,14 @@ def api_app(
     from .routes import no_such_path, routes_of
 
     hub = runner if isinstance(runner, Hub) else Hub(runner)
-    door = Door(token, allow_anyone=allow_anyone, max_body=max_body)
+    door = Door(auth, allow_anyone=allow_anyone, max_body=max_body)
     desk = Desk(hub, door, context=context, heartbeat=heartbeat, show_errors=show_errors)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
+        hub.caretaker.start(context)
         yield
-        await hub.close()
+        await hub.let_go()
 
     methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "Last-Event-ID"]
     allowed = Middleware(

@@ -17,7 +17,7 @@ from ..log import Log
 from ..runner import Hub
 from ..runner.ids import new_id
 from ..stores import RunRecord, RunStatus, Store
-from .bodies import MOST_LISTED, LimitsBody, NewRun, RunDetail, RunPage, ThreadView
+from .bodies import LimitsBody, NewRun, RunDetail, RunPage, ThreadView
 from .views import as_sent, listed_run, whole_run
 
 _OURS = "baton."
@@ -56,6 +56,7 @@ class Desk:
             run_id=caller.inside(wanted.run_id or new_id()),
             thread=caller.inside(wanted.thread) if wanted.thread else None,
             floor=wanted.floor,
+            caller=caller.name,
         )
         return await self.run(caller, caller.outside(run_id))
 
@@ -88,19 +89,8 @@ class Desk:
     ) -> RunPage:
         """The caller's runs, the newest first."""
         inside = None if thread is None else caller.inside(thread)
-        found: list[RunRecord] = []
-        while True:
-            page = await self._store.list(status=status, thread=inside, limit=MOST_LISTED, after=after)
-            own = [place for place, record in enumerate(page.records) if caller.owns(record.run_id)]
-            places = own[: limit - len(found)]
-            found += [page.records[place] for place in places]
-            if len(found) == limit and (len(own) > len(places) or page.next):
-                # Asked again up to the last one shown, so that where the next page begins tells of nobody else's run.
-                shown = await self._store.list(status=status, thread=inside, limit=places[-1] + 1, after=after)
-                return _page(found, caller, next=shown.next)
-            if not page.next:
-                return _page(found, caller, next="")
-            after = page.next
+        page = await self._store.list(status=status, thread=inside, caller=caller.whose, limit=limit, after=after)
+        return RunPage(runs=tuple(listed_run(record, caller) for record in page.records), next=page.next)
 
     async def thread(self, caller: Caller, id: str) -> ThreadView:
         """A conversation of the caller's."""
@@ -136,10 +126,12 @@ class Desk:
                 yield frame(data, event=type(event).__name__, id=id)
 
     async def _record(self, caller: Caller, id: str) -> RunRecord:
-        record = await self._store.record(caller.inside(id))
-        if record is None:
-            raise RunNotFoundError(id)
-        return record
+        # Runs that came in by another protocol have ids that no caller chose, and that are the same for everybody.
+        for known_as in dict.fromkeys((caller.inside(id), id)):
+            record = await self._store.record(known_as)
+            if record is not None and caller.sees(record.caller):
+                return record
+        raise RunNotFoundError(id)
 
     def _context_for(self, caller: Caller) -> Any:
         return None if self._context is None else self._context(caller.name)
@@ -153,7 +145,3 @@ class Desk:
         for name, most in lower.items():
             lower[name] = most if own[name] is None else min(most, own[name])
         return replace(self.hub.runner.limits, **lower)
-
-
-def _page(found: list[RunRecord], caller: Caller, *, next: str) -> RunPage:
-    return RunPage(runs=tuple(listed_run(record, caller) for record in found), next=next)

@@ -1,11 +1,13 @@
 """The OpenAPI document, made from the same types that bodies are read and written with."""
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import msgspec
 
 from .. import __version__
+from ..adapters.http import Auth
 from ..events import Event, Origin, Unknown, facts
 from ..stores import STATUSES
 from .bodies import ID, MOST_LISTED, Answers, ErrorBody, Health, NewRun, RunDetail, RunPage, Stop, ThreadView
@@ -19,8 +21,8 @@ _FACTS = tuple(
 """Every kind of event that a log is made of."""
 _PROBLEMS = {
     400: "The body is not JSON, or was cut off.",
-    401: "No valid token was sent.",
-    403: "Without a token, the server is for its own machine only.",
+    401: "The request does not say who it is from, in one of the ways that are asked for.",
+    403: "Where nobody is asked for a name, the server is for its own machine only.",
     404: "There is no such run or thread, or it is somebody else's.",
     409: "The run or its thread is not in a state in which this can be done.",
     413: "The body is too large.",
@@ -35,9 +37,16 @@ _EVENTS = (
 )
 
 
-def document(root: str = "") -> dict[str, Any]:
-    """The document; `root` is the path under which the API is mounted."""
-    return {**_document(), "servers": [{"url": root or "/"}]}
+def document(root: str = "", auth: Sequence[Auth] = ()) -> dict[str, Any]:
+    """The document; `root` is the path under which the API is mounted, `auth` what callers are asked for there."""
+    made: dict[str, Any] = {**_document(), "servers": [{"url": root or "/"}]}
+    if auth:
+        made["security"] = [{each.name: []} for each in auth]
+        made["components"] = {
+            **made["components"],
+            "securitySchemes": {each.name: dict(each.scheme()) for each in auth},
+        }
+    return made
 
 
 @cache
@@ -54,10 +63,8 @@ def _document() -> dict[str, Any]:
             "description": "Start runs of a team of agents, hear what happens in them, answer their questions.",
         },
         "paths": _paths(),
-        "security": [{"token": []}, {}],
         "components": {
             "schemas": {**components, "Event": {"oneOf": events, "discriminator": {"propertyName": "type"}}},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
         },
     }
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from ..adapters.http import Caller
 from ..adapters.http.problems import Problem, tell_problem
-from ..adapters.http.sse import event_stream
+from ..adapters.http.sse import EventStream
 from ..stores import STATUSES, RunStatus
 from .bodies import ID, MOST_LISTED, Answers, Health, NewRun, Stop
 from .desk import Desk
@@ -30,7 +30,7 @@ def routes_of(desk: Desk) -> list[Route]:
     """All routes of the API."""
     return [
         Route("/health", _health, methods=["GET"]),
-        Route("/openapi.json", _openapi, methods=["GET"]),
+        Route("/openapi.json", partial(_openapi, desk), methods=["GET"]),
         Route("/runs", _by_method(desk, GET=_list, POST=_begin), methods=["GET", "POST"]),
         Route("/runs/{id}", _by_method(desk, GET=_run), methods=["GET"]),
         Route("/runs/{id}/events", _by_method(desk, GET=_events), methods=["GET"]),
@@ -67,9 +67,9 @@ async def _health(request: Request) -> Response:
     return _json(Health())
 
 
-async def _openapi(request: Request) -> Response:
+async def _openapi(desk: Desk, request: Request) -> Response:
     root = str(request.scope.get("root_path", ""))
-    return JSONResponse(document(root))
+    return JSONResponse(document(root, desk.door.auth))
 
 
 async def _begin(desk: Desk, caller: Caller, request: Request) -> Response:
@@ -105,7 +105,7 @@ async def _events(desk: Desk, caller: Caller, request: Request) -> Response:
     if frames is None:
         # Browsers ask again whenever a stream ends; this tells them that there is nothing more to ask for.
         return Response(status_code=204)
-    return Response(media_type="text/event-stream") if request.method == "HEAD" else event_stream(frames)
+    return Response(media_type="text/event-stream") if request.method == "HEAD" else EventStream(frames)
 
 
 async def _answer(desk: Desk, caller: Caller, request: Request) -> Response:

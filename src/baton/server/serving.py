@@ -67,7 +67,7 @@ def _uvicorn_for(host: str, *, is_guarded: bool) -> Any:
 
     if not is_guarded and not is_local(host):
         raise SetupError(
-            f"host `{host}` can be reached from other machines, and nobody is asked for a token; "
-            "give the app a token, or say that anyone may call"
+            f"host `{host}` can be reached from other machines, and nobody is asked who they are; "
+            "give the app auth=…, or say that anyone may call"
         )
     return uvicorn

@@ -46,7 +46,8 @@ def as_sent(event: Event | Delta, caller: Caller, *, show_errors: bool) -> bytes
     """An event as JSON for a caller. Why a run failed may hold what is not for them."""
     if isinstance(event, RunStarted):
         ids = {"run_id": event.run_id, "thread": event.thread, "follows": event.follows}
-        event = replace(event, **{name: caller.outside(id) for name, id in ids.items()}, team={}, forked_from="")
+        known = {name: caller.outside(id) for name, id in ids.items()}
+        event = replace(event, **known, team={}, forked_from="", caller="")
     elif isinstance(event, Failed) and not show_errors:
         event = replace(event, message="")
     return encode_event(event)

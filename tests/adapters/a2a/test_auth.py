@@ -154,6 +154,36 @@ async def test_tasks_and_contexts_belong_to_their_callers() -> None:
             assert (await sent(one, "yes", task=task.id)).id == task.id
 
 
+async def test_who_has_no_name_gets_into_nobodys_context() -> None:
+    # X7
+    model = ScriptedModel(["hi ann", "hi you", "hi again", "hi ann again"])
+    runner = Runner(Agent("A"), model=model, store="memory:")
+    for_ann, for_all = serve_a2a(runner, auth=Bearer({"t1": "ann"})), serve_a2a(runner)
+    async with served(for_ann) as here, served(for_all) as there:
+        ann = client_at(here, streams=False, headers={"Authorization": "Bearer t1"})
+        async with ann as one, client_at(there, streams=False) as other:
+            hers = await sent(one, "a secret", context="c")
+            task = await sent(other, "hello", context="ann:c")
+            await sent(other, "hello", context=task.context_id)
+            await sent(one, "me", context="c")
+            assert [len(request.messages) for request in model.requests] == [1, 1, 3, 3]
+            assert task.context_id == "ann:c"
+            page = await other.list_tasks(ListTasksRequest(context_id="ann:c"))
+            assert (page.total_size, hers.id in [each.id for each in page.tasks]) == (2, False)
+            with pytest.raises(TaskNotFoundError):
+                await other.get_task(GetTaskRequest(id=hers.id))
+
+
+async def test_whoever_has_the_only_token_sees_everything() -> None:
+    runner = Runner(Agent("A"), model=ScriptedModel(["hi"]), store="memory:")
+    async with served(serve_a2a(runner, auth={"t1": "ann"})) as here, served(serve_a2a(runner, auth="root")) as there:
+        ann = client_at(here, streams=False, headers={"Authorization": "Bearer t1"})
+        root = client_at(there, streams=False, headers={"Authorization": "Bearer root"})
+        async with ann as one, root as other:
+            task = await sent(one, "hello")
+            assert [each.id for each in (await other.list_tasks(ListTasksRequest())).tasks] == [task.id]
+
+
 def _said(text: str, context: str) -> Any:
     from tests.adapters.a2a.stage import said
 

@@ -59,8 +59,9 @@ JSONRPC: list[tuple[str, Any, int, Any]] = [
     ("to cancel it", _call("CancelTask", {"id": "nobody"}), -32001, 1),
     ("to listen to it", _call("SubscribeToTask", {"id": "nobody"}), -32001, 1),
     ("a stream of it", _call("SendStreamingMessage", _message(taskId="nobody")), -32001, 1),
-    ("the log of push configurations", _call("GetTask", {"id": "a2a-push:x"}), -32001, 1),
-    ("somebody's context", _call(params=_message(contextId="a2a:bob:x")), -32602, 1),
+    ("a context that no store can keep", _call(params=_message(contextId="a\0b")), -32602, 1),
+    ("a page that there is not", _call("ListTasks", {"pageToken": "bm93aGVyZQ=="}), -32602, 1),
+    ("a page token of somebody else", _call("ListTasks", {"pageToken": "é"}), -32602, 1),
     ("media that are not taken", _call(params=_message(parts=[{"raw": "aGk=", "mediaType": "x/y"}])), -32005, 1),
     ("no card", _call("GetExtendedAgentCard", {}), -32004, 1),
     *[

@@ -290,7 +290,7 @@ async def test_a_request_that_is_broken_off_cancels_its_run_unless_told_otherwis
 
 
 async def test_what_is_not_a_request_and_who_may_not_ask() -> None:
-    async with front_of(_app(_desk("x"), token={"s": "ada"}), "s") as front:
+    async with front_of(_app(_desk("x"), auth={"s": "ada"}), "s") as front:
         for body, expected in [
             (b"{", (400, "malformed_json")),
             (b"{}", (422, "invalid")),

@@ -4,7 +4,7 @@ May import runner and what is below it, and the official SDK, which loading this
 context a thread: nothing is kept but logs in the runner's store.
 """
 
-from .auth import JWT, ApiKey, Auth, Basic, Bearer, MutualTLS
+from ..http import JWT, ApiKey, Auth, Basic, Bearer, MutualTLS
 from .push import anywhere, public_only
 from .remote import RemoteAgent
 from .server import A2AServer, serve_a2a

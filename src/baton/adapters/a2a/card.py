@@ -4,18 +4,33 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface, AgentSkill, SecurityRequirement, StringList
+from a2a.types.a2a_pb2 import (
+    AgentCapabilities,
+    AgentCard,
+    AgentInterface,
+    AgentSkill,
+    SecurityRequirement,
+    SecurityScheme,
+    StringList,
+)
 from a2a.utils.constants import PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, TransportProtocol
 from google.protobuf.json_format import ParseDict, ParseError
 
 from ...errors import SetupError
 from ...flow import Team
-from .auth import Auth
+from ..http import Auth
 
 INPUT_MODES = (
     *("text/plain", "text/markdown", "text/csv", "text/html", "application/json", "application/pdf"),
     *("image/png", "image/jpeg", "image/gif", "image/webp", "audio/wav", "audio/mpeg"),
 )
+_SCHEMES = {
+    "apiKey": "apiKeySecurityScheme",
+    "http": "httpAuthSecurityScheme",
+    "mutualTLS": "mtlsSecurityScheme",
+    "oauth2": "oauth2SecurityScheme",
+    "openIdConnect": "openIdConnectSecurityScheme",
+}
 OUTPUT_MODES = ("text/plain", "application/json")
 
 
@@ -30,9 +45,21 @@ def card_of(team: Team, given: AgentCard | Mapping[str, Any] | None, auth: Seque
             _change(card, given)
     if auth and not card.security_schemes:
         for each in auth:
-            card.security_schemes[each.name].CopyFrom(each.scheme())
+            card.security_schemes[each.name].CopyFrom(_scheme_of(each))
             card.security_requirements.append(SecurityRequirement(schemes={each.name: StringList()}))
     return card
+
+
+def _scheme_of(auth: Auth) -> SecurityScheme:
+    """A way of auth as cards have it: what OpenAPI says, with the type as the name of a field."""
+    fields = dict(auth.scheme())
+    kind = str(fields.pop("type", ""))
+    if "in" in fields:
+        fields["location"] = fields.pop("in")
+    try:
+        return ParseDict({_SCHEMES[kind]: fields}, SecurityScheme())
+    except (KeyError, ParseError) as error:
+        raise SetupError(f"`{auth.name}` describes itself as no scheme that agent cards know: {error}") from None
 
 
 def _made(team: Team) -> AgentCard:

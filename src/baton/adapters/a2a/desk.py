@@ -33,6 +33,8 @@ from a2a.utils.input_mode_validator import validate_input_modes
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 
+from ..http import Caller
+from .entrance import Named
 from .listing import listed_tasks
 from .push import Push
 from .relay import Ear, Relay
@@ -57,10 +59,10 @@ class Desk(RequestHandler):
         relay = await self._accepted(params, context, None)
         task_id = relay.telling.task.id
         if params.configuration.return_immediately:
-            given: Task | Message = await self._tasks.get(task_id, self._owner(context))
+            given: Task | Message = await self._tasks.get(task_id, self._caller(context))
         else:
             await self._tasks.until_stopped(task_id)
-            given = await self._tasks.answer(task_id, self._owner(context))
+            given = await self._tasks.answer(task_id, self._caller(context))
         return apply_history_length(given, params.configuration) if isinstance(given, Task) else given
 
     async def on_message_send_stream(
@@ -76,32 +78,34 @@ class Desk(RequestHandler):
     async def _accepted(self, params: SendMessageRequest, context: ServerCallContext, ear: Ear | None) -> Relay:
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
-        message, owner = params.message, self._owner(context)
+        message, caller = params.message, self._caller(context)
         validate_input_modes(message, self._card)
-        task_id = message.task_id or str(uuid4())
-        if message.task_id:
-            await self._tasks.record(task_id, owner)
+        push = None
         if params.configuration.HasField("task_push_notification_config"):
             self._need_push()
-            await self._push.add(task_id, params.configuration.task_push_notification_config)
-        if message.task_id:
-            return await self._tasks.follow_up(message, owner, ear)
-        return await self._tasks.begin(message, owner, task_id, ear)
+            push = params.configuration.task_push_notification_config
+            await self._push.check(push)
+        if not message.task_id:
+            return await self._tasks.begin(message, caller, str(uuid4()), ear=ear, push=push)
+        await self._tasks.record(message.task_id, caller)
+        if push is not None:
+            await self._push.add(message.task_id, push)
+        return await self._tasks.follow_up(message, caller, ear)
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
         """A task as it stands."""
         validate_proto_required_fields(params)
         validate_history_length(params)
-        return apply_history_length(await self._tasks.get(params.id, self._owner(context)), params)
+        return apply_history_length(await self._tasks.get(params.id, self._caller(context)), params)
 
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """The caller's tasks, a page at a time."""
-        return await listed_tasks(self._tasks.store, params, self._owner(context))
+        return await listed_tasks(self._tasks.store, params, self._caller(context))
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
         """Stop a task."""
         validate_proto_required_fields(params)
-        return await self._tasks.cancel(params.id, self._owner(context))
+        return await self._tasks.cancel(params.id, self._caller(context))
 
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
@@ -109,7 +113,7 @@ class Desk(RequestHandler):
         """How a task stands, and what happens in it from now on."""
         self._need_streaming()
         validate_proto_required_fields(params)
-        async for update in self._tasks.subscribe(params.id, self._owner(context)):
+        async for update in self._tasks.subscribe(params.id, self._caller(context)):
             yield update
 
     async def on_create_task_push_notification_config(
@@ -118,7 +122,7 @@ class Desk(RequestHandler):
         """Have somebody told about a task."""
         self._need_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._owner(context))
+        await self._tasks.record(params.task_id, self._caller(context))
         return await self._push.add(params.task_id, params)
 
     async def on_get_task_push_notification_config(
@@ -127,7 +131,7 @@ class Desk(RequestHandler):
         """Who is told, by id."""
         self._need_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._owner(context))
+        await self._tasks.record(params.task_id, self._caller(context))
         for config in await self._push.configs.all(params.task_id):
             if config.id == params.id:
                 return config
@@ -139,7 +143,7 @@ class Desk(RequestHandler):
         """All who are told."""
         self._need_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._owner(context))
+        await self._tasks.record(params.task_id, self._caller(context))
         return ListTaskPushNotificationConfigsResponse(configs=await self._push.configs.all(params.task_id))
 
     async def on_delete_task_push_notification_config(
@@ -148,14 +152,14 @@ class Desk(RequestHandler):
         """Tell somebody no more."""
         self._need_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._owner(context))
+        await self._tasks.record(params.task_id, self._caller(context))
         await self._push.configs.drop(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
         """The card for those who are known."""
-        self._owner(context)
+        self._caller(context)
         if not self._card.capabilities.extended_agent_card:
             raise UnsupportedOperationError(message="this service has no extended card")
         if self._extended is None:
@@ -170,10 +174,13 @@ class Desk(RequestHandler):
         if not self._card.capabilities.push_notifications:
             raise PushNotificationNotSupportedError
 
-    def _owner(self, context: ServerCallContext) -> str:
-        if context.user.is_authenticated:
-            return context.user.user_name
+    def _caller(self, context: ServerCallContext) -> Caller:
+        user = context.user
+        if isinstance(user, Named):
+            return user.caller
         # The doors ask for names before they come here; a door of somebody else's may not.
+        if user.is_authenticated and user.user_name:
+            return Caller(user.user_name)
         if self._needs_names:
             raise InvalidRequestError(message="say who you are, in one of the ways that the agent card names")
-        return ""
+        return Caller()

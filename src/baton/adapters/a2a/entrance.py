@@ -16,7 +16,8 @@ from a2a.utils.errors import (
     VersionNotSupportedError,
 )
 
-from .auth import Auth
+from ..http import Auth, Caller
+from ..http.auth import caller_in, refusal_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -37,8 +38,8 @@ class Refused(Exception):
 class Named(User):
     """A caller whose name is known."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, caller: Caller) -> None:
+        self.caller = caller
 
     @property
     def is_authenticated(self) -> bool:
@@ -48,7 +49,7 @@ class Named(User):
     @property
     def user_name(self) -> str:
         """The name."""
-        return self._name
+        return self.caller.name
 
 
 class Entrance:
@@ -68,13 +69,11 @@ class Entrance:
     async def _user(self, request: "Request") -> User:
         if not self._auth:
             return UnauthenticatedUser()
-        for each in self._auth:
-            name = await each.caller(request)
-            if name:
-                return Named(name)
-        challenges = ", ".join(each.challenge for each in self._auth if each.challenge)
-        told = InvalidRequestError(message="say who you are, in one of the ways that the agent card names")
-        raise Refused(told, 401, {"WWW-Authenticate": challenges} if challenges else None)
+        caller = await caller_in(request, self._auth)
+        if caller is not None:
+            return Named(caller)
+        told, headers = refusal_of(self._auth)
+        raise Refused(InvalidRequestError(message=told), 401, headers)
 
     def check_version(self, request: "Request", context: ServerCallContext) -> None:
         """Only 1.x is spoken here; a request that names no version means 0.3."""

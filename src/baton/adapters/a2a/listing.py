@@ -1,24 +1,21 @@
 """Lists the tasks of one caller: those that changed last come first, and pages neither repeat nor skip one."""
 
-from collections.abc import Sequence
+from base64 import b64decode, urlsafe_b64encode
+from math import ceil
 
 from a2a.types.a2a_pb2 import ListTasksRequest, ListTasksResponse, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
-from a2a.utils.task import (
-    ListTasksCursor,
-    apply_history_length,
-    decode_list_tasks_cursor,
-    encode_list_tasks_cursor,
-    validate_history_length,
-    validate_page_size,
-)
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 
+from ...errors import StoreError
 from ...events import decode_lines
-from ...stores import RunRecord, RunStatus, Store, all_records
-from .push_configs import is_push_log
+from ...stores import Page, RunRecord, RunStatus, Store, Wanted, all_records
+from ...stores.paging import asked as query_for
+from ...stores.paging import chosen
+from ..http import Caller
 from .telling import Telling
-from .threads import context_of, is_visible
+from .threads import context_of
 
 _STATUSES: dict[int, RunStatus] = {
     TaskState.TASK_STATE_SUBMITTED: "running",
@@ -30,65 +27,69 @@ _STATUSES: dict[int, RunStatus] = {
     TaskState.TASK_STATE_REJECTED: "failed",
     TaskState.TASK_STATE_CANCELED: "cancelled",
 }
+_ONE_OF_TWO = frozenset(state for state, status in _STATUSES.items() if [*_STATUSES.values()].count(status) > 1)
+"""States that share the status of a run with another: only the log tells them apart."""
 
 
 async def told_from(store: Store, record: RunRecord) -> Telling:
-    """A stored run, told as a task."""
+    """A stored run, told as a task, up to where the record knows it."""
     telling = Telling(record.run_id, context_of(record))
-    for event in decode_lines(await store.load(record.run_id)):
+    for event in decode_lines((await store.load(record.run_id))[: record.seq]):
         telling.hear(event)
     return telling
 
 
-async def listed_tasks(store: Store, asked: ListTasksRequest, owner: str) -> ListTasksResponse:
+async def listed_tasks(store: Store, asked: ListTasksRequest, caller: Caller) -> ListTasksResponse:
     """The page of tasks that was asked for."""
     validate_history_length(asked)
     if asked.HasField("page_size"):
         validate_page_size(asked.page_size)
-    size = asked.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
-    records = await _matching(store, asked, owner)
-    start = _start(asked, records)
-    page = ListTasksResponse(page_size=size, total_size=len(records))
-    for record in records[start : start + size]:
+    found = await _page(store, asked, caller)
+    page = ListTasksResponse(page_size=asked.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, total_size=found.total or 0)
+    for record in found.records:
         task = apply_history_length((await told_from(store, record)).task, asked)
         if not asked.include_artifacts:
             task.ClearField("artifacts")
         page.tasks.append(task)
-    if start + size < len(records):
-        page.next_page_token = encode_list_tasks_cursor(_place(records[start + size - 1]))
+    if found.next:
+        page.next_page_token = urlsafe_b64encode(found.next.encode()).decode()
     return page
 
 
-async def _matching(store: Store, asked: ListTasksRequest, owner: str) -> list[RunRecord]:
-    status = _STATUSES.get(asked.status)
-    since = asked.status_timestamp_after.ToNanoseconds() if asked.HasField("status_timestamp_after") else None
-    records: list[RunRecord] = []
-    async for record in all_records(store, status=None if status is None else [status]):
-        if is_push_log(record.run_id) or not is_visible(record, owner):
-            continue
-        if asked.context_id and context_of(record) != asked.context_id:
-            continue
-        if since is None or _nanoseconds(record) >= since:
-            records.append(record)
-    if status is not None:
-        # Two states of a task may be one status of a run: the log tells them apart.
-        records = [each for each in records if (await told_from(store, each)).task.status.state == asked.status]
-    return sorted(records, key=lambda record: _place(record).sort_key(), reverse=True)
+async def _page(store: Store, asked: ListTasksRequest, caller: Caller) -> Page:
+    whose = Wanted(caller=caller.whose)
+    if asked.status in _STATUSES:
+        whose["status"] = [_STATUSES[asked.status]]
+    wanted = whose.copy()
+    size, after = asked.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _place_in(asked.page_token)
+    wanted.update(by="changed", limit=size, after=after, counted=True)
+    if asked.HasField("status_timestamp_after"):
+        # Callers are told milliseconds, and ask in them.
+        wanted["since"] = ceil(asked.status_timestamp_after.ToNanoseconds() / 1e6) / 1000
+    try:
+        if not asked.context_id and asked.status not in _ONE_OF_TWO:
+            return await store.list(**wanted)
+        query = query_for(wanted)
+    except StoreError as error:
+        if error.store:
+            raise
+        raise _no_such_page() from None
+    # What the store cannot tell apart is looked for among all that it can.
+    return chosen(query, [record async for record in all_records(store, **whose) if await _fits(store, record, asked)])
 
 
-def _start(asked: ListTasksRequest, records: Sequence[RunRecord]) -> int:
-    if not asked.page_token:
-        return 0
-    cursor = decode_list_tasks_cursor(asked.page_token)
-    if cursor is None:
-        raise InvalidParamsError(message="the page token is none of this service's; begin again without one")
-    place = cursor.sort_key()
-    return next((number for number, each in enumerate(records) if _place(each).sort_key() < place), len(records))
+async def _fits(store: Store, record: RunRecord, asked: ListTasksRequest) -> bool:
+    if asked.context_id and context_of(record) != asked.context_id:
+        return False
+    return asked.status not in _ONE_OF_TWO or (await told_from(store, record)).task.status.state == asked.status
 
 
-def _place(record: RunRecord) -> ListTasksCursor:
-    return ListTasksCursor(timestamp_ns=_nanoseconds(record), task_id=record.run_id)
+def _place_in(token: str) -> str:
+    try:
+        return b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        raise _no_such_page() from None
 
 
-def _nanoseconds(record: RunRecord) -> int:
-    return int(record.updated_at * 1000) * 1_000_000
+def _no_such_page() -> InvalidParamsError:
+    return InvalidParamsError(message="the page token is none of this service's; begin again without one")

@@ -79,9 +79,13 @@ class Push:
 
     async def add(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
         """Have a task's updates sent somewhere, if that is allowed."""
+        await self.check(config)
+        return await self.configs.put(task_id, config)
+
+    async def check(self, config: TaskPushNotificationConfig) -> None:
+        """Raise InvalidParamsError if what is asked for is not allowed."""
         if not await self._policy(config.url):
             raise InvalidParamsError(message="the push url may not be called from here: give a public http(s) address")
-        return await self.configs.put(task_id, config)
 
     def tell(self, update: Update) -> None:
         """Send an update to all who want it, in the background."""

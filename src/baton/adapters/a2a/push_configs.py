@@ -1,74 +1,34 @@
-"""Where a task's subscribers are kept: in the store, as a log beside the run, so that any replica has them."""
+"""Where a task's subscribers are kept: in the store, as notes beside the run, so that any replica has them."""
 
-from time import time
-from typing import Any, cast
 from uuid import uuid4
 
 from a2a.types.a2a_pb2 import TaskPushNotificationConfig
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import MessageToJson, Parse
 
-from ...errors import RunConflict, RunExistsError
-from ...events import NOBODY, RunStarted, Stepped, decode_lines, encode_event, encode_head
 from ...stores import Store
 
-_PREFIX = "a2a-push:"
-_ATTEMPTS = 5
-
-
-def is_push_log(run_id: str) -> bool:
-    """Whether this is not a run at all, but the log of who wants to be told about one."""
-    return run_id.startswith(_PREFIX)
+_PREFIX = "a2a.push/"
 
 
 class PushConfigs:
-    """Reads and writes them. What was written last about an id counts; nothing is taken out of a log."""
+    """Reads and writes them, each under its id. They go when the run goes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def all(self, task_id: str) -> list[TaskPushNotificationConfig]:
         """Those of one task, the oldest first."""
-        kept: dict[str, TaskPushNotificationConfig] = {}
-        if await self._store.record(_PREFIX + task_id) is None:
-            return []
-        for event in decode_lines(await self._store.load(_PREFIX + task_id)):
-            if isinstance(event, Stepped):
-                if event.value is None:
-                    kept.pop(event.name, None)
-                else:
-                    kept[event.name] = ParseDict(cast("dict[str, Any]", event.value), TaskPushNotificationConfig())
-        return [*kept.values()]
+        notes = await self._store.notes(task_id)
+        return [Parse(note, TaskPushNotificationConfig()) for name, note in notes.items() if name.startswith(_PREFIX)]
 
     async def put(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
         """Keep one; it gets an id if it has none."""
         kept = TaskPushNotificationConfig()
         kept.CopyFrom(config)
         kept.task_id, kept.id = task_id, config.id or str(uuid4())
-        await self._write(task_id, kept.id, MessageToDict(kept))
+        await self._store.put_note(task_id, _PREFIX + kept.id, MessageToJson(kept, indent=None).encode())
         return kept
 
     async def drop(self, task_id: str, id: str) -> None:
         """Forget one."""
-        await self._write(task_id, id, None)
-
-    async def _write(self, task_id: str, id: str, value: Any) -> None:
-        run_id, store = _PREFIX + task_id, self._store
-        for attempt in range(_ATTEMPTS):
-            record = await store.record(run_id)
-            if record is None:
-                started = RunStarted("run", NOBODY, time(), run_id, "")
-                try:
-                    lease = await store.create(run_id, [encode_head(), encode_event(started)])
-                    await store.append(run_id, 2, (), status="completed", fence=lease.fence)
-                except (RunExistsError, RunConflict):
-                    continue
-                record = await store.record(run_id)
-            seq = 2 if record is None else record.seq
-            line = encode_event(Stepped(f"push{seq}", NOBODY, time(), id, value))
-            try:
-                await store.append(run_id, seq, [line])
-                return
-            except RunConflict:
-                # Somebody else wrote at the same time; it is the same log, only longer.
-                if attempt == _ATTEMPTS - 1:
-                    raise
+        await self._store.put_note(task_id, _PREFIX + id, None)

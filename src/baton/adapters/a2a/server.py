@@ -1,6 +1,5 @@
 """Any agent, or any team, as a service of A2A: an ASGI app to run by itself or to mount in another."""
 
-import asyncio
 import hashlib
 import json
 import logging
@@ -19,10 +18,11 @@ from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.json_format import MessageToDict
 
 from ...agents import BaseAgent
-from ...errors import BatonError, SetupError
+from ...errors import SetupError
 from ...runner import Hub, Runner
 from ...stores import Store
-from .auth import Auth
+from ..http import Auth, AuthLike
+from ..http.auth import ways_of
 from .card import card_of, reached_at
 from .desk import Desk
 from .entrance import Entrance
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("baton.a2a")
 _LEASE = 5.0
 _LARGEST_BODY = 16 * 1024 * 1024
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class A2AServer:
@@ -80,8 +79,6 @@ class A2AServer:
         """What answers requests, for transports of the SDK's that have no door here: `GrpcHandler(app.handler)`."""
         entrance = Entrance(self.card, auth, largest_body)
         self._made_at = formatdate(time(), usegmt=True)
-        self._pause = min(1.0, runner.lease / 3)
-        self._watch: asyncio.Task[None] | None = None
         self._app = self._built(desk, entrance)
 
     def _built(self, desk: Desk, entrance: Entrance) -> "Starlette":
@@ -116,15 +113,10 @@ class A2AServer:
 
     def start(self) -> None:
         """Begin to look after tasks whose process has died. The first request does it too; it is safe to call again."""
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._look_after(), name="baton a2a look after")
+        self._hub.caretaker.start()
 
     async def close(self) -> None:
         """Stop what is driven here: it can go on elsewhere, or when the service is there again."""
-        if self._watch is not None:
-            self._watch.cancel()
-            await asyncio.wait([self._watch])
-            self._watch = None
         await self._tasks.let_go()
         await self._push.close()
         await self.runner.close()
@@ -137,15 +129,6 @@ class A2AServer:
         except ImportError:
             raise SetupError("A2AServer.run() needs uvicorn: pip install 'baton-adk[a2a]'") from None
         uvicorn.run(self, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
-
-    async def _look_after(self) -> None:
-        while True:
-            try:
-                await self._tasks.pick_up_all()
-            except BatonError:
-                # The store may be away for a while; what is driven here goes on as long as its lease lasts.
-                _logger.warning("tasks could not be looked after", exc_info=True)
-            await asyncio.sleep(self._pause)
 
     async def _card(self, request: "Request") -> "Response":
         from starlette.responses import JSONResponse, Response
@@ -176,7 +159,7 @@ def serve_a2a(
     url: str | None = None,
     card: AgentCard | Mapping[str, Any] | None = None,
     extended_card: AgentCard | None = None,
-    auth: Auth | Sequence[Auth] | None = None,
+    auth: AuthLike | None = None,
     store: Store | str | PathLike[str] | None = None,
     compat_03: bool = False,
     sign: Callable[[AgentCard], AgentCard] | None = None,
@@ -197,13 +180,12 @@ def serve_a2a(
         raise SetupError("serve_a2a(runner, store=…): a runner has its own store; give it there: Runner(…, store=…)")
     else:
         hub = served if isinstance(served, Hub) else Hub(served)
-    ways = () if auth is None else (auth,) if isinstance(auth, Auth) else tuple(auth)
     return A2AServer(
         hub,
         url=url,
         card=card,
         extended_card=extended_card,
-        auth=ways,
+        auth=ways_of(auth),
         compat_03=compat_03,
         sign=sign,
         push_policy=push_policy,
@@ -214,7 +196,9 @@ def serve_a2a(
 
 def check_host(host: str, auth: Sequence[Auth], *, is_public: bool) -> None:
     """Raise SetupError if a service that asks nobody for a name would be open to other machines."""
-    if not auth and not is_public and host not in _LOOPBACK:
+    from ..http.door import is_local
+
+    if not auth and not is_public and not is_local(host):
         raise SetupError(
             f"a service without auth would be open to everybody at {host}; give it auth=…, serve it at 127.0.0.1, "
             "or say that it is meant to be public"

@@ -7,20 +7,21 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from a2a.types.a2a_pb2 import Message, Task, TaskState
+from a2a.types.a2a_pb2 import Message, Task, TaskPushNotificationConfig, TaskState
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from ...errors import AnswerError, BatonError, RunConflict, RunError, RunNotFoundError, ThreadBusy
+from ...errors import AnswerError, RunConflict, RunError, ThreadBusy
 from ...messages import UserMessage
 from ...runner import Hub
 from ...stores import RunRecord, Store
+from ..http import Caller
 from .answers import answers_of
 from .listing import told_from
 from .parts import content_of, plain_value
-from .push_configs import is_push_log
+from .push_configs import PushConfigs
 from .relay import Ear, Relay, Relays, copied, told
 from .telling import Telling, Update
-from .threads import beside, can_be_context, context_of, is_visible, thread_of
+from .threads import beside, can_be_context, context_of, thread_of
 
 _logger = logging.getLogger("baton.a2a")
 _LONGEST_CANCEL = 20.0
@@ -34,31 +35,40 @@ class Tasks:
         self.hub = hub
         self.relays = relays
         self.store: Store = hub.runner.need_store("serve_a2a")
-        self._left_alone: set[str] = set()
+        self._configs = PushConfigs(self.store)
+        hub.caretaker.picked_up.append(self.pass_on)
 
-    async def record(self, task_id: str, owner: str) -> RunRecord:
+    async def record(self, task_id: str, caller: Caller) -> RunRecord:
         """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""
-        record = await self.store.record(task_id) if task_id and not is_push_log(task_id) else None
-        if record is None or not is_visible(record, owner):
+        record = await self.store.record(task_id) if task_id else None
+        if record is None or not caller.sees(record.caller):
             raise TaskNotFoundError(message=f"there is no task `{task_id}`")
         return record
 
-    async def get(self, task_id: str, owner: str) -> Task:
+    async def get(self, task_id: str, caller: Caller) -> Task:
         """A task as it stands, with what is being said in it if it is under way here."""
-        record = await self.record(task_id, owner)
+        record = await self.record(task_id, caller)
         relay = self.relays.get(task_id)
         if relay is not None and relay.begun.is_set():
             return copied(relay.telling)
         return (await told_from(self.store, record)).task
 
-    async def answer(self, task_id: str, owner: str) -> Task | Message:
+    async def answer(self, task_id: str, caller: Caller) -> Task | Message:
         """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
-        telling = await told_from(self.store, await self.record(task_id, owner))
+        telling = await told_from(self.store, await self.record(task_id, caller))
         if telling.wants_message and telling.task.status.state == TaskState.TASK_STATE_COMPLETED:
             return telling.as_message()
         return telling.task
 
-    async def begin(self, message: Message, owner: str, task_id: str, ear: Ear | None) -> Relay:
+    async def begin(
+        self,
+        message: Message,
+        caller: Caller,
+        task_id: str,
+        *,
+        ear: Ear | None,
+        push: TaskPushNotificationConfig | None,
+    ) -> Relay:
         """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
         context_id = message.context_id or str(uuid4())
         if not can_be_context(context_id):
@@ -66,21 +76,25 @@ class Tasks:
         about: dict[str, Any] = {"messageId": message.message_id}
         if message.HasField("metadata"):
             about["metadata"] = plain_value(message.metadata)
-        if owner:
-            about["caller"] = owner
-        said, thread = UserMessage(content_of(message.parts)), thread_of(owner, context_id)
+        if caller.name:
+            about["caller"] = caller.name
+        said, thread = UserMessage(content_of(message.parts)), thread_of(caller, context_id)
         try:
-            await self.hub.start(said, run_id=task_id, thread=thread, values={"a2a": about})
+            await self.hub.start(said, run_id=task_id, thread=thread, values={"a2a": about}, caller=caller.name)
         except ThreadBusy:
             # A context may have several tasks at once. This one reads what was said so far, and goes its own way.
             before = await self.hub.runner.thread(thread).history()
             apart = beside(thread, task_id)
-            await self.hub.start([*before, said], run_id=task_id, thread=apart, values={"a2a": about})
+            told_before = [*before, said]
+            await self.hub.start(told_before, run_id=task_id, thread=apart, values={"a2a": about}, caller=caller.name)
+        if push is not None:
+            # Before anything is passed on: whoever wants to be told is told from the first.
+            await self._configs.put(task_id, push)
         return await self._relayed(Telling(task_id, context_id), ear)
 
-    async def follow_up(self, message: Message, owner: str, ear: Ear | None) -> Relay:
+    async def follow_up(self, message: Message, caller: Caller, ear: Ear | None) -> Relay:
         """Go on with a task that waits, with what the message answers; an ear hears what comes of it."""
-        record = await self.record(message.task_id, owner)
+        record = await self.record(message.task_id, caller)
         if message.context_id and message.context_id != context_of(record):
             raise InvalidParamsError(
                 message=f"task `{record.run_id}` belongs to another context than `{message.context_id}`"
@@ -123,9 +137,9 @@ class Tasks:
         finally:
             relay.ears.discard(ear)
 
-    async def subscribe(self, task_id: str, owner: str) -> AsyncGenerator[Update]:
+    async def subscribe(self, task_id: str, caller: Caller) -> AsyncGenerator[Update]:
         """Any task that has not ended: how it stands, and what happens in it until it stops the next time."""
-        record = await self.record(task_id, owner)
+        record = await self.record(task_id, caller)
         relay = self.relays.get(task_id)
         if relay is not None:
             await relay.begun.wait()
@@ -138,7 +152,7 @@ class Tasks:
             finally:
                 relay.ears.discard(ear)
             return
-        record = await self.record(task_id, owner)
+        record = await self.record(task_id, caller)
         telling = await told_from(self.store, record)
         if telling.is_over:
             raise UnsupportedOperationError(message=f"task `{task_id}` has ended; there is nothing to subscribe to")
@@ -181,9 +195,9 @@ class Tasks:
             raise TaskNotFoundError(message=f"there is no task `{task_id}` any more")
         return record
 
-    async def cancel(self, task_id: str, owner: str) -> Task:
+    async def cancel(self, task_id: str, caller: Caller) -> Task:
         """Have a task stopped, wherever it is driven, also if it says nothing at all."""
-        record = await self.record(task_id, owner)
+        record = await self.record(task_id, caller)
         if record.status not in ("running", "suspended"):
             raise TaskNotCancelableError(message=f"task `{task_id}` has ended already")
         latest = monotonic() + _LONGEST_CANCEL
@@ -199,21 +213,9 @@ class Tasks:
             self.relays.tell_of(telling)
         return telling.task
 
-    async def pick_up_all(self) -> None:
-        """Go on with tasks whose drivers have died."""
-        for record in await self.hub.runner.unfinished():
-            if self.hub.is_here(record.run_id) or record.run_id in self._left_alone:
-                continue
-            telling = await told_from(self.store, record)
-            try:
-                await self.hub.pick_up(record.run_id)
-            except (RunConflict, RunNotFoundError):
-                continue  # Somebody else was faster.
-            except BatonError:
-                self._left_alone.add(record.run_id)
-                _logger.warning("run `%s` cannot be picked up", record.run_id, exc_info=True)
-            else:
-                self.relays.begin(telling)
+    async def pass_on(self, record: RunRecord) -> None:
+        """Pass on what happens in a task whose driver has died, and that goes on here, from where it was then."""
+        self.relays.begin(await told_from(self.store, record))
 
     async def let_go(self) -> None:
         """Stop all that is driven here, so that others can go on with it."""

@@ -1,11 +1,12 @@
 """The app: one path that takes a request for a run and answers with the stream of what happens in it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
 from ...errors import SetupError, checked_choice
 from ...runner import Hub, Runner
-from ..http import Token
+from ..http import AuthLike
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 def serve_agui(
     runner: Runner[Any, Any] | Hub,
     *,
-    token: Token | None = None,
+    auth: AuthLike | None = None,
     context: Callable[[str], Any] | None = None,
     cors: Sequence[str] = (),
     max_body: int = 10 << 20,
@@ -41,8 +42,17 @@ def serve_agui(
 
     hub = runner if isinstance(runner, Hub) else Hub(runner)
     hub.runner.need_store("AG-UI")
-    door = Door(token, allow_anyone=allow_anyone, max_body=max_body)
+    door = Door(auth, allow_anyone=allow_anyone, max_body=max_body)
     wishes = Wishes(context, heartbeat=heartbeat, stays=on_disconnect == "continue", show_errors=show_errors)
     headers = ["Authorization", "Content-Type", "Accept"]
     allowed = Middleware(CORSMiddleware, allow_origins=[*cors], allow_methods=["POST"], allow_headers=headers)
-    return Starlette(routes=routes_of(Endpoint(hub, door, wishes)), middleware=[allowed] if cors else [])
+
+    @asynccontextmanager
+    async def lifespan(app: Any) -> AsyncGenerator[None]:
+        hub.caretaker.start(context)
+        yield
+        await hub.let_go()
+
+    return Starlette(
+        routes=routes_of(Endpoint(hub, door, wishes)), middleware=[allowed] if cors else [], lifespan=lifespan
+    )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import Any, cast
 
 import ag_ui.core as agui
@@ -19,7 +20,7 @@ from ...stores import RunRecord
 from ..http import Caller
 from ..http.door import Door
 from ..http.problems import Problem, tell_problem
-from ..http.sse import COMMENT, event_stream, with_heartbeat
+from ..http.sse import COMMENT, EventStream, with_heartbeat
 from .endings import is_frontend_call
 from .requests import Resumption, read_request, resumption_of, said_in, values_of
 from .translation import Translator
@@ -64,7 +65,7 @@ class Endpoint:
             translator = await self._translator(caller, wanted, begun)
         except Exception as error:  # noqa: BLE001 - the edge of the program: here a failure becomes an answer
             return tell_problem(request, error)
-        return event_stream(self._frames(begun, translator))
+        return EventStream(self._frames(begun, translator), on_leave=partial(self._left, begun, translator))
 
     async def _begun(self, caller: Caller, wanted: agui.RunAgentInput) -> _Begun:
         """Start a run, or have the thread's last one go on if it waits for what the request brings."""
@@ -83,6 +84,7 @@ class Endpoint:
             values=values_of(wanted),
             run_id=caller.inside(wanted.run_id),
             thread=thread,
+            caller=caller.name,
         )
         return _Begun(run_id, 1)
 
@@ -114,26 +116,27 @@ class Endpoint:
         )
 
     async def _frames(self, begun: _Begun, translator: Translator) -> AsyncIterator[bytes]:
-        try:
-            for told in translator.begin():
-                yield self._encoder.encode(told).encode()
-            heard = cast(_Numbered, self._hub.listen(begun.run_id, after=begun.told))
-            async with aclosing(with_heartbeat(heard, self._wishes.heartbeat)) as items:
-                async for item in items:
-                    if item is None:
-                        yield COMMENT
-                        continue
-                    for told in translator.hear(item[1]):
-                        yield self._encoder.encode(told).encode()
-            if not translator.is_over:
-                for told in translator.broken():
+        for told in translator.begin():
+            yield self._encoder.encode(told).encode()
+        heard = cast(_Numbered, self._hub.listen(begun.run_id, after=begun.told))
+        async with aclosing(with_heartbeat(heard, self._wishes.heartbeat)) as items:
+            async for item in items:
+                if item is None:
+                    yield COMMENT
+                    continue
+                for told in translator.hear(item[1]):
                     yield self._encoder.encode(told).encode()
-        finally:
-            if not translator.is_over and not self._wishes.stays:
-                # This task is being cancelled, and could not wait for anything any more.
-                task = asyncio.create_task(self._hub.stop(begun.run_id))
-                self._stopping.add(task)
-                task.add_done_callback(self._stopping.discard)
+        if not translator.is_over:
+            for told in translator.broken():
+                yield self._encoder.encode(told).encode()
+
+    def _left(self, begun: _Begun, translator: Translator) -> None:
+        """The client has gone: that is how it cancels a run."""
+        if not translator.is_over and not self._wishes.stays:
+            # The task of the request is being cancelled, and could not wait for anything any more.
+            task = asyncio.create_task(self._hub.stop(begun.run_id))
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
 
     def _context(self, caller: Caller) -> Any:
         return None if self._wishes.context is None else self._wishes.context(caller.name)

@@ -1,4 +1,4 @@
-"""Who makes a request, by bearer token, and the names that are theirs alone."""
+"""Who makes a request, the names that are theirs alone, and whose a secret is."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from inspect import isawaitable
@@ -11,72 +11,71 @@ from msgspec import Struct
 from ...errors import SetupError
 
 Verifier: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
-"""Says whose a bearer token is: a name, or None if it is nobody's."""
+"""Says whose a secret is: a name, or None if it is nobody's."""
 
 Token: TypeAlias = str | Mapping[str, str] | Verifier
-"""One token for one caller to whom everything belongs; tokens and whose they are; or a function that knows."""
+"""One secret, whose owner may see everything; secrets and whose they are; or a function that knows."""
 
 
 class Caller(Struct, frozen=True):
     """Who makes a request. Runs and threads of callers with a name lie apart: nobody can even name another's."""
 
     name: str = ""
+    sees_all: bool = False
+    """Whether the runs of others are this caller's to see."""
 
     @property
     def prefix(self) -> str:
-        """What the ids of this caller's runs and threads begin with in the store; "" for who may see everything."""
+        """What the ids of this caller's runs and threads begin with in the store; "" for who has no name."""
         return f"{quote(self.name, safe='')}:" if self.name else ""
+
+    @property
+    def whose(self) -> str | None:
+        """Whose runs this caller sees, as `Store.list(caller=…)` is asked; None for everybody's."""
+        return None if self.sees_all else self.name
 
     def inside(self, id: str) -> str:
         """The id in the store of what this caller calls `id`."""
         return self.prefix + id
 
-    def owns(self, id: str) -> bool:
-        """Whether an id in the store is this caller's."""
-        return id.startswith(self.prefix)
-
     def outside(self, id: str) -> str:
         """What this caller calls that which has this id in the store."""
         return id.removeprefix(self.prefix)
 
-
-def verifier_of(token: Token) -> Verifier:
-    """A function that tells whose a token is. Raises SetupError if it would let in whoever sends nothing."""
-    if isinstance(token, str):
-        whose = {token: ""}
-    elif callable(token):
-        return token
-    else:
-        whose = dict(token)
-        if not all(whose.values()):
-            raise SetupError("a token belongs to nobody; give each a name, as in token={secret: name}")
-    if not whose or not all(whose):
-        raise SetupError("a token is empty; give one, or leave `token` out")
-    return _Known(whose)
+    def sees(self, owner: str) -> bool:
+        """Whether a run is there for this caller: `owner` is the caller that the run's record names."""
+        return self.sees_all or owner == self.name
 
 
-class _Known:
-    def __init__(self, whose: Mapping[str, str]) -> None:
-        self._whose = whose
+class Keyring:
+    """Secrets and whose they are. Raises SetupError if it would let in whoever sends nothing."""
 
-    def __call__(self, given: str) -> str | None:
-        return owner_in(self._whose, given)
+    def __init__(self, token: Token) -> None:
+        self._verify: Verifier | None = None
+        self._whose: dict[str, str] = {}
+        self._is_single = isinstance(token, str)
+        if isinstance(token, str):
+            self._whose = {token: ""}
+        elif callable(token):
+            self._verify = token
+            return
+        else:
+            self._whose = dict(token)
+            if not all(self._whose.values()):
+                raise SetupError("a secret belongs to nobody; give each a name, as in {secret: name}")
+        if not self._whose or not all(self._whose):
+            raise SetupError("a secret is empty; give one, or leave auth out")
 
-
-def owner_in(whose: Mapping[str, str], given: str) -> str | None:
-    """Whose secret was given, out of all there are; None if it is nobody's."""
-    # All are looked at, so that the time it takes tells nothing.
-    names = [name for secret, name in whose.items() if is_same(secret, given)]
-    return names[0] if names else None
-
-
-async def caller_of(verifier: Verifier, given: str) -> Caller | None:
-    """Whose token was given; None if it is nobody's."""
-    name = verifier(given)
-    if isawaitable(name):
-        name = await name
-    # Who has no name may see everything; that is for one token, not for a verifier that knows no name.
-    return Caller(name) if name or (name == "" and isinstance(verifier, _Known)) else None
+    async def owner(self, given: str) -> Caller | None:
+        """Whose a secret is; None if it is nobody's."""
+        if self._verify is not None:
+            name = self._verify(given)
+            if isawaitable(name):
+                name = await name
+            return Caller(name) if name else None
+        # All are looked at, so that the time it takes tells nothing.
+        names = [name for secret, name in self._whose.items() if is_same(secret, given)]
+        return Caller(names[0], sees_all=self._is_single) if names else None
 
 
 def is_same(secret: str, given: str) -> bool:

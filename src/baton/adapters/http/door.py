@@ -8,7 +8,8 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from ...errors import SetupError
-from .callers import Caller, Token, caller_of, verifier_of
+from .auth import AuthLike, caller_in, refusal_of, ways_of
+from .callers import Caller
 from .problems import Problem
 
 T = TypeVar("T")
@@ -17,27 +18,25 @@ _LOCAL_NAMES = frozenset({"localhost"})
 
 
 class Door:
-    """Lets callers in by their token; without tokens, only those on this machine, unless `allow_anyone`."""
+    """Lets in who can say who they are; without `auth`, only those on this machine, unless `allow_anyone`."""
 
-    def __init__(self, token: Token | None = None, *, allow_anyone: bool = False, max_body: int = 1 << 20) -> None:
+    def __init__(self, auth: AuthLike | None = None, *, allow_anyone: bool = False, max_body: int = 1 << 20) -> None:
         if max_body < 1:
             raise SetupError(f"max_body={max_body} would let nothing in; give a number of bytes")
-        self._verifier = None if token is None else verifier_of(token)
+        self.auth = ways_of(auth)
         self._allow_anyone = allow_anyone
         self._max_body = max_body
 
     async def admit(self, request: Request) -> Caller:
         """Who makes this request. Raises Problem if they may not."""
-        if self._verifier is None:
+        if not self.auth:
             if not self._allow_anyone:
                 _refuse_strangers(request)
-            return Caller()
-        scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        has_token = scheme.lower() == "bearer" and given.strip()
-        caller = await caller_of(self._verifier, given.strip()) if has_token else None
+            return Caller(sees_all=True)
+        caller = await caller_in(request, self.auth)
         if caller is None:
-            headers = {"WWW-Authenticate": "Bearer"}
-            raise Problem(401, "unauthorized", "send a valid token: Authorization: Bearer …", headers=headers)
+            told, headers = refusal_of(self.auth)
+            raise Problem(401, "unauthorized", told, headers=headers)
         return caller
 
     async def body(self, request: Request, read: Callable[[bytes], T], *, default: T | None = None) -> T:
@@ -83,11 +82,11 @@ def is_local(host: str) -> bool:
 
 
 def _refuse_strangers(request: Request) -> None:
-    """Without tokens everybody who gets in may do everything, so only this machine does.
+    """Without auth everybody who gets in may do everything, so only this machine does.
 
     The name that was asked for must be this machine's too: a page elsewhere can have its own name lead here.
     """
     peer: Any = request.client
     asked_for = request.url.hostname or ""
     if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(asked_for):
-        raise Problem(403, "forbidden", "without a token this server is for its own machine only")
+        raise Problem(403, "forbidden", "without auth this server is for its own machine only")

@@ -1,10 +1,13 @@
 """Server-sent events: what they look like, and a sign of life when nothing happens."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable
-from typing import TypeVar
+from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from starlette.responses import StreamingResponse
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Send
 
 T = TypeVar("T")
 
@@ -17,10 +20,33 @@ def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
     return head.encode() + b"data: " + data + b"\n\n"
 
 
-def event_stream(frames: AsyncIterable[bytes]) -> StreamingResponse:
-    """An answer that sends frames as they come, and that nobody on the way may keep."""
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(frames, media_type="text/event-stream", headers=headers)
+class EventStream(StreamingResponse):
+    """An answer that sends frames as they come, and that nobody on the way may keep.
+
+    `on_leave` is called if the client goes away before the end: not if it is the server that ends.
+    """
+
+    def __init__(self, frames: AsyncIterable[bytes], *, on_leave: Callable[[], None] | None = None) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        self._on_leave = on_leave
+
+    async def listen_for_disconnect(self, receive: "Receive") -> None:
+        """Return when the client has gone."""
+        await super().listen_for_disconnect(receive)
+        self._left()
+
+    async def stream_response(self, send: "Send") -> None:
+        """Send the frames."""
+        try:
+            await super().stream_response(send)
+        except OSError:
+            self._left()
+            raise
+
+    def _left(self) -> None:
+        if self._on_leave is not None:
+            self._on_leave()
 
 
 async def with_heartbeat(source: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:

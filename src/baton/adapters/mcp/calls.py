@@ -15,6 +15,8 @@ from ...log import Log
 from ...runner import Interrupt, LiveRun, Runner, RunResult
 from ...runner.courses import start_of
 from ...runner.result import interrupt_of
+from ..http import Caller
+from ..http.guard import guest_of
 from .convert import blocks_of
 from .questions import answer_in, elicitation_of, open_questions
 
@@ -30,19 +32,19 @@ class Calls:
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         """What one call comes to: the run's result, or what must be known before it can go on."""
-        given = params.arguments or {}
+        given, caller = params.arguments or {}, guest_of(ctx.request)
         if params.request_state is not None:
             return await self._answered(ctx, params)
         if params.name == self._answer_tool:
             run_id = str(given.get("run_id", ""))
-            runner = await self._runner_with(run_id)
+            runner = await self._runner_with(run_id, caller)
             live = runner.stream_resume(run_id, given.get("answers"))
         elif params.name in self._runners:
             request = given.get("request")
             if not isinstance(request, str) or not request.strip():
                 return error_result('give what should be done as text: {"request": "…"}')
             runner = self._runners[params.name]
-            live = runner.stream(request)
+            live = runner.stream(request, caller=caller.name)
         else:
             names = [*self._runners, self._answer_tool]
             return error_result(f"there is no tool `{params.name}`; the tools are: {listed(names)}")
@@ -53,7 +55,7 @@ class Calls:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Go on with a run that the client has got answers for."""
         run_id = str(params.request_state)
-        runner = await self._runner_with(run_id)
+        runner = await self._runner_with(run_id, guest_of(ctx.request))
         interrupts = {asked.id: asked for asked in await _interrupts(runner, run_id)}
         answers: dict[str, Any] = {}
         for id, response in (params.input_responses or {}).items():
@@ -92,14 +94,15 @@ class Calls:
     def _told(self, run_id: str, interrupts: Iterable[Interrupt]) -> types.CallToolResult:
         return error_result(open_questions(run_id, tuple(interrupts), answer_tool=self._answer_tool))
 
-    async def _runner_with(self, run_id: str) -> Runner[Any, Any]:
-        """The runner that has this run. Raises AnswerError if none has."""
+    async def _runner_with(self, run_id: str, caller: Caller) -> Runner[Any, Any]:
+        """The runner that has this run of the caller's. Raises AnswerError if none has."""
         for runner in self._runners.values():
             try:
                 events = await runner.events(run_id)
             except RunNotFoundError:
                 continue
-            if start_of(events).root == runner.team.root:
+            started = start_of(events)
+            if started.root == runner.team.root and caller.sees(started.caller):
                 return runner
         raise AnswerError(f"no run `{run_id}` waits here for answers")
 

@@ -22,6 +22,8 @@ except ImportError as error:
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from ..http import AuthLike
+
 logger = getLogger("baton.mcp")
 
 ANSWER_TOOL = "answer_run"
@@ -93,12 +95,22 @@ def mcp_app(
     each: bool = False,
     model: Model | str | None = None,
     store: "Store | str | None" = None,
+    auth: "AuthLike | None" = None,
     host: str = "127.0.0.1",
     path: str = "/mcp",
 ) -> "Starlette":
-    """The same as an ASGI app that speaks streamable HTTP at `path`; `host` is where it will be served."""
+    """The same as an ASGI app that speaks streamable HTTP at `path`; `host` is where it will be served.
+
+    `auth` says who may call, as for `baton.server.api_app`; runs then belong to whoever asked for them.
+    """
     server = mcp_server(team, each=each, model=model, store=store)
-    return server.streamable_http_app(host=host, streamable_http_path=path)
+    app = server.streamable_http_app(host=host, streamable_http_path=path)
+    if auth is not None:
+        from ..http.door import Door
+        from ..http.guard import Guarded
+
+        app.add_middleware(Guarded, door=Door(auth))
+    return app
 
 
 def _runners(

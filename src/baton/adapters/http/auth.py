@@ -1,0 +1,241 @@
+"""Ways to know who is calling: each looks at a request, and says who it is from or that it cannot tell.
+
+Whatever is served over HTTP takes any of them. The same object says how it is described, in the OpenAPI document and in
+an agent card, so that what is declared is what is enforced.
+"""
+
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from ...errors import SetupError, checked_choice
+from .callers import Caller, Keyring, Token, is_same
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+
+class Auth(ABC):
+    """One way for callers to say who they are."""
+
+    name: str
+    """The name of the scheme where it is described."""
+    challenge: str = ""
+    """What a refusal says in `WWW-Authenticate`."""
+    wants: str = ""
+    """What callers must send, in words for people; `name` if it is empty."""
+
+    @abstractmethod
+    def scheme(self) -> Mapping[str, Any]:
+        """How it is described: a security scheme as OpenAPI has them."""
+
+    @abstractmethod
+    async def caller(self, request: "Request") -> Caller | None:
+        """Who calls; None if the request does not say, or says it wrongly."""
+
+
+AuthLike: TypeAlias = Auth | Sequence[Auth] | Token
+"""One way or several; what is known about tokens stands for `Bearer` with just that."""
+
+
+class Bearer(Auth):
+    """A token in the `Authorization` header, whose owners you know."""
+
+    challenge = "Bearer"
+    wants = "Authorization: Bearer …"
+
+    def __init__(self, known: Token, *, name: str = "bearer", format: str = "") -> None:
+        self.name = name
+        self._known = Keyring(known)
+        self._format = format
+
+    def scheme(self) -> Mapping[str, Any]:
+        """How it is described."""
+        return {"type": "http", "scheme": "Bearer", **({"bearerFormat": self._format} if self._format else {})}
+
+    async def caller(self, request: "Request") -> Caller | None:
+        """The owner of the token."""
+        token = _authorization(request, "bearer")
+        return await self._known.owner(token) if token else None
+
+
+class JWT(Auth):
+    """A signed token in the `Authorization` header; its `claim` names the caller. Unsigned ones are never taken."""
+
+    challenge = "Bearer"
+    wants = "Authorization: Bearer …"
+
+    def __init__(
+        self,
+        key: Any,
+        *,
+        algorithms: Sequence[str],
+        audience: str | None = None,
+        issuer: str | None = None,
+        claim: str = "sub",
+        name: str = "jwt",
+    ) -> None:
+        if not algorithms or "none" in [each.lower() for each in algorithms]:
+            raise SetupError("JWT(algorithms=[…]) must name how tokens are signed, such as RS256")
+        try:
+            import jwt
+        except ImportError:
+            raise SetupError("JWT(…) needs PyJWT: pip install 'pyjwt[crypto]'") from None
+        self.name = name
+        self._jwt: Any = jwt
+        self._key = key
+        self._options: dict[str, Any] = {"algorithms": list(algorithms), "audience": audience, "issuer": issuer}
+        self._claim = claim
+
+    def scheme(self) -> Mapping[str, Any]:
+        """How it is described."""
+        return {"type": "http", "scheme": "Bearer", "bearerFormat": "JWT"}
+
+    async def caller(self, request: "Request") -> Caller | None:
+        """Whom the claim names, if the token is signed with the key, and is still good."""
+        token = _authorization(request, "bearer")
+        if not token:
+            return None
+        try:
+            claims = self._jwt.decode(token, self._key, options={"require": ["exp", self._claim]}, **self._options)
+        except self._jwt.PyJWTError:
+            return None
+        named = claims.get(self._claim)
+        return Caller(named) if isinstance(named, str) and named else None
+
+
+class ApiKey(Auth):
+    """A key in a header, in the query or in a cookie."""
+
+    def __init__(
+        self,
+        known: Token,
+        *,
+        place: Literal["header", "query", "cookie"] = "header",
+        key_name: str = "X-API-Key",
+        name: str = "api_key",
+    ) -> None:
+        checked_choice("ApiKey(place=…)", place, ("header", "query", "cookie"))
+        self.name = name
+        self.wants = f"{place} {key_name}"
+        self._known = Keyring(known)
+        self._place = place
+        self._key_name = key_name
+
+    def scheme(self) -> Mapping[str, Any]:
+        """How it is described."""
+        return {"type": "apiKey", "in": self._place, "name": self._key_name}
+
+    async def caller(self, request: "Request") -> Caller | None:
+        """The owner of the key."""
+        places = {"header": request.headers, "query": request.query_params, "cookie": request.cookies}
+        key = places[self._place].get(self._key_name)
+        return await self._known.owner(key) if key else None
+
+
+class Basic(Auth):
+    """A name and a password. `passwords` has them, or is a function of both that says whether they fit."""
+
+    challenge = 'Basic realm="baton"'
+    wants = "Authorization: Basic …"
+
+    def __init__(
+        self,
+        passwords: Mapping[str, str] | Callable[[str, str], bool | Awaitable[bool]],
+        *,
+        name: str = "basic",
+    ) -> None:
+        self.name = name
+        self._passwords = passwords
+
+    def scheme(self) -> Mapping[str, Any]:
+        """How it is described."""
+        return {"type": "http", "scheme": "Basic"}
+
+    async def caller(self, request: "Request") -> Caller | None:
+        """The name, if the password is that of its owner."""
+        given = _authorization(request, "basic")
+        if not given:
+            return None
+        try:
+            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+        except ValueError:
+            return None
+        return Caller(user) if colon and user and await self._fits(user, password) else None
+
+    async def _fits(self, user: str, password: str) -> bool:
+        if not callable(self._passwords):
+            wanted = self._passwords.get(user)
+            return wanted is not None and is_same(wanted, password)
+        fits = self._passwords(user, password)
+        return await fits if isawaitable(fits) else fits
+
+
+class MutualTLS(Auth):
+    """The client certificate's owner, as a proxy says in a header; only proxies are believed."""
+
+    wants = "a client certificate"
+
+    def __init__(
+        self,
+        header: str = "X-Client-Cert-Subject",
+        *,
+        proxies: Sequence[str] = ("127.0.0.1", "::1"),
+        name: str = "mtls",
+    ) -> None:
+        self.name = name
+        self._header = header
+        self._proxies = frozenset(proxies)
+
+    def scheme(self) -> Mapping[str, Any]:
+        """How it is described."""
+        return {"type": "mutualTLS", "description": "A client certificate."}
+
+    async def caller(self, request: "Request") -> Caller | None:
+        """Whom the header names, if it comes from a proxy."""
+        if request.client is None or request.client.host not in self._proxies:
+            return None
+        name = request.headers.get(self._header)
+        return Caller(name) if name else None
+
+
+def ways_of(auth: AuthLike | None) -> tuple[Auth, ...]:
+    """The ways that were asked for. Raises SetupError if two of them have one name."""
+    if auth is None:
+        return ()
+    if isinstance(auth, Auth):
+        return (auth,)
+    if callable(auth) or isinstance(auth, str):
+        return (Bearer(auth),)
+    if not isinstance(auth, Sequence):
+        return (Bearer(auth),)
+    names = [each.name for each in auth]
+    if not names:
+        raise SetupError("auth=[] names no way to say who one is; name one, or leave auth out")
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise SetupError(f"two ways of auth are called `{twice[0]}`; give one another name: Bearer(…, name=…)")
+    return tuple(auth)
+
+
+async def caller_in(request: "Request", auth: Sequence[Auth]) -> Caller | None:
+    """Who calls, by the first of several ways that can tell."""
+    for each in auth:
+        caller = await each.caller(request)
+        # A name that no store can keep is none.
+        if caller is not None and (caller.name or caller.sees_all) and caller.name.isprintable():
+            return caller
+    return None
+
+
+def refusal_of(auth: Sequence[Auth]) -> tuple[str, dict[str, str]]:
+    """What whoever cannot be told is told, and the headers that go with it."""
+    wanted = " or ".join([each.wants or each.name for each in auth])
+    challenges = ", ".join([each.challenge for each in auth if each.challenge])
+    return f"say who you are; send {wanted}", {"WWW-Authenticate": challenges} if challenges else {}
+
+
+def _authorization(request: "Request", scheme: str) -> str:
+    kind, _, rest = request.headers.get("authorization", "").partition(" ")
+    return rest.strip() if kind.lower() == scheme else ""

@@ -1,0 +1,42 @@
+"""`baton mcp`: its options. `mcp` has what they stand for."""
+
+from typing import Any
+
+import click
+
+from .options import about_callers, debug, is_debugging, target
+
+
+@click.command()
+@target
+@click.option("--each", is_flag=True, help="Make a tool of every agent, not only of the root.")
+@click.option("--http", is_flag=True, help="Serve streamable HTTP instead of stdin and stdout.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen, with --http.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="… and on which port.")
+@click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves.")
+@click.option("--store", metavar="ADDRESS", help="Where runs are kept, such as runs.db; else in memory.")
+@about_callers
+@debug
+@click.pass_context
+def mcp(ctx: click.Context, /, *, target: str, http: bool, **options: Any) -> None:
+    """Serve a team to MCP clients.
+
+    The root is a tool that takes a request and gives the team's answer. Questions of the team are put to the client's
+    user; if the client cannot do that, the result says what is open, and the tool answer_run takes the answers.
+    Over HTTP it can be reached from this machine only, unless callers must show who they are.
+
+    \b
+    Examples:
+      baton mcp desk:router
+      baton mcp desk:router --each --store runs.db
+      baton mcp desk:router --http --port 8000 --token-env DESK_TOKEN
+    """
+    from .failures import warnings_on_stderr
+    from .mcp import serve_on_pipes, serve_over_http
+
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=False):
+        if http:
+            serve_over_http(target, **options)
+        else:
+            about_team = ("each", "model", "store")
+            serve_on_pipes(target, **{name: options[name] for name in about_team})
