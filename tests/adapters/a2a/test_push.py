@@ -1,9 +1,6 @@
 """Webhooks: told in order, told again if they fail, with what they need to know that it is us."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 from a2a.types.a2a_pb2 import (
@@ -14,40 +11,12 @@ from a2a.types.a2a_pb2 import (
     TaskPushNotificationConfig,
 )
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from tests.adapters.a2a.hook import Hook
 from tests.adapters.a2a.stage import client_at, said, sent, served, streamed
 
 from baton import Agent, Runner
 from baton.adapters.a2a import anywhere, public_only, serve_a2a
 from baton.testing import ScriptedModel
-
-
-class Hook:
-    """A webhook that fails as often as it is told to."""
-
-    def __init__(self, failures: int = 0) -> None:
-        self.received: list[tuple[dict[str, str], Any]] = []
-        self.attempts = 0
-        self._failures = failures
-        self.ended = asyncio.Event()
-
-    async def answer(self, request: Request) -> Response:
-        self.attempts += 1
-        if self.attempts <= self._failures:
-            return Response(status_code=503)
-        body = await request.json()
-        self.received.append((dict(request.headers), body))
-        if body.get("statusUpdate", {}).get("status", {}).get("state") == "TASK_STATE_COMPLETED":
-            self.ended.set()
-        return Response()
-
-    @asynccontextmanager
-    async def at(self) -> AsyncGenerator[str]:
-        async with served(Starlette(routes=[Route("/hook", self.answer, methods=["POST"])])) as url:
-            yield f"{url}/hook"
 
 
 async def test_a_webhook_that_is_away_twice_is_told_all_the_same_and_in_order() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
 from a2a.client.errors import A2AClientError
 from a2a.types.a2a_pb2 import Artifact, Message, Part, StreamResponse, Task, TaskArtifactUpdateEvent, TaskState
@@ -37,23 +37,23 @@ class Visit:
 
     async def send(self, message: Message) -> dict[str, Any]:
         """Say something, and keep listening. The ids of the task, or the reply if there is no task."""
-        latest, pause = monotonic() + self._patience, _FIRST_PAUSE
+        latest, pause, may_be_there = monotonic() + self._patience, _FIRST_PAUSE, False
         while True:
-            self._open = self._link.send(message)
-            self._is_fresh = True
             try:
-                await self._take(await anext(self._open))
+                if not may_be_there or not await self._is_past(message):
+                    await self._begin(message)
                 break
             except StopAsyncIteration:
                 raise RemoteError(self._agent, "it closed the connection and said nothing") from None
             except A2AClientError as error:
-                # Only what has never left may be sent again.
-                if not _never_left(error) or monotonic() + pause > latest:
+                # What has left may have arrived. If there is a task already, it tells; if not, nobody does.
+                may_be_there = may_be_there or not _never_left(error)
+                if (may_be_there and not message.task_id) or monotonic() + pause > latest:
                     raise self._unavailable(error) from error
             except A2AError as error:
-                if message.task_id and await self._has_moved_on(message.task_id):
-                    self._open = None
-                    break  # It has the answer already: we were stopped before we could write that down.
+                # If it has the answer already, we were stopped before we could write that down.
+                if message.task_id and await self._is_past(message):
+                    break
                 raise RemoteError(self._agent, f"it does not take the message: {error.message}") from error
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE)
@@ -93,9 +93,17 @@ class Visit:
                 pause = min(pause * 1.5, _LONGEST_PAUSE)
         return self._summary()
 
-    async def _has_moved_on(self, task_id: str) -> bool:
-        self._task.CopyFrom(await self._link.get(task_id))
-        return self._task.status.state not in _WAITS
+    async def _begin(self, message: Message) -> None:
+        self._open = self._link.send(message)
+        self._is_fresh = True
+        await self._take(await anext(self._open))
+
+    async def _is_past(self, message: Message) -> bool:
+        """Whether a task waits no more for what a message answers."""
+        self._open, self._is_fresh = None, False
+        self._task.CopyFrom(await self._link.get(message.task_id))
+        answered, asked = _interrupts_in(message), _interrupts_in(self._task.status.message)
+        return self._task.status.state not in _WAITS or bool(answered and asked and not answered & asked)
 
     def _has_stopped(self) -> bool:
         state = self._task.status.state
@@ -174,6 +182,13 @@ def _joined(artifact: Artifact) -> None:
             parts.append(copy)
     del artifact.parts[:]
     artifact.parts.extend(parts)
+
+
+def _interrupts_in(message: Message) -> set[str]:
+    """The ids of questions that a message asks or answers; none if it does so in words alone."""
+    given = [plain_value(part.data) for part in message.parts if part.HasField("data")]
+    known = [cast("dict[str, Any]", each) for each in given if isinstance(each, dict)]
+    return {str(each["interruptId"]) for each in known if each.get("interruptId")}
 
 
 def _is_answer(artifact: Artifact) -> bool:

@@ -1,0 +1,28 @@
+"""A server in a process of its own: `python -m tests.server.replica PORT FOLDER FACE`. Ended by tests."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.adapters.a2a.replica import team
+
+from baton import Runner
+from baton.adapters.agui import serve_agui
+from baton.cli.serve import Manner, app_of
+from baton.server import api_app, serve
+
+
+def app_for(face: str, runner: Runner) -> Any:
+    """An app as a program makes it, or as `baton serve` does."""
+    match face:
+        case "api":
+            return api_app(runner)
+        case "agui":
+            return serve_agui(runner)
+        case _:
+            return app_of(runner, ["api", "agui", "a2a"], Manner())
+
+
+if __name__ == "__main__":
+    port, folder, face = sys.argv[1:]
+    serve(app_for(face, team(Path(folder))), port=int(port), timeout_graceful_shutdown=1)
