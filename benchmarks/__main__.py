@@ -20,8 +20,8 @@ from benchmarks.results import Results
 from benchmarks.timing import QUICK, Effort, Gap, measure
 from benchmarks.workloads import WORKLOADS
 
-IMPORT, HTTP, DURABLE = "import", "http", "durable"
-NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE]
+IMPORT, HTTP, DURABLE, A2A = "import", "http", "durable", "a2a"
+NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE, A2A]
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 # A peer is two orders of magnitude away from the bare loop; few rounds settle that.
@@ -60,6 +60,8 @@ def main(
         _progress("runs that are kept")
         rounds = 5 if quick else 15
         results.durability = measured(rounds, postgres=postgres, peers_python=peers_python if peers else None)
+    if A2A in names:
+        _measure_a2a(results, rounds=1 if quick else 5)
     found = checks(results)
     report.show(results, found)
     results.write(json_path, [asdict(budget) | {"holds": budget.holds} for budget in found])
@@ -110,6 +112,14 @@ def _measure_http(results: Results, *, rounds: int) -> None:
     from benchmarks.http.measured import http_costs
 
     results.http = http_costs(rounds)
+
+
+def _measure_a2a(results: Results, *, rounds: int) -> None:
+    _progress("streams of A2A")
+    # Imported here because it brings httpx along.
+    from benchmarks.a2a.measured import stream_costs
+
+    results.a2a = stream_costs(rounds)
 
 
 def _version(contender: Contender) -> str:

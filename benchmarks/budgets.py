@@ -1,9 +1,10 @@
-"""The promises of the design (section 9) as numbers that can fail: ratios within one run, except for the import."""
+"""The promises of the design (section 9) as numbers that can fail: ratios within one run, but for import and A2A."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from benchmarks.a2a.cost import StreamCost, cost_of
 from benchmarks.cold_import import ImportCost
 from benchmarks.contender import BATON
 from benchmarks.durable import Durability
@@ -32,6 +33,9 @@ MOST_GROWTH_OF_AN_EVENT = 1.1
 # Beside a turn in the same store. Beside one in memory it is some 500 times: reading and decoding alone are 250.
 MOST_FOR_A_RESUME = 50.0
 MOST_OF_A_PEER = 0.1
+# Not a ratio: it is what an acceptance names for two slow cores.
+MOST_CPU_SECONDS_FOR_1000_TOKENS = 2.0
+MOST_GROWTH_PER_TOKEN = 1.6
 MOST_IMPORT_CPU_SECONDS = 0.15
 MOST_IMPORT_MEGABYTES = 30.0
 
@@ -74,6 +78,7 @@ def checks(results: Results) -> list[Check]:
         bare = 1 / times_cheaper(results.http, BATON.name, "aiohttp")
         found.append(Check("http: CPU time beside bare aiohttp", bare, MOST_TIMES_BARE_HTTP, "x"))
     found += _durability_checks(results.durability)
+    found += _stream_checks(results.a2a)
     for cost in results.imports:
         if cost.contender == BATON.name and cost.statement == BATON.import_statement:
             found += _import_checks(cost)
@@ -114,6 +119,16 @@ def _durability_checks(found: Durability) -> list[Check]:
         ),
     )
     return [Check(what, cost / scale, limit, "x") for what, cost, scale, limit in promises if cost and scale]
+
+
+def _stream_checks(costs: list[StreamCost]) -> list[Check]:
+    few, thousand, many = (cost_of(costs, tokens) for tokens in (200, 1000, 3000))
+    if few is None or thousand is None or many is None:
+        return []
+    return [
+        Check("a2a: CPU time of the server for 1,000 tokens", thousand.cost, MOST_CPU_SECONDS_FOR_1000_TOKENS, "s"),
+        Check("a2a: a token of 3,000 beside one of 200", many.per_token / few.per_token, MOST_GROWTH_PER_TOKEN, "x"),
+    ]
 
 
 def _added(found: Durability) -> float | None:

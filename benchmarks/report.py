@@ -33,6 +33,8 @@ def show(results: Results, checks: list[Check]) -> None:
         console.print(_http(results))
     if results.durability.costs:
         console.print(_durability(results))
+    if results.a2a:
+        console.print(_streams(results))
     if checks:
         console.print(_budgets(checks))
 
@@ -83,6 +85,16 @@ def _footnoted(gap: Gap, footnotes: list[str]) -> str:
         numbered = footnotes[-1]
     mark = numbered.split("]")[0] + "]"
     return f"[red]ERROR[/red] \\{mark}" if gap.is_error else f"\\{mark}"
+
+
+def _streams(results: Results) -> Table:
+    table = Table(title="A2A: CPU time of the server for a stream, runs in SQLite", title_justify="left")
+    for title in ("tokens", "seconds", "microseconds per token", "chunks"):
+        table.add_column(title, justify="right")
+    for each in results.a2a:
+        chunks = f"{min(each.chunks)}-{max(each.chunks)}"
+        table.add_row(f"{each.tokens:,}", f"{each.cost:.3f}", f"{each.per_token * 1e6:.0f}", chunks)
+    return table
 
 
 def _imports(results: Results) -> Table:

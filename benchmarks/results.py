@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.a2a.cost import StreamCost
 from benchmarks.cold_import import ImportCost
 from benchmarks.durable import Durability
 from benchmarks.http.cost import HttpCost
@@ -25,6 +26,7 @@ class Results:
     http: list[HttpCost] = field(default_factory=list[HttpCost])
     gaps: list[Gap] = field(default_factory=list[Gap])
     durability: Durability = field(default_factory=Durability)
+    a2a: list[StreamCost] = field(default_factory=list[StreamCost])
 
     def cell(self, workload: str, contender: str) -> Measurement | None:
         wanted = (workload, contender)
@@ -53,6 +55,7 @@ class Results:
             "http": [asdict(cost) for cost in self.http],
             "gaps": [asdict(gap) for gap in self.gaps],
             "durability": [asdict(cost) for cost in self.durability.costs],
+            "a2a": [asdict(cost) for cost in self.a2a],
         }
 
     def write(self, path: Path, checks: list[dict[str, Any]]) -> None:
