@@ -52,7 +52,8 @@ house: $(READY)  ## sizes, floors, loops
 	$(BIN)/python tests/house/look.py
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak -p no:cacheprovider
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak tests/adapters/a2a/test_replicas.py \
+		tests/server/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A, under node, against our servers; fetched with npm
 	$(BIN)/python tests/interop/agui.py

@@ -62,7 +62,12 @@ async def test_over_http(write: Write) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [(["team:nobody"], "nobody"), (["team:runner", "--each"], "give the agent to say these here")],
+    [
+        (["team:nobody"], "nobody"),
+        (["team:runner", "--each"], "give the agent to say these here"),
+        (["team:desk", "--http", "--host", "0.0.0.0"], "nobody is asked who they are"),
+        (["team:desk", "--http", "--token-env", "NOT_THERE"], "NOT_THERE"),
+    ],
 )
 def test_what_cannot_be_served_is_said_in_one_line(
     write: Write, baton: Invoke, arguments: list[str], complaint: str

@@ -90,6 +90,23 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
     assert "nobody is asked who they are" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--auth", "desk:nobody"], "`desk` has no `nobody`"),
+        (["--auth", "desk"], "say what of it: desk:name"),
+        (["--auth", "desk:number"], "`desk:number` is no way to know callers"),
+        (["--auth", "desk:callers", "--token-env", "X"], "give one of them"),
+        (["--auth", "desk:callers", "--host", "no such host"], "no such host"),
+    ],
+)
+def test_callers_can_be_known_in_any_way(write: Write, baton: Invoke, options: list[str], complaint: str) -> None:
+    write(TEAM + 'from baton.server import ApiKey\ncallers = [ApiKey({"k": "ada"})]\nnumber = 3\n')
+    result = baton("serve", "desk:desk", *options)
+    assert result.exit_code != 0
+    assert complaint in f"{result.stderr}{result.exception}"
+
+
 def test_a_runner_has_its_own_store(write: Write, baton: Invoke) -> None:
     write(TEAM)
     assert "leave --model and --store out" in baton("serve", "desk:runner", "--store", "runs.db").stderr

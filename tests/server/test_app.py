@@ -200,6 +200,20 @@ async def test_the_context_is_made_for_whoever_calls() -> None:
         assert (await client.get(f"/runs/{run['id']}"))[1]["output"] == "I am ada"
 
 
+async def test_a_run_that_is_picked_up_has_the_context_of_its_caller() -> None:
+    @agent("Who")
+    async def who(ctx: AgentContext[str]) -> None:
+        await ctx.say(ctx.context)
+
+    runner = Runner(who, store="memory:")
+    run_id = await runner.submit("hi", caller="ada")
+    app = api_app(runner, auth={"s1": "ada", "s2": "bob"}, context=lambda name: f"I am {name}")
+    async with client_of(app, "s1") as client:
+        await _heard(client, run_id)
+        assert (await client.get(f"/runs/{run_id}"))[1]["output"] == "I am ada"
+        assert (await Client(client.session, client.url, "s2").get(f"/runs/{run_id}"))[0] == 404
+
+
 async def test_pages_of_other_origins_are_let_in_only_by_name() -> None:
     ask: dict[str, Any] = {
         "headers": {"Origin": "https://ui.example", "Access-Control-Request-Method": "POST"},

@@ -1,100 +1,18 @@
 """Who may do what: callers are asked for their names, and see their own tasks alone."""
 
-import base64
-from time import time
 from typing import Any
 
 import httpx
-import jwt
 import pytest
 from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 from a2a.utils.errors import TaskNotFoundError
 from tests.adapters.a2a.stage import client_at, sent, served, streamed
+from tests.adapters.http.ways import CASES
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.a2a import JWT, ApiKey, Auth, Basic, Bearer, MutualTLS, serve_a2a
+from baton.adapters.a2a import JWT, ApiKey, Auth, Bearer, serve_a2a
 from baton.errors import SetupError
 from baton.testing import ScriptedModel, call
-
-KEY = "k" * 32
-
-
-def _signed(claims: dict[str, Any], key: str = KEY, algorithm: str = "HS256") -> str:
-    return jwt.encode(claims, key, algorithm=algorithm)
-
-
-def _basic(text: str) -> str:
-    return "Basic " + base64.b64encode(text.encode()).decode()
-
-
-async def _async_owner(token: str) -> str | None:
-    return "ann" if token == "t1" else None
-
-
-GOOD = {"sub": "ann", "exp": int(time()) + 600, "aud": "us"}
-CASES: list[tuple[str, Auth, dict[str, str], list[dict[str, str]], dict[str, Any]]] = [
-    (
-        "bearer",
-        Bearer({"t1": "ann"}),
-        {"Authorization": "Bearer t1"},
-        [{}, {"Authorization": "Bearer t2"}, {"Authorization": "Bearer"}, {"Authorization": "Basic t1"}],
-        {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-    ),
-    (
-        "bearer by function",
-        Bearer(_async_owner),
-        {"Authorization": "bearer t1"},
-        [{"Authorization": "Bearer t2"}],
-        {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
-    ),
-    (
-        "jwt",
-        JWT(KEY, algorithms=["HS256"], audience="us"),
-        {"Authorization": f"Bearer {_signed(GOOD)}"},
-        [
-            {"Authorization": f"Bearer {_signed(GOOD, 'x' * 32)}"},
-            {"Authorization": f"Bearer {_signed(GOOD | {'exp': 1})}"},
-            {"Authorization": f"Bearer {_signed(GOOD | {'aud': 'them'})}"},
-            {"Authorization": f"Bearer {_signed({'sub': 'ann', 'aud': 'us'})}"},
-            {"Authorization": f"Bearer {_signed(GOOD, '', 'none')}"},
-            {"Authorization": "Bearer nonsense"},
-        ],
-        {"httpAuthSecurityScheme": {"scheme": "Bearer", "bearerFormat": "JWT"}},
-    ),
-    (
-        "key in a header",
-        ApiKey({"k1": "ann"}),
-        {"X-API-Key": "k1"},
-        [{}, {"X-API-Key": "k2"}],
-        {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
-    ),
-    (
-        "key in a cookie",
-        ApiKey({"k1": "ann"}, place="cookie", key_name="key"),
-        {"Cookie": "key=k1"},
-        [{}, {"Cookie": "key=k2"}],
-        {"apiKeySecurityScheme": {"location": "cookie", "name": "key"}},
-    ),
-    (
-        "basic",
-        Basic({"ann": "secret"}),
-        {"Authorization": _basic("ann:secret")},
-        [
-            {"Authorization": _basic("ann:wrong")},
-            {"Authorization": _basic("bob:secret")},
-            {"Authorization": "Basic ???"},
-            {"Authorization": _basic("ann")},
-        ],
-        {"httpAuthSecurityScheme": {"scheme": "Basic"}},
-    ),
-    (
-        "mtls",
-        MutualTLS(),
-        {"X-Client-Cert-Subject": "ann"},
-        [{}],
-        {"mtlsSecurityScheme": {"description": "A client certificate."}},
-    ),
-]
 
 
 @pytest.mark.parametrize(("what", "auth", "good", "bad", "scheme"), CASES, ids=[each[0] for each in CASES])

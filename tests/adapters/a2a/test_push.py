@@ -8,6 +8,7 @@ from a2a.types.a2a_pb2 import (
     DeleteTaskPushNotificationConfigRequest,
     GetTaskPushNotificationConfigRequest,
     ListTaskPushNotificationConfigsRequest,
+    ListTasksRequest,
     TaskPushNotificationConfig,
 )
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
@@ -16,6 +17,7 @@ from tests.adapters.a2a.stage import client_at, said, sent, served, streamed
 
 from baton import Agent, Runner
 from baton.adapters.a2a import anywhere, public_only, serve_a2a
+from baton.stores import MemoryStore
 from baton.testing import ScriptedModel
 
 
@@ -63,6 +65,35 @@ async def test_configurations_are_kept_read_and_dropped() -> None:
         )
         with pytest.raises(TaskNotFoundError):
             await client.get_task_push_notification_config(wanted)
+
+
+async def test_configurations_are_no_runs_and_last_as_long_as_their_task() -> None:
+    store = MemoryStore()
+    app = serve_a2a(Runner(Agent("A", model=ScriptedModel(["hi"])), store=store), push_policy=anywhere)
+    async with served(app) as url, client_at(url, streams=False) as client:
+        task = await sent(client, "go")
+        await client.create_task_push_notification_config(
+            TaskPushNotificationConfig(task_id=task.id, url="http://127.0.0.1:1/a")
+        )
+        assert [record.run_id for record in (await store.list()).records] == [task.id]
+        assert (await client.list_tasks(ListTasksRequest())).total_size == 1
+        assert await app.runner.unfinished() == []
+        wanted = ListTaskPushNotificationConfigsRequest(task_id=task.id)
+        assert len((await client.list_task_push_notification_configs(wanted)).configs) == 1
+        await store.delete(task.id)
+        assert await store.notes(task.id) == {}
+        with pytest.raises(TaskNotFoundError):
+            await client.list_task_push_notification_configs(wanted)
+
+
+async def test_an_address_that_may_not_be_called_begins_no_task() -> None:
+    runner = Runner(Agent("A", model=ScriptedModel([])), store="memory:")
+    async with served(serve_a2a(runner)) as url, client_at(url, streams=False) as client:
+        request = said("go")
+        request.configuration.task_push_notification_config.url = "http://127.0.0.1:1/a"
+        with pytest.raises(InvalidParamsError):
+            await streamed(client.send_message(request))
+    assert (await runner.need_store("test").list()).records == ()
 
 
 async def test_private_addresses_are_refused_unless_allowed() -> None:
