@@ -179,11 +179,12 @@ async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
 
 
 async def test_a_connection_that_is_lost_is_made_anew_and_nothing_is_told_twice(tmp_path: Path) -> None:
-    port, gate = _free_port(), asyncio.Event()
+    port, gate, is_looking = _free_port(), asyncio.Event(), asyncio.Event()
 
     @tool
     async def look(ctx: RunContext) -> str:
         """Look out of the window."""
+        is_looking.set()
         await gate.wait()
         return "sun"
 
@@ -194,7 +195,7 @@ async def test_a_connection_that_is_lost_is_made_anew_and_nothing_is_told_twice(
     remote = RemoteAgent(f"http://127.0.0.1:{port}", name="Weather", description="Weather.")
     async with served(there(), port):
         running = asyncio.create_task(Runner(remote).run("How is it?"))
-        await asyncio.sleep(0.5)
+        await is_looking.wait()
     gate.set()
     async with served(there(), port):
         result = await running
