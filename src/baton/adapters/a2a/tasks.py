@@ -19,7 +19,7 @@ from .listing import told_from
 from .parts import content_of, plain_value
 from .push_configs import is_push_log
 from .relay import Ear, Relay, Relays, copied, told
-from .telling import Telling, Update
+from .telling import ABOUT, Telling, Update
 from .threads import beside, can_be_context, context_of, is_visible, thread_of
 
 _logger = logging.getLogger("baton.a2a")
@@ -63,19 +63,15 @@ class Tasks:
         context_id = message.context_id or str(uuid4())
         if not can_be_context(context_id):
             raise InvalidParamsError(message=f"`{context_id}` cannot be the id of a context")
-        about: dict[str, Any] = {"messageId": message.message_id}
-        if message.HasField("metadata"):
-            about["metadata"] = plain_value(message.metadata)
-        if owner:
-            about["caller"] = owner
+        values = {ABOUT: _about(message, owner)}
         said, thread = UserMessage(content_of(message.parts)), thread_of(owner, context_id)
         try:
-            await self.hub.start(said, run_id=task_id, thread=thread, values={"a2a": about})
+            await self.hub.start(said, run_id=task_id, thread=thread, values=values)
         except ThreadBusy:
             # A context may have several tasks at once. This one reads what was said so far, and goes its own way.
             before = await self.hub.runner.thread(thread).history()
             apart = beside(thread, task_id)
-            await self.hub.start([*before, said], run_id=task_id, thread=apart, values={"a2a": about})
+            await self.hub.start([*before, said], run_id=task_id, thread=apart, values=values)
         return await self._relayed(Telling(task_id, context_id), ear)
 
     async def follow_up(self, message: Message, owner: str, ear: Ear | None) -> Relay:
@@ -93,7 +89,8 @@ class Tasks:
                 message=f"task `{record.run_id}` is at work; it takes no message until it asks"
             )
         try:
-            await self.hub.resume(record.run_id, answers_of(message.parts, telling.questions))
+            answers = answers_of(message.parts, telling.questions)
+            await self.hub.resume(record.run_id, answers, values={ABOUT: _about(message, owner)})
         except AnswerError as error:
             raise InvalidParamsError(message=str(error)) from None
         except RunConflict:
@@ -219,3 +216,17 @@ class Tasks:
         """Stop all that is driven here, so that others can go on with it."""
         await self.hub.let_go()
         await self.relays.close()
+
+
+def _about(message: Message, owner: str) -> dict[str, Any]:
+    """What the run is told of a message besides its content."""
+    about: dict[str, Any] = {"messageId": message.message_id}
+    if message.HasField("metadata"):
+        about["metadata"] = plain_value(message.metadata)
+    if message.extensions:
+        about["extensions"] = [*message.extensions]
+    if message.reference_task_ids:
+        about["referenceTaskIds"] = [*message.reference_task_ids]
+    if owner:
+        about["caller"] = owner
+    return about
