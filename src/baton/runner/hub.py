@@ -60,9 +60,7 @@ class Hub:
         """Go on with a run that has stopped. Raises what keeps it from going on, such as an answer to no question."""
         self.runner.need_store("Hub.resume")
         await self._put_on_air(
-            self.runner.stream_resume(
-                run_id, answers, context=context, values=values, accept_changes=accept_changes
-            )
+            self.runner.stream_resume(run_id, answers, context=context, values=values, accept_changes=accept_changes)
         )
 
     async def pick_up(self, run_id: str, *, context: Any = None) -> None:

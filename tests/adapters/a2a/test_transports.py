@@ -1,13 +1,9 @@
 """What the SDK adds to a service: gRPC over the same handler, and signatures on the card."""
 
-from typing import Any
-
-import a2a.types.a2a_pb2_grpc as services
 import grpc.aio
 import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
-from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface, GetTaskRequest
 from a2a.utils.errors import InvalidRequestError
 from a2a.utils.signing import ProtectedHeader, create_agent_card_signer, create_signature_verifier
@@ -24,8 +20,7 @@ KEY = "k" * 32
 async def _over_grpc(app: A2AServer) -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
-    generated: Any = services
-    generated.add_A2AServiceServicer_to_server(GrpcHandler(app.handler), server)
+    app.add_to(server)
     await server.start()
     try:
         interface = AgentInterface(url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version="1.0")

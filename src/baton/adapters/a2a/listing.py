@@ -1,6 +1,7 @@
 """Lists the tasks of one caller: those that changed last come first, and pages neither repeat nor skip one."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from a2a.types.a2a_pb2 import ListTasksRequest, ListTasksResponse, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
@@ -13,6 +14,7 @@ from a2a.utils.task import (
     validate_history_length,
     validate_page_size,
 )
+from google.protobuf.json_format import MessageToDict
 
 from ...events import decode_lines
 from ...stores import RunRecord, RunStatus, Store, all_records
@@ -57,6 +59,16 @@ async def listed_tasks(store: Store, asked: ListTasksRequest, owner: str) -> Lis
     if start + size < len(records):
         page.next_page_token = encode_list_tasks_cursor(_place(records[start + size - 1]))
     return page
+
+
+def page_as_json(page: ListTasksResponse) -> dict[str, Any]:
+    """A page as it goes out: it always says how many tasks there are, and what of them is not set is left out."""
+    return {
+        "tasks": [MessageToDict(task) for task in page.tasks],
+        "nextPageToken": page.next_page_token,
+        "pageSize": page.page_size,
+        "totalSize": page.total_size,
+    }
 
 
 async def _matching(store: Store, asked: ListTasksRequest, owner: str) -> list[RunRecord]:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from a2a.server.context import ServerCallContext
-from a2a.server.routes.common import serialize_list_tasks_response
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import A2A_JSON_MEDIA_TYPE
 from a2a.utils.error_handlers import build_rest_error_payload
@@ -17,6 +16,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from .desk import Desk
 from .entrance import Entrance, Refused
+from .listing import page_as_json
 from .sse import streamed
 from .telling import Update
 
@@ -96,8 +96,7 @@ class RestDoor:
 
     async def _list(self, request: "Request", context: ServerCallContext) -> "Response":
         params = _asked(request, pb.ListTasksRequest())
-        page = await self._desk.on_list_tasks(params, context)
-        return _plain(serialize_list_tasks_response(page, params.include_artifacts))
+        return _plain(page_as_json(await self._desk.on_list_tasks(params, context)))
 
     async def _create_push(self, request: "Request", context: ServerCallContext) -> "Response":
         params = await self._parsed(request, pb.TaskPushNotificationConfig())

@@ -30,8 +30,10 @@ _PAUSE = 0.3
 class Tasks:
     """The runs of one hub, as callers of A2A see them."""
 
-    def __init__(self, hub: Hub, relays: Relays) -> None:
+    def __init__(self, hub: Hub, relays: Relays, *, may_be_messages: bool = False) -> None:
+        """`may_be_messages` is whether a stream waits for what an agent does first: it may want no task."""
         self.hub = hub
+        self._may_be_messages = may_be_messages
         self.relays = relays
         self.store: Store = hub.runner.need_store("serve_a2a")
         self._left_alone: set[str] = set()
@@ -53,10 +55,7 @@ class Tasks:
 
     async def answer(self, task_id: str, owner: str) -> Task | Message:
         """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
-        telling = await told_from(self.store, await self.record(task_id, owner))
-        if telling.wants_message and telling.task.status.state == TaskState.TASK_STATE_COMPLETED:
-            return telling.as_message()
-        return telling.task
+        return _come_to(await told_from(self.store, await self.record(task_id, owner)))
 
     async def begin(self, message: Message, owner: str, task_id: str, ear: Ear | None) -> Relay:
         """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
@@ -111,8 +110,18 @@ class Tasks:
             continue
 
     async def stream(self, relay: Relay, ear: Ear) -> AsyncGenerator[Update]:
-        """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops."""
+        """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops.
+
+        If its agent answers with a message, that message and nothing else.
+        """
         try:
+            if self._may_be_messages:
+                await relay.acted.wait()
+                if relay.telling.wants_message:
+                    async for _ in told(ear):
+                        continue
+                    yield _come_to(relay.telling)
+                    return
             assert relay.opening is not None
             yield relay.opening
             async for update in told(ear):
@@ -216,6 +225,11 @@ class Tasks:
         """Stop all that is driven here, so that others can go on with it."""
         await self.hub.let_go()
         await self.relays.close()
+
+
+def _come_to(telling: Telling) -> Task | Message:
+    is_completed = telling.task.status.state == TaskState.TASK_STATE_COMPLETED
+    return telling.as_message() if telling.wants_message and is_completed else telling.task
 
 
 def _about(message: Message, owner: str) -> dict[str, Any]:
