@@ -1,7 +1,7 @@
 """What the conformance kit of A2A 1.0 asks of tasks and messages, over all bindings. Its numbers stand at the tests."""
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.adapters.a2a.wires import Line, message
@@ -124,7 +124,8 @@ async def test_what_is_on_the_wire_is_written_as_the_protocol_says(line: Line) -
     # DM-SERIAL-001, DM-SERIAL-002, DM-SERIAL-003, DM-SERIAL-005
     if line.binding == "grpc":
         pytest.skip("this is about JSON")
-    odd = message("tck-input-required-1", unknownField=1) | {"parts": [{"text": "hi", "another": {}}]}
+    parts: list[Any] = [{"text": "hi", "another": {}}]
+    odd = message("tck-input-required-1", unknownField=1) | {"parts": parts}
     task = (await line.wire.call("SendMessage", {"message": odd, "extra": 42}))["task"]
     assert not [key for key in _keys(task) if re.fullmatch(r"[a-z]+(_[a-z]+)+", key)]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", task["status"]["timestamp"])
@@ -133,5 +134,6 @@ async def test_what_is_on_the_wire_is_written_as_the_protocol_says(line: Line) -
 
 def _keys(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return [*value, *(key for item in value.values() for key in _keys(item))]
-    return [key for item in value for key in _keys(item)] if isinstance(value, list) else []
+        facts = cast("dict[str, Any]", value)
+        return [*facts, *(key for item in facts.values() for key in _keys(item))]
+    return [key for item in cast("list[Any]", value) for key in _keys(item)] if isinstance(value, list) else []

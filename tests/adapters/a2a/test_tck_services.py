@@ -18,7 +18,7 @@ from tests.adapters.a2a.wires import V1, Line, RestWire, fits, message
 
 from baton.adapters.a2a import Bearer
 
-WEBHOOK = {"id": "hook", "url": "https://example.com/hook"}
+WEBHOOK: dict[str, Any] = {"id": "hook", "url": "https://example.com/hook"}
 
 
 async def test_tasks_are_listed_by_pages_the_newest_first(line: Line) -> None:
@@ -45,7 +45,7 @@ async def test_webhooks_are_kept_shown_and_dropped(line: Line) -> None:
     task = (await line.task("tck-complete-task-x"))["id"]
     made = await line.wire.call("CreateTaskPushNotificationConfig", {"taskId": task, **WEBHOOK})
     fits(made, pb.TaskPushNotificationConfig())
-    which = {"taskId": task, "id": "hook"}
+    which: dict[str, Any] = {"taskId": task, "id": "hook"}
     assert await line.wire.call("GetTaskPushNotificationConfig", which) == made == {"taskId": task, **WEBHOOK}
     assert (await line.wire.call("ListTaskPushNotificationConfigs", {"taskId": task}))["configs"] == [made]
     assert await line.refused("GetTaskPushNotificationConfig", taskId=task, id="other") == "TASK_NOT_FOUND"
@@ -141,7 +141,7 @@ async def test_the_card_says_how_the_service_is_reached_and_may_be_kept() -> Non
 async def test_a_card_for_those_who_are_known() -> None:
     # CARD-EXT-001, CARD-EXT-002
     more = pb.AgentCard(name="More", description="More.", version="1")
-    options = {"extended_card": more, "auth": Bearer({"t": "ann"})}
+    options: dict[str, Any] = {"extended_card": more, "auth": Bearer({"t": "ann"})}
     async with served_sut(**options) as place, httpx.AsyncClient() as http:
         refused = await http.get(f"{place.http}/extendedAgentCard", headers=V1)
         shown = await http.get(f"{place.http}/extendedAgentCard", headers=V1 | {"Authorization": "Bearer t"})

@@ -23,6 +23,7 @@ from a2a.types.a2a_pb2 import (
     TaskPushNotificationConfig,
 )
 from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
     InvalidRequestError,
     PushNotificationNotSupportedError,
@@ -77,7 +78,7 @@ class Desk(RequestHandler):
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
         message, owner = params.message, self._owner(context)
-        validate_input_modes(message, self._card)
+        self._need_known_types(message)
         task_id = message.task_id or str(uuid4())
         if message.task_id:
             await self._tasks.record(task_id, owner)
@@ -157,14 +158,20 @@ class Desk(RequestHandler):
         """The card for those who are known."""
         self._owner(context)
         if not self._card.capabilities.extended_agent_card:
-            raise UnsupportedOperationError(message="this service has no extended card")
+            raise UnsupportedOperationError(message="this operation is not supported: there is no extended card")
         if self._extended is None:
             raise ExtendedAgentCardNotConfiguredError
         return self._extended
 
+    def _need_known_types(self, message: Message) -> None:
+        try:
+            validate_input_modes(message, self._card)
+        except ContentTypeNotSupportedError as error:
+            raise ContentTypeNotSupportedError(message=f"Incompatible content types. {error.message}") from None
+
     def _need_streaming(self) -> None:
         if not self._card.capabilities.streaming:
-            raise UnsupportedOperationError(message="this service does not stream")
+            raise UnsupportedOperationError(message="this operation is not supported: this service does not stream")
 
     def _need_push(self) -> None:
         if not self._card.capabilities.push_notifications:

@@ -81,8 +81,12 @@ class Entrance:
         spoken = version_of(request)
         if spoken.partition(".")[0] != "1":
             raise VersionNotSupportedError(
-                message=f"version `{spoken}` is not spoken here; send the header {VERSION_HEADER}: 1.0"
+                message=f"version `{spoken[:20]}` is not spoken here; send the header {VERSION_HEADER}: 1.0"
             )
+        self.check_extensions(context)
+
+    def check_extensions(self, context: ServerCallContext) -> None:
+        """Raise unless the caller knows of all extensions that this service cannot do without."""
         missing = self._required - context.requested_extensions
         if missing:
             raise ExtensionSupportRequiredError(

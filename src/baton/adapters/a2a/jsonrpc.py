@@ -23,10 +23,10 @@ from google.protobuf.message import Message as ProtoMessage
 
 from .desk import Desk
 from .entrance import Entrance, Refused, version_of
-from .legacy import Legacy
+from .legacy import Legacy, event_of
 from .listing import page_as_json
 from .methods import METHODS, STREAMS, as_response
-from .sse import streamed
+from .sse import only_event, streamed
 from .telling import Update
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class JsonRpcDoor:
             _check(call)
             method = str(call["method"])
             if self._legacy is not None and self._legacy.speaks(method, version_of(request)):
-                return await self._legacy.answer(request, id, method, call, context.user)
+                return await self._answered_as_before(self._legacy, request, context, id, call)
             return await self._dispatched(request, context, id, method, call.get("params"))
         except Refused as refused:
             body = _error(id, refused.error)
@@ -86,6 +86,22 @@ class JsonRpcDoor:
             )
         return JSONResponse(_reply(id, _result(wanted, await work)))
 
+    async def _answered_as_before(
+        self, legacy: Legacy, request: "Request", context: ServerCallContext, id: str | int | None, call: dict[str, Any]
+    ) -> "Response":
+        """The answer to a call of 0.3, where a stream says in itself that there is none."""
+        from starlette.responses import JSONResponse
+
+        method, params = str(call["method"]), call.get("params")
+        legacy.check(request, context)
+        if method not in legacy.streams:
+            return JSONResponse(_reply(id, await legacy.answer(method, params, context)))
+        updates = legacy.updates(method, params, context)
+        try:
+            return await streamed(updates, event_of(id), lambda error: json.dumps(_error(id, _known(error))))
+        except A2AError as error:
+            return only_event(json.dumps(_error(id, error)))
+
 
 def _call_in(body: bytes) -> dict[str, Any]:
     try:
@@ -99,7 +115,8 @@ def _call_in(body: bytes) -> dict[str, Any]:
 
 def _id_of(call: dict[str, Any]) -> str | int | None:
     id = call.get("id")
-    return id if isinstance(id, str | int) and not isinstance(id, bool) else None
+    is_one = isinstance(id, str | int) and not isinstance(id, bool)
+    return id if is_one and _is_text(str(id)) else None
 
 
 def _check(call: dict[str, Any]) -> None:
@@ -107,10 +124,15 @@ def _check(call: dict[str, Any]) -> None:
         raise InvalidRequestError(message='`jsonrpc` must be "2.0"')
     if call.get("id") is not None and _id_of(call) is None:
         raise InvalidRequestError(message="`id` must be text or a whole number")
-    if not isinstance(call.get("method"), str) or not call["method"]:
+    if not isinstance(call.get("method"), str) or not call["method"] or not _is_text(call["method"]):
         raise InvalidRequestError(message="`method` must be text")
     if not isinstance(call.get("params", {}), dict | list | type(None)):
         raise InvalidRequestError(message="`params` must be an object")
+
+
+def _is_text(given: str) -> bool:
+    """Whether it can be written down: half of a surrogate pair cannot, though JSON has a way to spell it."""
+    return given.isascii() or not any("\ud800" <= each <= "\udfff" for each in given)
 
 
 def _parsed(params: Any, message: ProtoMessage) -> ProtoMessage:
@@ -118,8 +140,8 @@ def _parsed(params: Any, message: ProtoMessage) -> ProtoMessage:
         raise InvalidParamsError(message="`params` must be an object")
     try:
         return ParseDict(cast("dict[str, Any]", params or {}), message, ignore_unknown_fields=True)
-    except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidParamsError(message=f"`params` do not fit: {error}") from None
+    except (ParseError, ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidParamsError(message=f"`params` are not the JSON of a {message.DESCRIPTOR.name}") from None
 
 
 def _result(wanted: ProtoMessage, given: Any) -> Any:

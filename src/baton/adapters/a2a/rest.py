@@ -57,20 +57,12 @@ class RestDoor:
     def _door(
         self, work: "Callable[[Request, ServerCallContext], Awaitable[Response]]"
     ) -> "Callable[[Request], Awaitable[Response]]":
-        async def answer(request: "Request") -> "Response":
-            try:
-                context = await self._entrance.admitted(request)
-                self._entrance.check_version(request, context)
-                return await work(request, context)
-            except Refused as refused:
-                return refusal(refused.error, status=refused.status, headers=refused.headers)
-            except A2AError as error:
-                return refusal(error)
-            except Exception:  # A fault of ours: the caller learns that there is one, the log which.
-                _logger.exception("a request could not be answered")
-                return refusal(InternalError())
+        return endpoint(self._admitted, work)
 
-        return answer
+    async def _admitted(self, request: "Request") -> ServerCallContext:
+        context = await self._entrance.admitted(request)
+        self._entrance.check_version(request, context)
+        return context
 
     async def _send(self, request: "Request", context: ServerCallContext) -> "Response":
         params = await self._parsed(request, pb.SendMessageRequest())
@@ -80,11 +72,11 @@ class RestDoor:
 
     async def _stream(self, request: "Request", context: ServerCallContext) -> "Response":
         params = await self._parsed(request, pb.SendMessageRequest())
-        return await streamed(self._desk.on_message_send_stream(params, context), _text, _failure)
+        return await streamed(self._desk.on_message_send_stream(params, context), _text, failure_text)
 
     async def _subscribe(self, request: "Request", context: ServerCallContext) -> "Response":
         wanted = pb.SubscribeToTaskRequest(id=request.path_params["id"])
-        return await streamed(self._desk.on_subscribe_to_task(wanted, context), _text, _failure)
+        return await streamed(self._desk.on_subscribe_to_task(wanted, context), _text, failure_text)
 
     async def _cancel(self, request: "Request", context: ServerCallContext) -> "Response":
         return _json(await self._desk.on_cancel_task(pb.CancelTaskRequest(id=request.path_params["id"]), context))
@@ -128,8 +120,29 @@ class RestDoor:
         body = await self._entrance.body(request)
         try:
             return Parse(body, message, ignore_unknown_fields=True)
-        except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidRequestError(message=f"the body does not fit: {error}") from None
+        except (ParseError, ValueError, TypeError, AttributeError, RecursionError):
+            told = f"the body is not the JSON of a {message.DESCRIPTOR.name}"
+            raise InvalidRequestError(message=told) from None
+
+
+def endpoint(
+    admit: "Callable[[Request], Awaitable[ServerCallContext]]",
+    work: "Callable[[Request, ServerCallContext], Awaitable[Response]]",
+) -> "Callable[[Request], Awaitable[Response]]":
+    """What answers at an address: what is admitted is worked on, and whatever goes wrong is told as an error."""
+
+    async def answer(request: "Request") -> "Response":
+        try:
+            return await work(request, await admit(request))
+        except Refused as refused:
+            return refusal(refused.error, status=refused.status, headers=refused.headers)
+        except A2AError as error:
+            return refusal(error)
+        except Exception:  # A fault of ours: the caller learns that there is one, the log which.
+            _logger.exception("a request could not be answered")
+            return refusal(InternalError())
+
+    return answer
 
 
 def refusal(error: A2AError, *, status: int | None = None, headers: dict[str, str] | None = None) -> "Response":
@@ -145,8 +158,8 @@ def refusal(error: A2AError, *, status: int | None = None, headers: dict[str, st
 def _asked(request: "Request", message: Any) -> Any:
     try:
         parse_params(request.query_params, message)
-    except (ParseError, ValueError, TypeError) as error:
-        raise InvalidParamsError(message=f"the query does not fit: {error}") from None
+    except (ParseError, ValueError, TypeError):
+        raise InvalidParamsError(message=f"the query is not that of a {message.DESCRIPTOR.name}") from None
     return message
 
 
@@ -164,7 +177,8 @@ def _text(update: Update) -> str:
     return json.dumps(MessageToDict(to_stream_response(update)), ensure_ascii=False)
 
 
-def _failure(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
+    """What a stream says when it breaks off."""
     if not isinstance(error, A2AError):
         _logger.error("a stream broke off", exc_info=error)
         error = InternalError()

@@ -28,6 +28,7 @@ from .desk import Desk
 from .entrance import Entrance
 from .jsonrpc import JsonRpcDoor
 from .legacy import Legacy
+from .legacy_rest import LegacyRestDoor
 from .push import PAUSES, Push, PushPolicy, public_only
 from .push_configs import PushConfigs
 from .relay import Relays
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
 _logger = logging.getLogger("baton.a2a")
@@ -92,12 +94,15 @@ class A2AServer:
         from starlette.routing import Route
 
         legacy = Legacy(desk, entrance) if self._compat_03 else None
-        door = JsonRpcDoor(desk, entrance, legacy)
+        before: list[BaseRoute] = []
+        if legacy is not None:
+            # Some of those who speak 0.3 look for the card at the address that it names.
+            before = [Route("/", self._card, methods=["GET"]), *LegacyRestDoor(legacy, entrance).routes()]
         return Starlette(
             routes=[
                 Route(AGENT_CARD_WELL_KNOWN_PATH, self._card, methods=["GET"]),
-                Route("/", door.answer, methods=["POST"]),
-                *(legacy.routes() if legacy is not None else ()),
+                Route("/", JsonRpcDoor(desk, entrance, legacy).answer, methods=["POST"]),
+                *before,
                 *RestDoor(desk, entrance).routes(),
             ],
             exception_handlers={404: _nothing_there, 405: _nothing_there},

@@ -40,7 +40,8 @@ class Tasks:
 
     async def record(self, task_id: str, owner: str) -> RunRecord:
         """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""
-        record = await self.store.record(task_id) if task_id and not is_push_log(task_id) else None
+        is_askable = bool(task_id) and "\0" not in task_id and not is_push_log(task_id)
+        record = await self.store.record(task_id) if is_askable else None
         if record is None or not is_visible(record, owner):
             raise TaskNotFoundError(message=f"there is no task `{task_id}`")
         return record
