@@ -34,6 +34,7 @@ from a2a.utils.input_mode_validator import validate_input_modes
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 
+from .entrance import spoken_in
 from .listing import listed_tasks
 from .push import Push
 from .relay import Ear, Relay
@@ -84,7 +85,8 @@ class Desk(RequestHandler):
             await self._tasks.record(task_id, owner)
         if params.configuration.HasField("task_push_notification_config"):
             self._need_push()
-            await self._push.add(task_id, params.configuration.task_push_notification_config)
+            config = params.configuration.task_push_notification_config
+            await self._push.add(task_id, config, version=spoken_in(context))
         if message.task_id:
             return await self._tasks.follow_up(message, owner, ear)
         return await self._tasks.begin(message, owner, task_id, ear)
@@ -120,7 +122,7 @@ class Desk(RequestHandler):
         self._need_push()
         validate_proto_required_fields(params)
         await self._tasks.record(params.task_id, self._owner(context))
-        return await self._push.add(params.task_id, params)
+        return await self._push.add(params.task_id, params, version=spoken_in(context))
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext

@@ -7,7 +7,7 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.types.a2a_pb2 import AgentCard
-from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, VERSION_HEADER
+from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
@@ -21,6 +21,7 @@ from .auth import Auth
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+_SPOKEN = "baton.version"
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 
 
@@ -114,6 +115,16 @@ class Entrance:
     def _too_large(self) -> Refused:
         told = f"the body is larger than the {self._largest} bytes that are taken here"
         return Refused(InvalidRequestError(message=told), 413)
+
+
+def spoken_in(context: ServerCallContext) -> str:
+    """The version that the caller is answered in."""
+    return str(context.state.get(_SPOKEN, PROTOCOL_VERSION_1_0))
+
+
+def note_version(context: ServerCallContext, version: str) -> None:
+    """Remember the version that the caller is answered in."""
+    context.state[_SPOKEN] = version
 
 
 def version_of(request: "Request") -> str:

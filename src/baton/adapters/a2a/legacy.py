@@ -14,6 +14,7 @@ from a2a.compat.v0_3.request_handler import RequestHandler03
 from a2a.extensions.common import get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.types.a2a_pb2 import SendMessageRequest, Task
+from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import ParseError
@@ -21,7 +22,7 @@ from pydantic import BaseModel, ValidationError
 
 from ...errors import listed
 from .desk import Desk
-from .entrance import Entrance
+from .entrance import Entrance, note_version
 from .telling import Update
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class Legacy(RequestHandler03):
 
     def check(self, request: "Request", context: ServerCallContext) -> None:
         """Raise unless the caller knows of the extensions there must be: in 0.3 their header has another name."""
+        note_version(context, PROTOCOL_VERSION_0_3)
         context.requested_extensions |= get_requested_extensions(request.headers.getlist(LEGACY_HTTP_EXTENSION_HEADER))
         self._entrance.check_extensions(context)
 

@@ -66,6 +66,8 @@ TERMINAL = frozenset(
     }
 )
 
+STOPPED = TERMINAL | {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
+
 
 class Telling:
     """One task while its log is read."""
