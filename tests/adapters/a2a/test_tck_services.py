@@ -1,19 +1,13 @@
 """What the conformance kit of A2A 1.0 asks besides: lists, webhooks, the card, and how requests are refused."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 from a2a.types import a2a_pb2 as pb
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
-from tests.adapters.a2a.stage import served
 from tests.adapters.a2a.sut import served_sut
+from tests.adapters.a2a.webhook import webhook
 from tests.adapters.a2a.wires import V1, Line, RestWire, fits, message
 
 from baton.adapters.a2a import Bearer
@@ -55,21 +49,9 @@ async def test_webhooks_are_kept_shown_and_dropped(line: Line) -> None:
     assert await line.refused("CreateTaskPushNotificationConfig", taskId="nobody", **WEBHOOK) == "TASK_NOT_FOUND"
 
 
-@asynccontextmanager
-async def _webhook() -> AsyncGenerator[tuple[str, "asyncio.Queue[tuple[dict[str, str], Any]]"]]:
-    heard: asyncio.Queue[tuple[dict[str, str], Any]] = asyncio.Queue()
-
-    async def hear(request: Request) -> Response:
-        heard.put_nowait((dict(request.headers), await request.json()))
-        return Response()
-
-    async with served(Starlette(routes=[Route("/hook", hear, methods=["POST"])])) as url:
-        yield f"{url}/hook", heard
-
-
 async def test_a_webhook_is_called_with_its_credentials(line: Line) -> None:
     # PUSH-DELIVER-001, PUSH-DELIVER-002, PUSH-DELIVER-003
-    async with _webhook() as (url, heard), asyncio.timeout(15):
+    async with webhook() as (url, heard), asyncio.timeout(15):
         auth = {"scheme": "Bearer", "credentials": "s3cret"}
         hook = {"url": url, "token": "mine", "authentication": auth}
         task = await line.task("tck-input-required-x", configuration={"taskPushNotificationConfig": hook})

@@ -81,8 +81,7 @@ class Desk(RequestHandler):
         message, owner = params.message, self._owner(context)
         self._need_known_types(message)
         task_id = message.task_id or str(uuid4())
-        if message.task_id:
-            await self._tasks.record(task_id, owner)
+        await self._tasks.check(message, owner)
         if params.configuration.HasField("task_push_notification_config"):
             self._need_push()
             config = params.configuration.task_push_notification_config

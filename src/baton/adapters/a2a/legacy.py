@@ -13,7 +13,7 @@ from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
 from a2a.compat.v0_3.request_handler import RequestHandler03
 from a2a.extensions.common import get_requested_extensions
 from a2a.server.context import ServerCallContext
-from a2a.types.a2a_pb2 import SendMessageRequest, Task
+from a2a.types.a2a_pb2 import GetTaskRequest, SendMessageRequest, Task
 from a2a.utils.constants import PROTOCOL_VERSION_0_3
 from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
 from a2a.utils.proto_utils import to_stream_response
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _PART_KINDS = ("text", "file", "data")
 _DEEPEST_PLACE = 4
+_LARGEST_LENGTH = 2**31 - 1
 _READ: dict[str, tuple[type[BaseModel], type[BaseModel], str]] = {
     "message/send": (v03.SendMessageRequest, v03.MessageSendParams, "send"),
     "tasks/get": (v03.GetTaskRequest, v03.TaskQueryParams, "on_get_task"),
@@ -92,6 +93,15 @@ class Legacy(RequestHandler03):
         given = await self._desk.on_message_send(core_of(wanted), context)
         return conversions.to_compat_task(given) if isinstance(given, Task) else conversions.to_compat_message(given)
 
+    async def on_get_task(self, request: v03.GetTaskRequest, context: ServerCallContext) -> v03.Task:
+        """A task as it stands. The SDK would take a history of no length for one of any."""
+        length = request.params.history_length
+        if length is not None and not 0 <= length <= _LARGEST_LENGTH:
+            raise InvalidParamsError(message=f"`historyLength` is between 0 and {_LARGEST_LENGTH}")
+        task = await self._desk.on_get_task(GetTaskRequest(id=request.params.id, history_length=length), context)
+        assert task is not None
+        return conversions.to_compat_task(task)
+
     async def push_config(
         self, wanted: v03.GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> v03.TaskPushNotificationConfig:
@@ -116,7 +126,7 @@ class Legacy(RequestHandler03):
 def read(method: str, params: Any) -> Any:
     """The request that a method and its params are. Raises InvalidParamsError if they are none."""
     kind, form, _ = _READ[method]
-    _check_parts(params)
+    _settle_parts(params)
     try:
         return kind(id="", params=form.model_validate(params))
     except (ValidationError, RecursionError) as error:
@@ -126,7 +136,11 @@ def read(method: str, params: Any) -> Any:
 def core_of(wanted: v03.SendMessageRequest) -> SendMessageRequest:
     """A request to say something, as 1.0 has it."""
     try:
-        return conversions.to_core_send_message_request(wanted)
+        made = conversions.to_core_send_message_request(wanted)
+        given = wanted.params.configuration
+        if given is not None and given.history_length is not None:
+            made.configuration.history_length = given.history_length
+        return made
     except (ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise InvalidParamsError(message="the parts or the metadata of the message cannot be read") from None
 
@@ -150,14 +164,20 @@ def event_of(id: str | int | None) -> Callable[[Update], str]:
     )
 
 
-def _check_parts(params: Any) -> None:
-    """Raise unless every part says what it is: without it the SDK takes anything that has a text for one."""
+def _settle_parts(params: Any) -> None:
+    """Raise unless every part says what it is: without it the SDK takes anything that has a text for one.
+
+    Data that are no object, which 1.0 has and some who speak 0.3 send, are marked as the SDK marks them.
+    """
     message: Any = cast("Mapping[str, Any]", params).get("message") if isinstance(params, dict) else None
     parts: Any = cast("Mapping[str, Any]", message).get("parts") if isinstance(message, dict) else None
     for part in cast("list[Any]", parts) if isinstance(parts, list) else ():
-        kind = cast("Mapping[str, Any]", part).get("kind") if isinstance(part, dict) else None
-        if kind not in _PART_KINDS:
+        facts = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        if facts.get("kind") not in _PART_KINDS:
             raise InvalidParamsError(message=f"a part of a message has a `kind`: {listed(_PART_KINDS)}")
+        if isinstance(facts.get("data"), list):
+            facts["data"] = {"value": facts["data"]}
+            facts["metadata"] = {"data_part_compat": True}
 
 
 def _places(error: Exception) -> str:

@@ -81,13 +81,18 @@ class LegacyRestDoor:
 
     async def _get(self, request: "Request", context: ServerCallContext) -> "Response":
         length = request.query_params.get("historyLength") or None
-        if length is not None and not length.lstrip("-").isdecimal():
-            raise InvalidParamsError(message="`historyLength` must be a whole number")
-        which = v03.TaskQueryParams(id=request.path_params["id"], history_length=int(length) if length else None)
+        try:
+            which = v03.TaskQueryParams(id=request.path_params["id"], history_length=int(length) if length else None)
+        except ValueError:
+            raise InvalidParamsError(message="`historyLength` must be a whole number") from None
         return _json(ToProto.task(await self._legacy.on_get_task(v03.GetTaskRequest(id="", params=which), context)))
 
     async def _create_push(self, request: "Request", context: ServerCallContext) -> "Response":
-        given = await self._parsed(request, old.CreateTaskPushNotificationConfigRequest())
+        body = await self._entrance.body(request)
+        given = _parsed(body, old.CreateTaskPushNotificationConfigRequest())
+        if not given.HasField("config"):
+            # The schema has the configuration as the whole body; the official SDK has it as a part of one.
+            given.config.CopyFrom(_parsed(body, old.TaskPushNotificationConfig()))
         given.parent = f"tasks/{request.path_params['id']}"
         try:
             which = FromProto.task_push_notification_config_request(given)
@@ -127,18 +132,18 @@ class LegacyRestDoor:
         return _plain(as_json(await self._legacy.on_get_extended_agent_card(wanted, context)))
 
     async def _said(self, request: "Request") -> v03.MessageSendParams:
-        given = await self._parsed(request, old.SendMessageRequest())
+        given = _parsed(await self._entrance.body(request), old.SendMessageRequest())
         try:
             return FromProto.message_send_params(given)
         except _UNREADABLE:
             raise InvalidParamsError(message="the body is no message with its configuration") from None
 
-    async def _parsed(self, request: "Request", message: Any) -> Any:
-        body = await self._entrance.body(request)
-        try:
-            return Parse(body, message, ignore_unknown_fields=True)
-        except _UNREADABLE:
-            raise InvalidRequestError(message="the body is not the JSON that this address takes") from None
+
+def _parsed(body: bytes, message: Any) -> Any:
+    try:
+        return Parse(body, message, ignore_unknown_fields=True)
+    except _UNREADABLE:
+        raise InvalidRequestError(message="the body is not the JSON that this address takes") from None
 
 
 def _json(message: Any) -> "Response":

@@ -58,11 +58,17 @@ class Tasks:
         """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
         return _come_to(await told_from(self.store, await self.record(task_id, owner)))
 
+    async def check(self, message: Message, owner: str) -> None:
+        """Raise what a message is refused with, before anything is written because of it."""
+        if message.task_id:
+            _, telling = await self._waiting(message, owner)
+            answers_of(message.parts, telling.questions)
+        elif not can_be_context(message.context_id):
+            raise InvalidParamsError(message=f"`{message.context_id}` cannot be the id of a context")
+
     async def begin(self, message: Message, owner: str, task_id: str, ear: Ear | None) -> Relay:
         """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
         context_id = message.context_id or str(uuid4())
-        if not can_be_context(context_id):
-            raise InvalidParamsError(message=f"`{context_id}` cannot be the id of a context")
         values = {ABOUT: _about(message, owner)}
         said, thread = UserMessage(content_of(message.parts)), thread_of(owner, context_id)
         try:
@@ -76,6 +82,21 @@ class Tasks:
 
     async def follow_up(self, message: Message, owner: str, ear: Ear | None) -> Relay:
         """Go on with a task that waits, with what the message answers; an ear hears what comes of it."""
+        record, telling = await self._waiting(message, owner)
+        try:
+            answers = answers_of(message.parts, telling.questions)
+            await self.hub.resume(record.run_id, answers, values={ABOUT: _about(message, owner)})
+        except AnswerError as error:
+            raise InvalidParamsError(message=str(error)) from None
+        except RunConflict:
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
+        except RunError as error:
+            _logger.info("task `%s` cannot go on: %s", record.run_id, error)
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
+        return await self._relayed(telling, ear)
+
+    async def _waiting(self, message: Message, owner: str) -> tuple[RunRecord, Telling]:
+        """The task that a message goes on with. Raises if it waits for none, or belongs elsewhere."""
         record = await self.record(message.task_id, owner)
         if message.context_id and message.context_id != context_of(record):
             raise InvalidParamsError(
@@ -88,17 +109,7 @@ class Tasks:
             raise UnsupportedOperationError(
                 message=f"task `{record.run_id}` is at work; it takes no message until it asks"
             )
-        try:
-            answers = answers_of(message.parts, telling.questions)
-            await self.hub.resume(record.run_id, answers, values={ABOUT: _about(message, owner)})
-        except AnswerError as error:
-            raise InvalidParamsError(message=str(error)) from None
-        except RunConflict:
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
-        except RunError as error:
-            _logger.info("task `%s` cannot go on: %s", record.run_id, error)
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
-        return await self._relayed(telling, ear)
+        return record, telling
 
     async def _relayed(self, telling: Telling, ear: Ear | None) -> Relay:
         relay = self.relays.begin(telling, ear)
