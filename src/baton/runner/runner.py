@@ -288,9 +288,9 @@ class Runner(Generic[C, Out]):
         """The same for a run whose driver has died, to listen to: only what is new is delivered."""
         return picked_up(self._store_wanted("stream_drive"), run_id, context=context, readers=self._readers)
 
-    async def answer(self, run_id: str, answers: Any) -> None:
+    async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
         """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
-        await answer(self._store_wanted("answer"), run_id, answers)
+        await answer(self._store_wanted("answer"), run_id, answers, values=values)
 
     async def cancel(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
         """Have a stored run stopped, whoever drives it, within seconds. How it stands now: `running` until then."""

@@ -39,7 +39,8 @@ class Sut(BaseAgent):
         return await ctx.say(f"nothing is known of {id}")
 
     async def linger(self, ctx: AgentContext) -> None:
-        """Work for a while, then be done."""
+        """Work for a while, then be done. The step is recorded at once: streams wait for what an agent does first."""
+        await ctx.step("set to work", lambda: None)
         await asyncio.sleep(self.delay)
         await ctx.say("done after a while")
 

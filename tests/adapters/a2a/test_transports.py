@@ -1,9 +1,14 @@
 """What the SDK adds to a service: gRPC over the same handler, and signatures on the card."""
 
+from collections.abc import Callable
+from typing import Any
+
+import a2a.types.a2a_pb2_grpc as services
 import grpc.aio
 import httpx
 import pytest
 from a2a.client import ClientConfig, ClientFactory
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
 from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface, GetTaskRequest
 from a2a.utils.errors import InvalidRequestError
 from a2a.utils.signing import ProtectedHeader, create_agent_card_signer, create_signature_verifier
@@ -17,10 +22,15 @@ from baton.testing import ScriptedModel
 KEY = "k" * 32
 
 
-async def _over_grpc(app: A2AServer) -> None:
+def _by_the_sdk(app: A2AServer, server: grpc.aio.Server) -> None:
+    generated: Any = services
+    generated.add_A2AServiceServicer_to_server(GrpcHandler(app.handler), server)
+
+
+async def _over_grpc(app: A2AServer, add: Callable[[A2AServer, grpc.aio.Server], None] = A2AServer.add_to) -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
-    app.add_to(server)
+    add(app, server)
     await server.start()
     try:
         interface = AgentInterface(url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version="1.0")
@@ -36,13 +46,15 @@ async def _over_grpc(app: A2AServer) -> None:
         await app.close()
 
 
-async def test_grpc() -> None:
-    await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel(["hello there"], stream=True))))
+@pytest.mark.parametrize("add", [A2AServer.add_to, _by_the_sdk])
+async def test_grpc(add: Any) -> None:
+    await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel(["hello there"], stream=True))), add)
 
 
-async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler() -> None:
+@pytest.mark.parametrize("add", [A2AServer.add_to, _by_the_sdk])
+async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler(add: Any) -> None:
     with pytest.raises(InvalidRequestError, match="say who you are"):
-        await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel([])), auth=Bearer({"t": "ann"})))
+        await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel([])), auth=Bearer({"t": "ann"})), add)
 
 
 async def test_a_signed_card() -> None:
