@@ -1,6 +1,7 @@
 """The system under test that the conformance kit of A2A wants: an agent that does what the id of a message says.
 
-`python -m tests.adapters.a2a.sut 9999 10000` serves it at two ports of this machine, over HTTP and over gRPC.
+`python -m tests.adapters.a2a.sut 9999 10000` serves it at two ports of this machine, over HTTP and gRPC. With `0.3`
+after them it speaks 0.3 as well, and does what the older kit wants: where an id says nothing, it asks for more.
 """
 
 import asyncio
@@ -28,15 +29,21 @@ class Sut(BaseAgent):
     description = "Does what the id of a message says."
     delay: float = 2.0
     """How long the actions that take their time take."""
+    asks_on: bool = False
+    """Whether it asks for more where an id says nothing, instead of being done."""
 
     async def run(self, ctx: AgentContext) -> None:
-        while (id := message_id(ctx)).startswith(("tck-input-required", "tck-auth-required")):
+        while self._asks_at(id := message_id(ctx)):
             kind = "auth_required" if id.startswith("tck-auth-required") else "question"
             await ctx.interrupt({"kind": kind, "question": "What else?"})
         for prefix, act in _ACTIONS.items():
             if id.startswith(prefix):
                 return await act(self, ctx)
         return await ctx.say(f"nothing is known of {id}")
+
+    def _asks_at(self, id: str) -> bool:
+        is_unknown = not id.startswith(tuple(_ACTIONS))
+        return id.startswith(("tck-input-required", "tck-auth-required")) or (self.asks_on and is_unknown)
 
     async def linger(self, ctx: AgentContext) -> None:
         """Work for a while, then be done. The step is recorded at once: streams wait for what an agent does first."""
@@ -115,10 +122,12 @@ class Place(NamedTuple):
 
 
 @asynccontextmanager
-async def served_sut(port: int = 0, grpc_port: int = 0, *, delay: float = 2.0, **options: Any) -> AsyncGenerator[Place]:
+async def served_sut(
+    port: int = 0, grpc_port: int = 0, *, delay: float = 2.0, asks_on: bool = False, **options: Any
+) -> AsyncGenerator[Place]:
     """Serve it over all bindings until left."""
     sut = Sut()
-    sut.delay = delay
+    sut.delay, sut.asks_on = delay, asks_on
     server = grpc.aio.server()
     at = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{grpc_port}')}"
     given: dict[str, Any] = {"messages": True, "push_policy": anywhere, "push_pauses": (0.05,), "grpc_url": at}
@@ -132,11 +141,11 @@ async def served_sut(port: int = 0, grpc_port: int = 0, *, delay: float = 2.0, *
         await server.stop(0.5)
 
 
-async def _main(port: int, grpc_port: int) -> None:
-    async with served_sut(port, grpc_port) as place:
+async def _main(port: int, grpc_port: int, *, is_old: bool) -> None:
+    async with served_sut(port, grpc_port, asks_on=is_old, compat_03=is_old) as place:
         print(f"serving at {place.http} and {place.grpc}", flush=True)
         await asyncio.Event().wait()
 
 
 if __name__ == "__main__":
-    asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2])))
+    asyncio.run(_main(int(sys.argv[1]), int(sys.argv[2]), is_old="0.3" in sys.argv[3:]))

@@ -76,6 +76,19 @@ async def test_a_task_is_begun_read_and_gone_on_with(http: httpx.AsyncClient) ->
     assert await _code(http, "tasks/get", {"id": asked["id"], "historyLength": 2**40}) == -32602
 
 
+async def test_a_task_is_gone_on_with_as_long_as_it_asks_and_then_cancelled() -> None:
+    # §7.1, §7.3, §7.4
+    async with served_sut(compat_03=True, asks_on=True) as place, httpx.AsyncClient(base_url=place.http) as http:
+        task = await _result(http, "message/send", _said("text-1"))
+        for number in range(3):
+            task = await _result(http, "message/send", _said(f"history-{number}", f"more {number}", taskId=task["id"]))
+            assert task["status"]["state"] == "input-required"
+        users = [each for each in task["history"] if each["role"] == "user"]
+        assert [each["messageId"] for each in users] == ["text-1", "history-0", "history-1", "history-2"]
+        assert len((await _result(http, "tasks/get", {"id": task["id"], "historyLength": 2}))["history"]) == 2
+        assert (await _result(http, "tasks/cancel", {"id": task["id"]}))["status"]["state"] == "canceled"
+
+
 async def test_parts_of_every_kind_come_in_and_go_out(http: httpx.AsyncClient) -> None:
     file = {"kind": "file", "file": {"name": "t.txt", "mimeType": "text/plain", "uri": "https://example.com/t.txt"}}
     data = {"kind": "data", "data": {"key": "value", "nested": {"array": [1, 2]}}}

@@ -114,7 +114,8 @@ def _as_request(call: Any) -> Any:
     headers = [(key.lower().encode(), value.encode()) for key, value in given if isinstance(value, str)]
     host, _, port = unquote(call.peer()).partition(":")[2].rpartition(":")
     client = (host.strip("[]"), int(port)) if port.isdigit() else None
-    return Request({"type": "http", "method": "POST", "headers": headers, "query_string": b"", "client": client})
+    about = {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b""}
+    return Request({**about, "headers": headers, "client": client, "server": None})
 
 
 def _bytes_of(message: ProtoMessage) -> bytes:
