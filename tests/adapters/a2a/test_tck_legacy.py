@@ -225,6 +225,14 @@ async def test_the_same_over_plain_http(http: httpx.AsyncClient) -> None:
         assert (await http.get(path)).status_code == 404
 
 
+@pytest.mark.parametrize("sent", ["//5o", "Ly81bw=="], ids=["as the schema has it", "as the SDK has it"])
+async def test_a_file_over_plain_http(http: httpx.AsyncClient, sent: str) -> None:
+    file = {"file": {"fileWithBytes": sent, "mimeType": "text/plain"}}
+    task = (await http.post("/v1/message:send", json=_rest(content=[file]))).json()["task"]["id"]
+    got = await http.get(f"/tasks/{task}", headers={"A2A-Version": "1.0"})
+    assert got.json()["history"][0]["parts"] == [{"raw": "//5o", "mediaType": "text/plain"}]
+
+
 @pytest.mark.parametrize("is_nested", [False, True])
 async def test_webhooks_over_plain_http(http: httpx.AsyncClient, is_nested: bool) -> None:
     task = (await http.post("/v1/message:send", json=_rest())).json()["task"]["id"]

@@ -1,5 +1,7 @@
 """What every request passes first: its size, its type, who it is from, and which version it speaks."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 _SPOKEN = "baton.version"
+_HALVES = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 
 
@@ -110,11 +113,25 @@ class Entrance:
             if size > self._largest:
                 raise self._too_large()
             pieces.append(piece)
-        return b"".join(pieces)
+        whole = b"".join(pieces)
+        if _HALVES.search(whole) and not _is_text(whole):
+            raise InvalidRequestError(message="the body spells half of a surrogate pair, which is no text")
+        return whole
 
     def _too_large(self) -> Refused:
         told = f"the body is larger than the {self._largest} bytes that are taken here"
         return Refused(InvalidRequestError(message=told), 413)
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether what the body says can be written down again; JSON has a way to spell what no text can hold."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    except (ValueError, RecursionError):
+        pass  # Whoever reads it says that it is not JSON.
+    return True
 
 
 def spoken_in(context: ServerCallContext) -> str:

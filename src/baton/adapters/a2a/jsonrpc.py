@@ -115,8 +115,7 @@ def _call_in(body: bytes) -> dict[str, Any]:
 
 def _id_of(call: dict[str, Any]) -> str | int | None:
     id = call.get("id")
-    is_one = isinstance(id, str | int) and not isinstance(id, bool)
-    return id if is_one and _is_text(str(id)) else None
+    return id if isinstance(id, str | int) and not isinstance(id, bool) else None
 
 
 def _check(call: dict[str, Any]) -> None:
@@ -124,15 +123,10 @@ def _check(call: dict[str, Any]) -> None:
         raise InvalidRequestError(message='`jsonrpc` must be "2.0"')
     if call.get("id") is not None and _id_of(call) is None:
         raise InvalidRequestError(message="`id` must be text or a whole number")
-    if not isinstance(call.get("method"), str) or not call["method"] or not _is_text(call["method"]):
+    if not isinstance(call.get("method"), str) or not call["method"]:
         raise InvalidRequestError(message="`method` must be text")
     if not isinstance(call.get("params", {}), dict | list | type(None)):
         raise InvalidRequestError(message="`params` must be an object")
-
-
-def _is_text(given: str) -> bool:
-    """Whether it can be written down: half of a surrogate pair cannot, though JSON has a way to spell it."""
-    return given.isascii() or not any("\ud800" <= each <= "\udfff" for each in given)
 
 
 def _parsed(params: Any, message: ProtoMessage) -> ProtoMessage:

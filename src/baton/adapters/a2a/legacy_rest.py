@@ -1,5 +1,6 @@
 """The door for plain HTTP of version 0.3, whose messages are those of an older schema."""
 
+import base64
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -133,6 +134,7 @@ class LegacyRestDoor:
 
     async def _said(self, request: "Request") -> v03.MessageSendParams:
         given = _parsed(await self._entrance.body(request), old.SendMessageRequest())
+        _settle_files(given.request.content)
         try:
             return FromProto.message_send_params(given)
         except _UNREADABLE:
@@ -144,6 +146,16 @@ def _parsed(body: bytes, message: Any) -> Any:
         return Parse(body, message, ignore_unknown_fields=True)
     except _UNREADABLE:
         raise InvalidRequestError(message="the body is not the JSON that this address takes") from None
+
+
+def _settle_files(parts: Any) -> None:
+    """Have all files as the SDK has them: it puts text in base64 where the schema has the bytes themselves."""
+    for part in parts:
+        raw: bytes = part.file.file_with_bytes if part.WhichOneof("part") == "file" else b""
+        try:
+            base64.b64decode(raw, validate=True)
+        except ValueError:
+            part.file.file_with_bytes = base64.b64encode(raw)
 
 
 def _json(message: Any) -> "Response":
