@@ -32,6 +32,7 @@ BatonError
     ├── BranchTimeout           a branch of a parallel agent took longer than it may
     ├── GuardrailTripped        a guardrail said no
     ├── GuardrailFailed         a guardrail raised instead of saying anything
+    ├── Declined                an agent does not want the task; raise it yourself, the message is for whoever asked
     ├── RemoteError             an agent of another service failed, or did not keep to the protocol
     │   ├── RemoteRejected          it does not want the task
     │   └── RemoteUnavailable       it cannot be reached
@@ -293,6 +294,10 @@ class GuardrailFailed(RunError):
         self.guardrail = guardrail
         self.agent = agent
         self.stage = stage
+
+
+class Declined(RunError):
+    """An agent does not want the task. Raise it in an agent of your own: its message goes to whoever asked."""
 
 
 class RemoteError(RunError):

@@ -3,8 +3,10 @@
 import pytest
 
 from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
-from baton.events import Action, Said
+from baton.errors import Declined
+from baton.events import Action, Said, TextDelta
 from baton.messages import Image, Text, UserMessage
+from baton.runner import LiveRun
 from baton.testing import ScriptedModel, transcript, transfer_to
 
 
@@ -187,3 +189,45 @@ async def test_it_may_decline_a_conversation() -> None:
     assert (await Runner(Agent("A", model=model, sub_agents=[shy])).run("hi")).output == "I stay"
     willing = ScriptedModel([transfer_to("Shy")])
     assert (await Runner(Agent("A", model=willing, sub_agents=[Shy()])).run("hi")).output == "hello"
+
+
+class Writer(BaseAgent):
+    """Says things piece by piece, and asks in between."""
+
+    name = "Writer"
+
+    async def run(self, ctx: AgentContext) -> None:
+        await ctx.write("one ")
+        await ctx.write("two")
+        await ctx.say("one two")
+        await ctx.interrupt("more?")
+        await ctx.write("three")
+        await ctx.say("three")
+
+
+async def test_what_it_writes_is_heard_while_it_is_made_and_not_again_on_a_resume() -> None:
+    runner = Runner(Writer(), store="memory:")
+
+    async def heard(live: LiveRun[str]) -> list[str]:
+        async with live as run:
+            return [event.text async for event in run if isinstance(event, TextDelta)]
+
+    assert await heard(runner.stream("hi", run_id="r")) == ["one ", "two"]
+    assert await heard(runner.stream_resume("r", "yes")) == ["three"]
+    assert [event.message.content for event in await runner.events("r") if isinstance(event, Said)] == [
+        "one two",
+        "three",
+    ]
+
+
+async def test_an_agent_that_declines_ends_the_run_with_its_reason() -> None:
+    class Picky(BaseAgent):
+        name = "Picky"
+
+        async def run(self, ctx: AgentContext) -> None:
+            raise Declined("not my field")
+
+    runner = Runner(Picky(), store="memory:")
+    with pytest.raises(Declined, match="not my field"):
+        await runner.run("hi", run_id="r")
+    assert transcript(await runner.events("r"))[-1] == "run failed with Declined: not my field"

@@ -10,6 +10,7 @@ from tests.runner.kept import Watched, events_in, known
 from baton import Agent, AgentContext, RunContext, Runner, agent, tool
 from baton.errors import AnswerError
 from baton.events import Answered
+from baton.messages import ToolMessage
 from baton.testing import ScriptedModel, call
 
 
@@ -137,3 +138,47 @@ async def test_ids_of_questions_stay_the_same_for_their_place() -> None:
         result = await Runner(a, store=store).resume("r", answer)
     assert ids == ["1/ask1", "1/ask1", "1/ask2", "1/ask2"]
     assert result.messages[-1].content == "x y"
+
+
+async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
+    # D1: also on a replay, where what was read before the answer is read again as it was.
+    store = Watched()
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        read = [ctx.values["who"]]
+        ctx.values.set("mine", "kept")
+        for _ in range(2):
+            await ctx.interrupt("next?")
+            read.append(ctx.values["who"])
+        await ctx.say(" ".join(read))
+
+    runner = Runner(a, store=store)
+    await runner.run("hi", run_id="r", values={"who": "ann"})
+    await runner.resume("r", "x", values={"who": "bob"})
+    await runner.answer("r", "y", values={"who": "cleo"})
+    assert await runner.drive("r") == "completed"
+    result = await runner.replay("r")
+    assert result.output == "ann bob cleo"
+    assert dict(result.values) == {"who": "cleo", "mine": "kept"}
+    answered = [event.values for event in await events_in(store, "r") if isinstance(event, Answered)]
+    assert answered == [{"who": "bob"}, {"who": "cleo"}]
+
+
+async def test_values_without_an_answer_are_refused() -> None:
+    runner = asking(None, [])
+    waiting = await runner.run("hi")
+    with pytest.raises(AnswerError, match="`who` came with none"):
+        await runner.resume(waiting.run_id, values={"who": "bob"})
+
+
+async def test_a_tool_finds_the_values_that_came_with_its_answer() -> None:
+    @tool
+    async def ask(ctx: RunContext) -> str:
+        """Ask."""
+        return f"{await ctx.interrupt('which?')} from {ctx.values['who']}"
+
+    runner = Runner(Agent("A", model=ScriptedModel([call("ask"), "done"]), tools=[ask]))
+    waiting = await runner.run("hi")
+    result = await runner.resume(waiting.run_id, "red", values={"who": "bob"})
+    assert [each.content for each in result.messages if isinstance(each, ToolMessage)] == ["red from bob"]

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from ..context import Entry, History, Limits, Run, RunContext, View, as_json_value
 from ..errors import SetupError
-from ..events import Action, Origin, Said
+from ..events import Action, Origin, Said, TextDelta
 from ..handoffs import Addressee, Handoff, Routes
 from ..messages import AssistantMessage, Content, Message, ToolSpec, is_empty, text_of
 from ..models import Model, ModelSettings
@@ -146,6 +146,13 @@ class AgentContext(RunContext[C]):
             after=after or self.origin,
             projection=projection,
         )
+
+    async def write(self, text: str) -> None:
+        """Tell whoever listens a piece of what comes next, while it is made. Not recorded: `say` records the whole."""
+        log = self.run.log
+        if log.sink is not None and not log.has(f"{self.scope}/say{self._said + 1}"):
+            log.tell(TextDelta(self.origin, text))
+            await log.settle()
 
     async def say(self, content: Content) -> None:
         """Say something in the agent's name, once."""

@@ -147,7 +147,8 @@ class RunContext(Generic[C]):
         """The outside's answer to this question. Until there is one, the run is suspended here.
 
         Code before it runs again when the run is resumed, unless it stands in `step`. `schema` is a type that answers
-        must fit and come back as, or a JSON schema; an answer that does not fit is refused when it is given.
+        must fit and come back as, or a JSON schema; an answer that does not fit is refused when it is given. Values
+        that came with the answer are in the run's values from here on.
         """
         self._asked += 1
         key = f"{self.scope}/ask{self._asked}"
@@ -155,6 +156,8 @@ class RunContext(Generic[C]):
         asked = log.find(key, Asked)
         answered = log.find(f"{key}!", Answered)
         if answered is not None:
+            if answered.values:
+                self.values.update(answered.values)
             return answered.answer if schema is None or isinstance(schema, dict) else _revive(answered.answer, schema)
         if asked is None:
             plain = as_json_value("the payload of an interrupt", payload)

@@ -108,10 +108,11 @@ class Asked(Event, frozen=True):
 
 
 class Answered(Event, frozen=True):
-    """The outside answered the question with this id."""
+    """The outside answered the question with this id. `values` came with the answer, for the run's values."""
 
     id: str
     answer: Any = None
+    values: dict[str, Any] = {}
 
 
 class Finished(Event, frozen=True):

@@ -12,15 +12,20 @@ from ..tools import approval_of
 from ..tools.once import found_out
 
 
-def opening_of(log: Log, *, answers: Any) -> list[Event]:
+def opening_of(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
     """What is written first when a run is resumed. Raises AnswerError if an answer is for no open question."""
     opening: list[Event] = [Resumed(f"resumed{len(log.events)}", NOBODY, time())]
-    return opening + answers_as_events(log.open_questions(), answers)
+    return opening + answers_as_events(log.open_questions(), answers, values)
 
 
-def answers_as_events(open_questions: Mapping[str, Asked], answers: Any) -> list[Answered]:
+def answers_as_events(
+    open_questions: Mapping[str, Asked], answers: Any, values: Mapping[str, Any] | None = None
+) -> list[Answered]:
     """The answers as events. Raises AnswerError if one is for no open question, or is of the wrong form."""
     events: list[Answered] = []
+    if values and answers is None:
+        raise AnswerError(f"values come to a run with an answer, and {listed([*values])} came with none")
+    brought = {key: as_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
     for id, answer in _by_id(open_questions, answers).items():
         asked = open_questions[id]
         kind = _kind_of(asked)
@@ -31,7 +36,7 @@ def answers_as_events(open_questions: Mapping[str, Asked], answers: Any) -> list
         plain = as_json_value(f"the answer to `{id}`", answer)
         if asked.schema is not None:
             _check_fit(id, plain, asked.schema)
-        events.append(Answered(f"{id}!", asked.origin, time(), id, plain))
+        events.append(Answered(f"{id}!", asked.origin, time(), id, plain, brought))
     return events
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from time import time
 from typing import Any, Literal
@@ -76,14 +76,14 @@ def picked_up(archive: Archive, run_id: str, *, context: Any, readers: Sequence[
     return LiveRun(read_by(readers, OldRun(archive, run_id, how, owner=new_id())))
 
 
-async def answer(archive: Archive, run_id: str, answers: Any) -> None:
-    """Write answers to a run; with them it is running again, held by nobody."""
+async def answer(archive: Archive, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
+    """Write answers to a run, and values that come with them; it is running again then, held by nobody."""
     lease = await archive.store.acquire(run_id, new_id(), ttl=archive.ttl)
     try:
         events = await archive.events(run_id)
         if isinstance(events[-1], Completed):
             raise RunError(f"run `{run_id}` is completed; it has no open questions")
-        opening = opening_of(Log(events), answers=answers)
+        opening = opening_of(Log(events), answers=answers, values=values)
         lines = [encode_event(event) for event in opening]
         await archive.store.append(run_id, len(events) + 1, lines, status="running", fence=lease.fence)
     finally:

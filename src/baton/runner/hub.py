@@ -60,12 +60,18 @@ class Hub:
         return await self._put_on_air(live)
 
     async def resume(
-        self, run_id: str, answers: Any = None, *, context: Any = None, accept_changes: bool = False
+        self,
+        run_id: str,
+        answers: Any = None,
+        *,
+        context: Any = None,
+        values: Mapping[str, Any] | None = None,
+        accept_changes: bool = False,
     ) -> None:
         """Go on with a run that has stopped. Raises what keeps it from going on, such as an answer to no question."""
         self.runner.need_store("Hub.resume")
         await self._put_on_air(
-            self.runner.stream_resume(run_id, answers, context=context, accept_changes=accept_changes)
+            self.runner.stream_resume(run_id, answers, context=context, values=values, accept_changes=accept_changes)
         )
 
     async def pick_up(self, run_id: str, *, context: Any = None) -> None:

@@ -190,15 +190,19 @@ class Runner(Generic[C, Out]):
         answers: Any = None,
         *,
         context: C | None = None,
+        values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         accept_changes: bool = False,
     ) -> RunResult[Out]:
         """Go on with a run that is suspended, failed or cancelled; what is in its log is not done again.
 
-        `answers` maps the ids of open questions to answers; if only one is open, it may be the answer itself.
-        A stored run whose team has changed since is refused, unless `accept_changes`.
+        `answers` maps the ids of open questions to answers; if only one is open, it may be the answer itself. `values`
+        come with them: whoever asked finds them in the run's values together with the answer. A stored run whose team
+        has changed since is refused, unless `accept_changes`.
         """
-        live = self.stream_resume(run_id, answers, context=context, limits=limits, accept_changes=accept_changes)
+        live = self.stream_resume(
+            run_id, answers, context=context, values=values, limits=limits, accept_changes=accept_changes
+        )
         await live.drive()
         return live.result
 
@@ -208,17 +212,18 @@ class Runner(Generic[C, Out]):
         answers: Any = None,
         *,
         context: C | None = None,
+        values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         accept_changes: bool = False,
     ) -> LiveRun[Out]:
         """The same, to listen to: only what is new is delivered."""
         stopped = self._waiting.get(run_id)
         if stopped is None:
-            how = TakenUp(partial(opening_of, answers=answers), context, limits, accept_changes)
+            how = TakenUp(partial(opening_of, answers=answers, values=values), context, limits, accept_changes)
             old = OldRun(self._archive_with(run_id), run_id, how, owner=new_id())
             return LiveRun(read_by(self._readers, old))
         started, log = start_of(stopped.events), Log(stopped.events)
-        opening = opening_of(log, answers=answers)
+        opening = opening_of(log, answers=answers, values=values)
         course = course_of(
             started,
             log,
@@ -303,9 +308,9 @@ class Runner(Generic[C, Out]):
         """The same for a run whose driver has died, to listen to: only what is new is delivered."""
         return picked_up(self._store_wanted("stream_drive"), run_id, context=context, readers=self._readers)
 
-    async def answer(self, run_id: str, answers: Any) -> None:
+    async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
         """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
-        await answer(self._store_wanted("answer"), run_id, answers)
+        await answer(self._store_wanted("answer"), run_id, answers, values=values)
 
     async def cancel(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
         """Have a stored run stopped, whoever drives it, within seconds. How it stands now: `running` until then."""

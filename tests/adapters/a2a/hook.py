@@ -35,3 +35,16 @@ class Hook:
     async def at(self) -> AsyncGenerator[str]:
         async with served(Starlette(routes=[Route("/hook", self.answer, methods=["POST"])])) as url:
             yield f"{url}/hook"
+
+
+@asynccontextmanager
+async def webhook() -> AsyncGenerator[tuple[str, "asyncio.Queue[tuple[dict[str, str], Any]]"]]:
+    """An address to be called at, and the headers and bodies of the calls."""
+    heard: asyncio.Queue[tuple[dict[str, str], Any]] = asyncio.Queue()
+
+    async def hear(request: Request) -> Response:
+        heard.put_nowait((dict(request.headers), await request.json()))
+        return Response()
+
+    async with served(Starlette(routes=[Route("/hook", hear, methods=["POST"])])) as url:
+        yield f"{url}/hook", heard

@@ -11,17 +11,21 @@ from tests.adapters.a2a.stage import served
 
 from baton import Agent, Runner
 from baton.adapters.a2a import serve_a2a
+from baton.stores import all_records
 from baton.testing import ScriptedModel
 
 V1 = {"A2A-Version": "1.0"}
+HOOK = {"url": "http://8.8.8.8/hook"}
 
 
 @pytest.fixture
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
+    """At a service whose store must be empty at the end."""
     runner = Runner(Agent("A", description="A."), model=ScriptedModel(["hi"], cycle=True), store="memory:")
     app = serve_a2a(runner, largest_body=20_000)
     async with served(app) as url, httpx.AsyncClient(base_url=url, headers=V1) as client:
         yield client
+        assert [record async for record in all_records(runner.need_store("test"))] == []
 
 
 def _call(method: Any = "SendMessage", params: Any = None, **more: Any) -> dict[str, Any]:
@@ -64,6 +68,22 @@ JSONRPC: list[tuple[str, Any, int, Any]] = [
     ("a page token of somebody else", _call("ListTasks", {"pageToken": "é"}), -32602, 1),
     ("media that are not taken", _call(params=_message(parts=[{"raw": "aGk=", "mediaType": "x/y"}])), -32005, 1),
     ("no card", _call("GetExtendedAgentCard", {}), -32004, 1),
+    ("an id that cannot be written down", b'{"jsonrpc":"2.0","id":"\\ud800","method":"SendMessage"}', -32600, None),
+    ("a method that cannot be", b'{"jsonrpc":"2.0","id":1,"method":"\\udfff"}', -32600, None),
+    ("a task that no store can have", _call("GetTask", {"id": "a\0b"}), -32001, 1),
+    ("a text that cannot be", json.dumps(_call(params=_message(parts=[{"text": "\ud800"}]))).encode(), -32600, None),
+    ("a file that is not base64", _call(params=_message(parts=[{"raw": "a"}])), -32602, 1),
+    ("two contents in one part", _call(params=_message(parts=[{"text": "a", "url": "b"}])), -32602, 1),
+    ("metadata that are a text", _call(params=_message(metadata="x")), -32602, 1),
+    ("a role of another play", _call(params=_message(role="ROLE_KING")), -32602, 1),
+    ("a history without end", _call("GetTask", {"id": "x", "historyLength": 2**40}), -32602, 1),
+    ("a time that is none", _call("ListTasks", {"statusTimestampAfter": "yesterday"}), -32602, 1),
+    (
+        "a webhook in a context that cannot be",
+        _call("SendMessage", _message(contextId="a\0b") | {"configuration": {"taskPushNotificationConfig": HOOK}}),
+        -32602,
+        1,
+    ),
     *[
         (
             f"to push to {url}",
@@ -111,6 +131,8 @@ REST: list[tuple[str, str, str, Any, int, str]] = [
     ("a page that is no number", "GET", "/tasks?pageSize=many", None, 400, "INVALID_PARAMS"),
     ("an address that is not there", "GET", "/kitchen", None, 404, "METHOD_NOT_FOUND"),
     ("another method", "DELETE", "/tasks", None, 405, "METHOD_NOT_FOUND"),
+    ("a time that is none", "GET", "/tasks?statusTimestampAfter=now", None, 400, "INVALID_PARAMS"),
+    ("a message that is a text", "POST", "/message:stream", {"message": "hi"}, 400, "INVALID_PARAMS"),
 ]
 
 
@@ -184,5 +206,5 @@ async def test_an_extension_that_is_required() -> None:
 def _nothing_of_ours(text: str, caplog: pytest.LogCaptureFixture) -> None:
     ours = [each for each in caplog.records if each.name.startswith(("baton", "a2a", "uvicorn", "starlette"))]
     assert ours == []
-    assert "Traceback" not in text
-    assert ".py" not in text
+    for trace in ("Traceback", ".py", "Failed to parse", "object has no", "Error(", "google.protobuf"):
+        assert trace not in text

@@ -1,5 +1,6 @@
 """Version 0.3 beside 1.0, if it is asked for."""
 
+import json
 from typing import Any
 
 import httpx
@@ -51,8 +52,9 @@ async def test_a_stream_of_0_3() -> None:
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         answer = await http.post("/", json=_call("message/stream", message=_message("hi")))
     assert answer.headers["content-type"].startswith("text/event-stream")
-    assert '"kind":"artifact-update"' in answer.text
-    assert '"final":true' in answer.text
+    told = [json.loads(line.removeprefix("data: "))["result"] for line in answer.text.splitlines() if line]
+    assert {each["kind"] for each in told} == {"task", "status-update", "artifact-update"}
+    assert (told[0]["kind"], told[-1]["final"]) == ("task", True)
 
 
 async def test_callers_of_0_3_must_say_who_they_are_as_well() -> None:

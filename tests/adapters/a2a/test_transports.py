@@ -1,5 +1,6 @@
 """What the SDK adds to a service: gRPC over the same handler, and signatures on the card."""
 
+from collections.abc import Callable
 from typing import Any
 
 import a2a.types.a2a_pb2_grpc as services
@@ -21,11 +22,15 @@ from baton.testing import ScriptedModel
 KEY = "k" * 32
 
 
-async def _over_grpc(app: A2AServer) -> None:
-    server = grpc.aio.server()
-    port = server.add_insecure_port("127.0.0.1:0")
+def _by_the_sdk(app: A2AServer, server: grpc.aio.Server) -> None:
     generated: Any = services
     generated.add_A2AServiceServicer_to_server(GrpcHandler(app.handler), server)
+
+
+async def _over_grpc(app: A2AServer, add: Callable[[A2AServer, grpc.aio.Server], None] = A2AServer.add_to) -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    add(app, server)
     await server.start()
     try:
         interface = AgentInterface(url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version="1.0")
@@ -41,13 +46,15 @@ async def _over_grpc(app: A2AServer) -> None:
         await app.close()
 
 
-async def test_grpc() -> None:
-    await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel(["hello there"], stream=True))))
+@pytest.mark.parametrize("add", [A2AServer.add_to, _by_the_sdk])
+async def test_grpc(add: Any) -> None:
+    await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel(["hello there"], stream=True))), add)
 
 
-async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler() -> None:
+@pytest.mark.parametrize("add", [A2AServer.add_to, _by_the_sdk])
+async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler(add: Any) -> None:
     with pytest.raises(InvalidRequestError, match="say who you are"):
-        await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel([])), auth=Bearer({"t": "ann"})))
+        await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel([])), auth=Bearer({"t": "ann"})), add)
 
 
 async def test_a_signed_card() -> None:

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from a2a.types.a2a_pb2 import Part
 from a2a.utils.errors import InvalidParamsError
+from google.protobuf.json_format import MessageToDict
 
 from ...errors import listed
 from ...events import Asked
@@ -16,14 +17,20 @@ _NO = frozenset({"no", "n", "false", "reject", "rejected", "deny", "denied"})
 
 
 def answers_of(parts: Iterable[Part], questions: Mapping[str, Asked]) -> dict[str, Any]:
-    """The answers by the ids of the questions: as data parts give them, or the text if only one is open."""
+    """The answers by the ids of the questions: as data parts give them, or the text if only one is open.
+
+    Files are no answer by themselves: with them, it is `{"text": …, "files": […]}`, each file as A2A has it in JSON.
+    """
     answers: dict[str, Any] = {}
     texts: list[str] = []
     others: list[Any] = []
+    files: list[Any] = []
     for part in parts:
         kind = part.WhichOneof("content")
         if kind == "text":
             texts.append(part.text)
+        elif kind in ("raw", "url"):
+            files.append(MessageToDict(part))
         elif kind == "data":
             given = plain_value(part.data)
             found = _by_id(given, questions)
@@ -34,6 +41,8 @@ def answers_of(parts: Iterable[Part], questions: Mapping[str, Asked]) -> dict[st
         return answers
     # Ids are settled now: if the task has gone on meanwhile, this must not answer a question that came later.
     id = _only(questions)
+    if files:
+        return {id: {"text": "\n".join(texts), "files": files, **({"data": others[0]} if others else {})}}
     if others:
         return {id: others[0]}
     return {id: _as_wanted("\n".join(texts), questions[id])}

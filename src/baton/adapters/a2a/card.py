@@ -93,7 +93,7 @@ def _change(card: AgentCard, given: Mapping[str, Any]) -> None:
     card.MergeFrom(wanted)
 
 
-def reached_at(card: AgentCard, url: str, *, with_03: bool) -> AgentCard:
+def reached_at(card: AgentCard, url: str, *, with_03: bool, grpc_url: str | None = None) -> AgentCard:
     """The card with the addresses where the service is reached, unless it names some itself."""
     reached = AgentCard()
     reached.CopyFrom(card)
@@ -105,6 +105,12 @@ def reached_at(card: AgentCard, url: str, *, with_03: bool) -> AgentCard:
                 reached.supported_interfaces.append(
                     AgentInterface(url=address, protocol_binding=binding.value, protocol_version=spoken)
                 )
+        if grpc_url:
+            reached.supported_interfaces.append(
+                AgentInterface(
+                    url=grpc_url, protocol_binding=TransportProtocol.GRPC.value, protocol_version=PROTOCOL_VERSION_1_0
+                )
+            )
     return reached
 
 

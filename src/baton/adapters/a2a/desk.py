@@ -23,6 +23,7 @@ from a2a.types.a2a_pb2 import (
     TaskPushNotificationConfig,
 )
 from a2a.utils.errors import (
+    ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
     InvalidRequestError,
     PushNotificationNotSupportedError,
@@ -34,9 +35,10 @@ from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 
 from ..http import Caller
-from .entrance import Named
+from .entrance import Named, spoken_in
 from .listing import listed_tasks
 from .push import Push
+from .push_configs import Subscriber
 from .relay import Ear, Relay
 from .tasks import Tasks
 from .telling import Update
@@ -79,17 +81,17 @@ class Desk(RequestHandler):
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
         message, caller = params.message, self._caller(context)
-        validate_input_modes(message, self._card)
+        self._need_known_types(message)
+        await self._tasks.check(message, caller)
         push = None
         if params.configuration.HasField("task_push_notification_config"):
             self._need_push()
-            push = params.configuration.task_push_notification_config
-            await self._push.check(push)
+            push = Subscriber(params.configuration.task_push_notification_config, spoken_in(context))
+            await self._push.check(push.config)
         if not message.task_id:
             return await self._tasks.begin(message, caller, str(uuid4()), ear=ear, push=push)
-        await self._tasks.record(message.task_id, caller)
         if push is not None:
-            await self._push.add(message.task_id, push)
+            await self._push.configs.put(message.task_id, push)
         return await self._tasks.follow_up(message, caller, ear)
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
@@ -123,7 +125,7 @@ class Desk(RequestHandler):
         self._need_push()
         validate_proto_required_fields(params)
         await self._tasks.record(params.task_id, self._caller(context))
-        return await self._push.add(params.task_id, params)
+        return await self._push.add(params.task_id, Subscriber(params, spoken_in(context)))
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
@@ -161,14 +163,20 @@ class Desk(RequestHandler):
         """The card for those who are known."""
         self._caller(context)
         if not self._card.capabilities.extended_agent_card:
-            raise UnsupportedOperationError(message="this service has no extended card")
+            raise UnsupportedOperationError(message="this operation is not supported: there is no extended card")
         if self._extended is None:
             raise ExtendedAgentCardNotConfiguredError
         return self._extended
 
+    def _need_known_types(self, message: Message) -> None:
+        try:
+            validate_input_modes(message, self._card)
+        except ContentTypeNotSupportedError as error:
+            raise ContentTypeNotSupportedError(message=f"Incompatible content types. {error.message}") from None
+
     def _need_streaming(self) -> None:
         if not self._card.capabilities.streaming:
-            raise UnsupportedOperationError(message="this service does not stream")
+            raise UnsupportedOperationError(message="this operation is not supported: this service does not stream")
 
     def _need_push(self) -> None:
         if not self._card.capabilities.push_notifications:

@@ -1,5 +1,7 @@
 """What every request passes first: its size, its type, who it is from, and which version it speaks."""
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -7,7 +9,7 @@ from a2a.auth.user import UnauthenticatedUser, User
 from a2a.extensions.common import HTTP_EXTENSION_HEADER, get_requested_extensions
 from a2a.server.context import ServerCallContext
 from a2a.types.a2a_pb2 import AgentCard
-from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, VERSION_HEADER
+from a2a.utils.constants import A2A_JSON_MEDIA_TYPE, PROTOCOL_VERSION_0_3, PROTOCOL_VERSION_1_0, VERSION_HEADER
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
@@ -22,6 +24,8 @@ from ..http.auth import caller_in, refusal_of
 if TYPE_CHECKING:
     from starlette.requests import Request
 
+_SPOKEN = "baton.version"
+_HALVES = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 
 
@@ -80,8 +84,12 @@ class Entrance:
         spoken = version_of(request)
         if spoken.partition(".")[0] != "1":
             raise VersionNotSupportedError(
-                message=f"version `{spoken}` is not spoken here; send the header {VERSION_HEADER}: 1.0"
+                message=f"version `{spoken[:20]}` is not spoken here; send the header {VERSION_HEADER}: 1.0"
             )
+        self.check_extensions(context)
+
+    def check_extensions(self, context: ServerCallContext) -> None:
+        """Raise unless the caller knows of all extensions that this service cannot do without."""
         missing = self._required - context.requested_extensions
         if missing:
             raise ExtensionSupportRequiredError(
@@ -104,11 +112,35 @@ class Entrance:
             if size > self._largest:
                 raise self._too_large()
             pieces.append(piece)
-        return b"".join(pieces)
+        whole = b"".join(pieces)
+        if _HALVES.search(whole) and not _is_text(whole):
+            raise InvalidRequestError(message="the body spells half of a surrogate pair, which is no text")
+        return whole
 
     def _too_large(self) -> Refused:
         told = f"the body is larger than the {self._largest} bytes that are taken here"
         return Refused(InvalidRequestError(message=told), 413)
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether what the body says can be written down again; JSON has a way to spell what no text can hold."""
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    except (ValueError, RecursionError):
+        pass  # Whoever reads it says that it is not JSON.
+    return True
+
+
+def spoken_in(context: ServerCallContext) -> str:
+    """The version that the caller is answered in."""
+    return str(context.state.get(_SPOKEN, PROTOCOL_VERSION_1_0))
+
+
+def note_version(context: ServerCallContext, version: str) -> None:
+    """Remember the version that the caller is answered in."""
+    context.state[_SPOKEN] = version
 
 
 def version_of(request: "Request") -> str:

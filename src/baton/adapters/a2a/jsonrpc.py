@@ -6,7 +6,6 @@ from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any, cast
 
 from a2a.server.context import ServerCallContext
-from a2a.server.routes.common import serialize_list_tasks_response
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.error_handlers import build_error_details
 from a2a.utils.errors import (
@@ -24,8 +23,10 @@ from google.protobuf.message import Message as ProtoMessage
 
 from .desk import Desk
 from .entrance import Entrance, Refused, version_of
-from .legacy import Legacy
-from .sse import streamed
+from .legacy import Legacy, event_of
+from .listing import page_as_json
+from .methods import METHODS, STREAMS, as_response
+from .sse import only_event, streamed
 from .telling import Update
 
 if TYPE_CHECKING:
@@ -33,30 +34,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 _logger = logging.getLogger("baton.a2a")
-
-_METHODS: dict[str, tuple[type[ProtoMessage], str]] = {
-    "SendMessage": (pb.SendMessageRequest, "on_message_send"),
-    "SendStreamingMessage": (pb.SendMessageRequest, "on_message_send_stream"),
-    "GetTask": (pb.GetTaskRequest, "on_get_task"),
-    "ListTasks": (pb.ListTasksRequest, "on_list_tasks"),
-    "CancelTask": (pb.CancelTaskRequest, "on_cancel_task"),
-    "SubscribeToTask": (pb.SubscribeToTaskRequest, "on_subscribe_to_task"),
-    "CreateTaskPushNotificationConfig": (pb.TaskPushNotificationConfig, "on_create_task_push_notification_config"),
-    "GetTaskPushNotificationConfig": (
-        pb.GetTaskPushNotificationConfigRequest,
-        "on_get_task_push_notification_config",
-    ),
-    "ListTaskPushNotificationConfigs": (
-        pb.ListTaskPushNotificationConfigsRequest,
-        "on_list_task_push_notification_configs",
-    ),
-    "DeleteTaskPushNotificationConfig": (
-        pb.DeleteTaskPushNotificationConfigRequest,
-        "on_delete_task_push_notification_config",
-    ),
-    "GetExtendedAgentCard": (pb.GetExtendedAgentCardRequest, "on_get_extended_agent_card"),
-}
-_STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 
 
 class JsonRpcDoor:
@@ -79,7 +56,7 @@ class JsonRpcDoor:
             _check(call)
             method = str(call["method"])
             if self._legacy is not None and self._legacy.speaks(method, version_of(request)):
-                return await self._legacy.answer(request, id, method, call, context.user)
+                return await self._answered_as_before(self._legacy, request, context, id, call)
             return await self._dispatched(request, context, id, method, call.get("params"))
         except Refused as refused:
             body = _error(id, refused.error)
@@ -95,19 +72,35 @@ class JsonRpcDoor:
     ) -> "Response":
         from starlette.responses import JSONResponse
 
-        if method not in _METHODS:
+        if method not in METHODS:
             raise MethodNotFoundError(message=f"there is no method `{method[:80]}`")
         self._entrance.check_version(request, context)
-        kind, name = _METHODS[method]
+        kind, name = METHODS[method]
         wanted = _parsed(params, kind())
         work = getattr(self._desk, name)(wanted, context)
-        if method in _STREAMS:
+        if method in STREAMS:
             return await streamed(
                 cast("AsyncGenerator[Update]", work),
                 lambda update: _text(id, MessageToDict(to_stream_response(update))),
                 lambda error: json.dumps(_error(id, _known(error))),
             )
         return JSONResponse(_reply(id, _result(wanted, await work)))
+
+    async def _answered_as_before(
+        self, legacy: Legacy, request: "Request", context: ServerCallContext, id: str | int | None, call: dict[str, Any]
+    ) -> "Response":
+        """The answer to a call of 0.3, where a stream says in itself that there is none."""
+        from starlette.responses import JSONResponse
+
+        method, params = str(call["method"]), call.get("params")
+        legacy.check(request, context)
+        if method not in legacy.streams:
+            return JSONResponse(_reply(id, await legacy.answer(method, params, context)))
+        updates = legacy.updates(method, params, context)
+        try:
+            return await streamed(updates, event_of(id), lambda error: json.dumps(_error(id, _known(error))))
+        except A2AError as error:
+            return only_event(json.dumps(_error(id, error)))
 
 
 def _call_in(body: bytes) -> dict[str, Any]:
@@ -141,23 +134,16 @@ def _parsed(params: Any, message: ProtoMessage) -> ProtoMessage:
         raise InvalidParamsError(message="`params` must be an object")
     try:
         return ParseDict(cast("dict[str, Any]", params or {}), message, ignore_unknown_fields=True)
-    except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidParamsError(message=f"`params` do not fit: {error}") from None
+    except (ParseError, ValueError, TypeError, AttributeError, RecursionError):
+        raise InvalidParamsError(message=f"`params` are not the JSON of a {message.DESCRIPTOR.name}") from None
 
 
 def _result(wanted: ProtoMessage, given: Any) -> Any:
-    match given:
-        case None:
-            return None
-        case pb.ListTasksResponse():
-            assert isinstance(wanted, pb.ListTasksRequest)
-            return serialize_list_tasks_response(given, wanted.include_artifacts)
-        case pb.Task() if isinstance(wanted, pb.SendMessageRequest):
-            return MessageToDict(pb.SendMessageResponse(task=given))
-        case pb.Message():
-            return MessageToDict(pb.SendMessageResponse(message=given))
-        case _:
-            return MessageToDict(given)
+    if given is None:
+        return None
+    if isinstance(given, pb.ListTasksResponse):
+        return page_as_json(given)
+    return MessageToDict(as_response(wanted, given))
 
 
 def _reply(id: str | int | None, result: Any) -> dict[str, Any]:

@@ -1,75 +1,188 @@
-"""Version 0.3 beside 1.0: the SDK translates, and the desk answers both."""
+"""Version 0.3 beside 1.0: what callers say is translated, the desk answers, and its answer is translated back.
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
+The SDK has the translation. What does not fit is refused here, in words of ours, before anything is done.
+"""
 
-from a2a.auth.user import UnauthenticatedUser, User
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from a2a.compat.v0_3 import conversions
+from a2a.compat.v0_3 import types as v03
+from a2a.compat.v0_3.extension_headers import LEGACY_HTTP_EXTENSION_HEADER
+from a2a.compat.v0_3.request_handler import RequestHandler03
+from a2a.extensions.common import get_requested_extensions
 from a2a.server.context import ServerCallContext
-from a2a.server.routes.common import ServerCallContextBuilder
-from a2a.utils.errors import A2AError
+from a2a.types.a2a_pb2 import GetTaskRequest, SendMessageRequest, Task
+from a2a.utils.constants import PROTOCOL_VERSION_0_3
+from a2a.utils.errors import InvalidParamsError, TaskNotFoundError
+from a2a.utils.proto_utils import to_stream_response
+from google.protobuf.json_format import ParseError
+from pydantic import BaseModel, ValidationError
 
+from ...errors import listed
 from .desk import Desk
-from .entrance import Entrance, Refused
+from .entrance import Entrance, note_version
+from .telling import Update
 
 if TYPE_CHECKING:
     from starlette.requests import Request
-    from starlette.responses import Response
-    from starlette.routing import BaseRoute
 
-_USER = "baton.a2a.user"
+_PART_KINDS = ("text", "file", "data")
+_DEEPEST_PLACE = 4
+_LARGEST_LENGTH = 2**31 - 1
+_READ: dict[str, tuple[type[BaseModel], type[BaseModel], str]] = {
+    "message/send": (v03.SendMessageRequest, v03.MessageSendParams, "send"),
+    "tasks/get": (v03.GetTaskRequest, v03.TaskQueryParams, "on_get_task"),
+    "tasks/cancel": (v03.CancelTaskRequest, v03.TaskIdParams, "on_cancel_task"),
+    "tasks/pushNotificationConfig/set": (
+        v03.SetTaskPushNotificationConfigRequest,
+        v03.TaskPushNotificationConfig,
+        "on_create_task_push_notification_config",
+    ),
+    "tasks/pushNotificationConfig/get": (
+        v03.GetTaskPushNotificationConfigRequest,
+        v03.GetTaskPushNotificationConfigParams,
+        "push_config",
+    ),
+    "tasks/pushNotificationConfig/list": (
+        v03.ListTaskPushNotificationConfigRequest,
+        v03.ListTaskPushNotificationConfigParams,
+        "on_list_task_push_notification_configs",
+    ),
+    "tasks/pushNotificationConfig/delete": (
+        v03.DeleteTaskPushNotificationConfigRequest,
+        v03.DeleteTaskPushNotificationConfigParams,
+        "on_delete_task_push_notification_config",
+    ),
+    "message/stream": (v03.SendMessageRequest, v03.MessageSendParams, ""),
+    "tasks/resubscribe": (v03.TaskResubscriptionRequest, v03.TaskIdParams, ""),
+}
+_CARD = "agent/getAuthenticatedExtendedCard"
 
 
-class _WithUser(ServerCallContextBuilder):
-    """Takes over who the entrance has found to be calling."""
+class Legacy(RequestHandler03):
+    """The operations of 0.3, whichever door they come in by."""
 
-    def build(self, request: "Request") -> ServerCallContext:
-        """The context of a call."""
-        user: User = request.scope.get(_USER) or UnauthenticatedUser()
-        return ServerCallContext(user=user, state={"headers": dict(request.headers)})
-
-
-class Legacy:
-    """The two doors for callers who speak 0.3."""
+    streams = ("message/stream", "tasks/resubscribe")
 
     def __init__(self, desk: Desk, entrance: Entrance) -> None:
-        from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
-        from a2a.compat.v0_3.rest_adapter import REST03Adapter
-
+        super().__init__(desk)
+        self._desk = desk
         self._entrance = entrance
-        self._jsonrpc = JSONRPC03Adapter(desk, _WithUser())
-        self._rest = REST03Adapter(desk, _WithUser())
 
     def speaks(self, method: str, version: str) -> bool:
-        """Whether a call is one of 0.3."""
-        return version.startswith("0.") and self._jsonrpc.supports_method(method)
+        """Whether a call of JSON-RPC is one of 0.3."""
+        return version.startswith("0.") and (method in _READ or method == _CARD)
 
-    async def answer(
-        self, request: "Request", id: str | int | None, method: str, call: dict[str, Any], user: User
-    ) -> "Response":
-        """The response to a call of 0.3."""
-        request.scope[_USER] = user
-        adapter: Any = self._jsonrpc
-        return await adapter.handle_request(id, method, call, request)
+    def check(self, request: "Request", context: ServerCallContext) -> None:
+        """Raise unless the caller knows of the extensions there must be: in 0.3 their header has another name."""
+        note_version(context, PROTOCOL_VERSION_0_3)
+        context.requested_extensions |= get_requested_extensions(request.headers.getlist(LEGACY_HTTP_EXTENSION_HEADER))
+        self._entrance.check_extensions(context)
 
-    def routes(self) -> "list[BaseRoute]":
-        """The addresses of 0.3, for an app of Starlette."""
-        from starlette.routing import Route
+    async def answer(self, method: str, params: Any, context: ServerCallContext) -> Any:
+        """What a method that does not stream gives, as JSON."""
+        if method == _CARD:
+            wanted = v03.GetAuthenticatedExtendedCardRequest(id="")
+            return as_json(await self.on_get_extended_agent_card(wanted, context))
+        return as_json(await getattr(self, _READ[method][2])(read(method, params), context))
 
-        return [
-            Route(path, self._admitting(endpoint), methods=[method])
-            for (path, method), endpoint in self._rest.routes().items()
-        ]
+    async def send(self, wanted: v03.SendMessageRequest, context: ServerCallContext) -> v03.Task | v03.Message:
+        """Say something, and wait for what comes of it."""
+        given = await self._desk.on_message_send(core_of(wanted), context)
+        return conversions.to_compat_task(given) if isinstance(given, Task) else conversions.to_compat_message(given)
 
-    def _admitting(self, endpoint: Callable[["Request"], Any]) -> "Callable[[Request], Awaitable[Response]]":
-        async def answer(request: "Request") -> "Response":
-            from .rest import refusal
+    async def on_get_task(self, request: v03.GetTaskRequest, context: ServerCallContext) -> v03.Task:
+        """A task as it stands. The SDK would take a history of no length for one of any."""
+        length = request.params.history_length
+        if length is not None and not 0 <= length <= _LARGEST_LENGTH:
+            raise InvalidParamsError(message=f"`historyLength` is between 0 and {_LARGEST_LENGTH}")
+        task = await self._desk.on_get_task(GetTaskRequest(id=request.params.id, history_length=length), context)
+        assert task is not None
+        return conversions.to_compat_task(task)
 
-            try:
-                request.scope[_USER] = (await self._entrance.admitted(request)).user
-                return await endpoint(request)
-            except Refused as refused:
-                return refusal(refused.error, status=refused.status, headers=refused.headers)
-            except A2AError as error:
-                return refusal(error)
+    async def push_config(
+        self, wanted: v03.GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> v03.TaskPushNotificationConfig:
+        """The webhook with the id that is asked for; the one that came last, if none is."""
+        if getattr(wanted.params, "push_notification_config_id", None):
+            return await self.on_get_task_push_notification_config(wanted, context)
+        which = v03.ListTaskPushNotificationConfigParams(id=wanted.params.id)
+        request = v03.ListTaskPushNotificationConfigRequest(id="", params=which)
+        kept = await self.on_list_task_push_notification_configs(request, context)
+        if not kept:
+            raise TaskNotFoundError(message=f"task `{wanted.params.id}` has no push configuration")
+        return kept[-1]
 
-        return answer
+    def updates(self, method: str, params: Any, context: ServerCallContext) -> Any:
+        """What a method that streams gives: updates as the desk tells them."""
+        wanted: Any = read(method, params)
+        if method == "message/stream":
+            return self._desk.on_message_send_stream(core_of(wanted), context)
+        return self._desk.on_subscribe_to_task(conversions.to_core_subscribe_to_task_request(wanted), context)
+
+
+def read(method: str, params: Any) -> Any:
+    """The request that a method and its params are. Raises InvalidParamsError if they are none."""
+    kind, form, _ = _READ[method]
+    _settle_parts(params)
+    try:
+        return kind(id="", params=form.model_validate(params))
+    except (ValidationError, RecursionError) as error:
+        raise InvalidParamsError(message=f"`params` are not what `{method}` takes{_places(error)}") from None
+
+
+def core_of(wanted: v03.SendMessageRequest) -> SendMessageRequest:
+    """A request to say something, as 1.0 has it."""
+    try:
+        made = conversions.to_core_send_message_request(wanted)
+        given = wanted.params.configuration
+        if given is not None and given.history_length is not None:
+            made.configuration.history_length = given.history_length
+        return made
+    except (ParseError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise InvalidParamsError(message="the parts or the metadata of the message cannot be read") from None
+
+
+def compat_of(update: Update) -> Any:
+    """An update, as 0.3 has it."""
+    return conversions.to_compat_stream_response(to_stream_response(update), "").result
+
+
+def as_json(given: Any) -> Any:
+    """What 0.3 has for it, as JSON."""
+    if isinstance(given, list):
+        return [as_json(each) for each in cast("list[Any]", given)]
+    return given if given is None else given.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def event_of(id: str | int | None) -> Callable[[Update], str]:
+    """How updates are written into the stream that answers the call with this id."""
+    return lambda update: json.dumps(
+        {"jsonrpc": "2.0", "id": id, "result": as_json(compat_of(update))}, ensure_ascii=False
+    )
+
+
+def _settle_parts(params: Any) -> None:
+    """Raise unless every part says what it is: without it the SDK takes anything that has a text for one.
+
+    Data that are no object, which 1.0 has and some who speak 0.3 send, are marked as the SDK marks them.
+    """
+    message: Any = cast("Mapping[str, Any]", params).get("message") if isinstance(params, dict) else None
+    parts: Any = cast("Mapping[str, Any]", message).get("parts") if isinstance(message, dict) else None
+    for part in cast("list[Any]", parts) if isinstance(parts, list) else ():
+        facts = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        if facts.get("kind") not in _PART_KINDS:
+            raise InvalidParamsError(message=f"a part of a message has a `kind`: {listed(_PART_KINDS)}")
+        if isinstance(facts.get("data"), list):
+            facts["data"] = {"value": facts["data"]}
+            facts["metadata"] = {"data_part_compat": True}
+
+
+def _places(error: Exception) -> str:
+    """Where something does not fit, in names that the protocol has: what stands there is the caller's."""
+    if not isinstance(error, ValidationError):
+        return ""
+    found = [".".join(map(str, each["loc"][:_DEEPEST_PLACE])) for each in error.errors(include_input=False)[:5]]
+    return f"; see {listed(sorted({place for place in found if place.isascii()}))}"

@@ -2,11 +2,13 @@
 
 from base64 import b64decode, urlsafe_b64encode
 from math import ceil
+from typing import Any
 
 from a2a.types.a2a_pb2 import ListTasksRequest, ListTasksResponse, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from google.protobuf.json_format import MessageToDict
 
 from ...errors import StoreError
 from ...events import decode_lines
@@ -54,6 +56,16 @@ async def listed_tasks(store: Store, asked: ListTasksRequest, caller: Caller) ->
     if found.next:
         page.next_page_token = urlsafe_b64encode(found.next.encode()).decode()
     return page
+
+
+def page_as_json(page: ListTasksResponse) -> dict[str, Any]:
+    """A page as it goes out: it always says how many tasks there are, and what of them is not set is left out."""
+    return {
+        "tasks": [MessageToDict(task) for task in page.tasks],
+        "nextPageToken": page.next_page_token,
+        "pageSize": page.page_size,
+        "totalSize": page.total_size,
+    }
 
 
 async def _page(store: Store, asked: ListTasksRequest, caller: Caller) -> Page:

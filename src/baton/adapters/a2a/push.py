@@ -9,14 +9,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
+from a2a.compat.v0_3.conversions import to_compat_task
 from a2a.types.a2a_pb2 import Message, Task, TaskArtifactUpdateEvent, TaskPushNotificationConfig, TaskStatusUpdateEvent
-from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
+from a2a.utils.constants import PROTOCOL_VERSION_0_3, VERSION_HEADER
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToJson
 
-from .push_configs import PushConfigs
-from .telling import Update
+from .listing import told_from
+from .push_configs import PushConfigs, Subscriber
+from .telling import STOPPED, Update
 
 if TYPE_CHECKING:
     import httpx
@@ -77,10 +79,10 @@ class Push:
         self._tasks: set[asyncio.Task[None]] = set()
         self._http: httpx.AsyncClient | None = None
 
-    async def add(self, task_id: str, config: TaskPushNotificationConfig) -> TaskPushNotificationConfig:
-        """Have a task's updates sent somewhere, if that is allowed."""
-        await self.check(config)
-        return await self.configs.put(task_id, config)
+    async def add(self, task_id: str, subscriber: Subscriber) -> TaskPushNotificationConfig:
+        """Have a task's updates sent somewhere, if that is allowed, as their version of the protocol has them."""
+        await self.check(subscriber.config)
+        return await self.configs.put(task_id, subscriber)
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
         """Raise InvalidParamsError if what is asked for is not allowed."""
@@ -104,29 +106,43 @@ class Push:
     async def _work(self, task_id: str, queue: deque[Update]) -> None:
         try:
             while queue:
-                configs = await self.configs.all(task_id)
+                subscribers = await self.configs.subscribers(task_id)
                 updates = [*queue]
                 queue.clear()
-                for update in updates if configs else ():
-                    await asyncio.gather(*[self._send(config, update) for config in configs])
+                for update in updates if subscribers else ():
+                    await asyncio.gather(*[self._tell(each, update) for each in subscribers])
         except Exception:  # What goes wrong here must not reach the run; it is said in the log.
             _logger.exception("subscribers of task `%s` could not be told", task_id)
         finally:
             del self._queues[task_id]
 
-    async def _send(self, config: TaskPushNotificationConfig, update: Update) -> None:
-        import httpx
-
+    async def _tell(self, subscriber: Subscriber, update: Update) -> None:
         if isinstance(update, TaskArtifactUpdateEvent) and not update.last_chunk:
             return  # A webhook is not a stream: it is told of an artifact when it is there.
-        body = MessageToJson(to_stream_response(update), indent=None)
+        if subscriber.version == PROTOCOL_VERSION_0_3:
+            # Version 0.3 tells of nothing but tasks: how they stand when they stop.
+            if isinstance(update, TaskStatusUpdateEvent) and update.status.state in STOPPED:
+                await self._send(subscriber.config, await self._task_as_before(update.task_id), subscriber.version)
+        else:
+            body = MessageToJson(to_stream_response(update), indent=None)
+            await self._send(subscriber.config, body, subscriber.version)
+
+    async def _task_as_before(self, task_id: str) -> str:
+        record = await self.configs.store.record(task_id)
+        assert record is not None
+        task = (await told_from(self.configs.store, record)).task
+        return to_compat_task(task).model_dump_json(by_alias=True, exclude_none=True)
+
+    async def _send(self, config: TaskPushNotificationConfig, body: str, version: str) -> None:
+        import httpx
+
         for pause in (*self._pauses, None):
             # Looked at every time: what a name stands for may have changed since.
             if not await self._policy(config.url):
                 _logger.warning("a webhook of task `%s` may not be called any more", config.task_id)
                 return
             try:
-                answer = await self._client().post(config.url, content=body, headers=_headers(config))
+                answer = await self._client().post(config.url, content=body, headers=_headers(config, version))
                 if answer.status_code < 500 and answer.status_code not in (408, 425, 429):
                     return
             except httpx.HTTPError:
@@ -154,8 +170,9 @@ class Push:
             await self._http.aclose()
 
 
-def _headers(config: TaskPushNotificationConfig) -> dict[str, str]:
-    headers = {"Content-Type": "application/a2a+json", VERSION_HEADER: PROTOCOL_VERSION_1_0}
+def _headers(config: TaskPushNotificationConfig, version: str) -> dict[str, str]:
+    kind = "application/json" if version == PROTOCOL_VERSION_0_3 else "application/a2a+json"
+    headers = {"Content-Type": kind, VERSION_HEADER: version}
     if config.token:
         headers["X-A2A-Notification-Token"] = config.token
     if config.HasField("authentication") and config.authentication.scheme:

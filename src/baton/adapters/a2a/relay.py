@@ -8,7 +8,7 @@ from time import time
 from a2a.types.a2a_pb2 import Task, TaskStatusUpdateEvent
 
 from ...errors import BatonError
-from ...events import Delta, Origin, Progress, TextDelta
+from ...events import Answered, Delta, Origin, Progress, Resumed, RunStarted, Started, TextDelta
 from ...runner import Hub
 from .telling import Telling, Update
 
@@ -16,6 +16,7 @@ _logger = logging.getLogger("baton.a2a")
 _LONGEST_WAIT = 0.1
 _LARGEST_CHUNK = 600
 _MOST_WAITING = 2000
+_OPENINGS = (RunStarted, Resumed, Answered, Started)
 
 
 class Ear:
@@ -48,6 +49,8 @@ class Relay:
         """Set when something of the run has been heard."""
         self.opening: Task | None = None
         """How the task stood then."""
+        self.acted = asyncio.Event()
+        """Set when an agent has done something in the run, or it has stopped."""
         self._hub = hub
         self._push = push
         self._texts: dict[str, tuple[Origin, list[str]]] = {}
@@ -77,12 +80,15 @@ class Relay:
                         self.begun.set()
                     for update in updates:
                         self._tell(update)
+                if not isinstance(item, _OPENINGS):
+                    self.acted.set()
         except BatonError:
             _logger.exception("what happens in run `%s` cannot be passed on any more", run_id)
         finally:
             self._flush()
             self.opening = self.opening or copied(self.telling)
             self.begun.set()
+            self.acted.set()
 
     def _hear_delta(self, delta: Delta) -> None:
         if isinstance(delta, TextDelta):

@@ -13,12 +13,12 @@ from a2a.utils.errors import A2AError
 
 from ...agents import AgentContext, BaseAgent, Projection
 from ...errors import RemoteError, RemoteRejected, SetupError
-from ...events import Action, TextDelta
+from ...events import Action
 from ...messages import AssistantMessage, is_empty
 from ...models.per_loop import PerLoop
 from .link import Credentials, Link
 from .parts import content_of, data_part, parts_of
-from .telling import AUTH_REQUIRED
+from .questions import AUTH_REQUIRED
 from .visit import Visit, parts_from
 
 _logger = logging.getLogger("baton.a2a")
@@ -75,12 +75,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Send what was said, listen, pass questions on, and say what comes of it."""
-
-        async def hear(text: str) -> None:
-            ctx.run.log.tell(TextDelta(ctx.origin, text))
-            await ctx.run.log.settle()
-
-        visit = Visit(self.name, await self._links.get(), self._patience, hear)
+        visit = Visit(self.name, await self._links.get(), self._patience, ctx.write)
         sent = await ctx.step("a2a.send", partial(self._begin, ctx, visit))
         if "reply" in sent:
             await ctx.say(content_of(parts_from(sent["reply"])))

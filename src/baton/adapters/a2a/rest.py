@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from a2a.server.context import ServerCallContext
-from a2a.server.routes.common import serialize_list_tasks_response
 from a2a.types import a2a_pb2 as pb
 from a2a.utils.constants import A2A_JSON_MEDIA_TYPE
 from a2a.utils.error_handlers import build_rest_error_payload
@@ -17,6 +16,7 @@ from google.protobuf.message import Message as ProtoMessage
 
 from .desk import Desk
 from .entrance import Entrance, Refused
+from .listing import page_as_json
 from .sse import streamed
 from .telling import Update
 
@@ -57,20 +57,12 @@ class RestDoor:
     def _door(
         self, work: "Callable[[Request, ServerCallContext], Awaitable[Response]]"
     ) -> "Callable[[Request], Awaitable[Response]]":
-        async def answer(request: "Request") -> "Response":
-            try:
-                context = await self._entrance.admitted(request)
-                self._entrance.check_version(request, context)
-                return await work(request, context)
-            except Refused as refused:
-                return refusal(refused.error, status=refused.status, headers=refused.headers)
-            except A2AError as error:
-                return refusal(error)
-            except Exception:  # A fault of ours: the caller learns that there is one, the log which.
-                _logger.exception("a request could not be answered")
-                return refusal(InternalError())
+        return endpoint(self._admitted, work)
 
-        return answer
+    async def _admitted(self, request: "Request") -> ServerCallContext:
+        context = await self._entrance.admitted(request)
+        self._entrance.check_version(request, context)
+        return context
 
     async def _send(self, request: "Request", context: ServerCallContext) -> "Response":
         params = await self._parsed(request, pb.SendMessageRequest())
@@ -80,11 +72,11 @@ class RestDoor:
 
     async def _stream(self, request: "Request", context: ServerCallContext) -> "Response":
         params = await self._parsed(request, pb.SendMessageRequest())
-        return await streamed(self._desk.on_message_send_stream(params, context), _text, _failure)
+        return await streamed(self._desk.on_message_send_stream(params, context), _text, failure_text)
 
     async def _subscribe(self, request: "Request", context: ServerCallContext) -> "Response":
         wanted = pb.SubscribeToTaskRequest(id=request.path_params["id"])
-        return await streamed(self._desk.on_subscribe_to_task(wanted, context), _text, _failure)
+        return await streamed(self._desk.on_subscribe_to_task(wanted, context), _text, failure_text)
 
     async def _cancel(self, request: "Request", context: ServerCallContext) -> "Response":
         return _json(await self._desk.on_cancel_task(pb.CancelTaskRequest(id=request.path_params["id"]), context))
@@ -96,8 +88,7 @@ class RestDoor:
 
     async def _list(self, request: "Request", context: ServerCallContext) -> "Response":
         params = _asked(request, pb.ListTasksRequest())
-        page = await self._desk.on_list_tasks(params, context)
-        return _plain(serialize_list_tasks_response(page, params.include_artifacts))
+        return _plain(page_as_json(await self._desk.on_list_tasks(params, context)))
 
     async def _create_push(self, request: "Request", context: ServerCallContext) -> "Response":
         params = await self._parsed(request, pb.TaskPushNotificationConfig())
@@ -129,8 +120,29 @@ class RestDoor:
         body = await self._entrance.body(request)
         try:
             return Parse(body, message, ignore_unknown_fields=True)
-        except (ParseError, ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InvalidRequestError(message=f"the body does not fit: {error}") from None
+        except (ParseError, ValueError, TypeError, AttributeError, RecursionError):
+            told = f"the body is not the JSON of a {message.DESCRIPTOR.name}"
+            raise InvalidRequestError(message=told) from None
+
+
+def endpoint(
+    admit: "Callable[[Request], Awaitable[ServerCallContext]]",
+    work: "Callable[[Request, ServerCallContext], Awaitable[Response]]",
+) -> "Callable[[Request], Awaitable[Response]]":
+    """What answers at an address: what is admitted is worked on, and whatever goes wrong is told as an error."""
+
+    async def answer(request: "Request") -> "Response":
+        try:
+            return await work(request, await admit(request))
+        except Refused as refused:
+            return refusal(refused.error, status=refused.status, headers=refused.headers)
+        except A2AError as error:
+            return refusal(error)
+        except Exception:  # A fault of ours: the caller learns that there is one, the log which.
+            _logger.exception("a request could not be answered")
+            return refusal(InternalError())
+
+    return answer
 
 
 def refusal(error: A2AError, *, status: int | None = None, headers: dict[str, str] | None = None) -> "Response":
@@ -146,8 +158,8 @@ def refusal(error: A2AError, *, status: int | None = None, headers: dict[str, st
 def _asked(request: "Request", message: Any) -> Any:
     try:
         parse_params(request.query_params, message)
-    except (ParseError, ValueError, TypeError) as error:
-        raise InvalidParamsError(message=f"the query does not fit: {error}") from None
+    except (ParseError, ValueError, TypeError):
+        raise InvalidParamsError(message=f"the query is not that of a {message.DESCRIPTOR.name}") from None
     return message
 
 
@@ -165,7 +177,8 @@ def _text(update: Update) -> str:
     return json.dumps(MessageToDict(to_stream_response(update)), ensure_ascii=False)
 
 
-def _failure(error: Exception) -> str:
+def failure_text(error: Exception) -> str:
+    """What a stream says when it breaks off."""
     if not isinstance(error, A2AError):
         _logger.error("a stream broke off", exc_info=error)
         error = InternalError()

@@ -28,6 +28,7 @@ from .desk import Desk
 from .entrance import Entrance
 from .jsonrpc import JsonRpcDoor
 from .legacy import Legacy
+from .legacy_rest import LegacyRestDoor
 from .push import PAUSES, Push, PushPolicy, public_only
 from .push_configs import PushConfigs
 from .relay import Relays
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.requests import Request
     from starlette.responses import Response
+    from starlette.routing import BaseRoute
     from starlette.types import Receive, Scope, Send
 
 _logger = logging.getLogger("baton.a2a")
@@ -61,6 +63,8 @@ class A2AServer:
         push_policy: PushPolicy,
         push_pauses: Sequence[float],
         largest_body: int,
+        messages: bool,
+        grpc_url: str | None,
     ) -> None:
         runner = self.runner = hub.runner
         self.card = card_of(runner.team, card, auth)
@@ -73,11 +77,12 @@ class A2AServer:
         self._sign = sign
         self._hub = hub
         self._push = Push(PushConfigs(runner.need_store("serve_a2a")), policy=push_policy, pauses=push_pauses)
-        self._tasks = Tasks(self._hub, Relays(self._hub, self._push.tell))
-        desk = Desk(self._tasks, self.card, extended_card, self._push, needs_names=bool(auth))
+        self._tasks = Tasks(self._hub, Relays(self._hub, self._push.tell), may_be_messages=messages)
+        desk = self._desk = Desk(self._tasks, self.card, extended_card, self._push, needs_names=bool(auth))
         self.handler: RequestHandler = desk
-        """What answers requests, for transports of the SDK's that have no door here: `GrpcHandler(app.handler)`."""
-        entrance = Entrance(self.card, auth, largest_body)
+        """What answers requests, for transports that have no door here."""
+        entrance = self._entrance = Entrance(self.card, auth, largest_body)
+        self._grpc_url = grpc_url
         self._made_at = formatdate(time(), usegmt=True)
         self._app = self._built(desk, entrance)
 
@@ -86,12 +91,15 @@ class A2AServer:
         from starlette.routing import Route
 
         legacy = Legacy(desk, entrance) if self._compat_03 else None
-        door = JsonRpcDoor(desk, entrance, legacy)
+        before: list[BaseRoute] = []
+        if legacy is not None:
+            # Some of those who speak 0.3 look for the card at the address that it names.
+            before = [Route("/", self._card, methods=["GET"]), *LegacyRestDoor(legacy, entrance).routes()]
         return Starlette(
             routes=[
                 Route(AGENT_CARD_WELL_KNOWN_PATH, self._card, methods=["GET"]),
-                Route("/", door.answer, methods=["POST"]),
-                *(legacy.routes() if legacy is not None else ()),
+                Route("/", JsonRpcDoor(desk, entrance, legacy).answer, methods=["POST"]),
+                *before,
                 *RestDoor(desk, entrance).routes(),
             ],
             exception_handlers={404: _nothing_there, 405: _nothing_there},
@@ -110,6 +118,13 @@ class A2AServer:
         if scope["type"] == "http":
             self.start()
         await self._app(scope, receive, send)
+
+    def add_to(self, server: Any) -> None:
+        """Have a `grpc.aio` server, before it starts, serve this as well: the same tasks, names and checks."""
+        from .grpc import GrpcDoor
+
+        GrpcDoor(self._desk, self._entrance).add_to(server)
+        self.start()
 
     def start(self) -> None:
         """Begin to look after tasks whose process has died. The first request does it too; it is safe to call again."""
@@ -135,7 +150,7 @@ class A2AServer:
 
         # Not `base_url`: where this is mounted, that is the address of the app around it.
         asked_at = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
-        card = reached_at(self.card, self._url or asked_at, with_03=self._compat_03)
+        card = reached_at(self.card, self._url or asked_at, with_03=self._compat_03, grpc_url=self._grpc_url)
         if self._sign is not None:
             card = self._sign(card)
         content = agent_card_to_dict(card) if self._compat_03 else MessageToDict(card)
@@ -166,13 +181,16 @@ def serve_a2a(
     push_policy: PushPolicy = public_only,
     push_pauses: Sequence[float] = PAUSES,
     largest_body: int = _LARGEST_BODY,
+    messages: bool = False,
+    grpc_url: str | None = None,
 ) -> A2AServer:
     """An agent, a runner or a hub as a service of A2A: JSON-RPC, plain HTTP and the agent card, as one ASGI app.
 
     Tasks are runs: they are in the runner's store, or in `store`, and without one in memory. `url` is where callers
     reach the service, if that is not what requests say. `sign` signs the card. `auth` is enforced, and tasks belong to
     their callers. A webhook that fails is called again after each of `push_pauses`, if `push_policy` says that it may
-    be called at all.
+    be called at all. With `messages`, agents may answer a stream with a message instead of a task, and it begins when
+    the first of them has done something. `grpc_url` is what the card says of a gRPC server that `add_to` was given.
     """
     if isinstance(served, BaseAgent):
         hub = Hub(Runner(served, store=store or "memory:", lease=_LEASE))
@@ -191,6 +209,8 @@ def serve_a2a(
         push_policy=push_policy,
         push_pauses=push_pauses,
         largest_body=largest_body,
+        messages=messages,
+        grpc_url=grpc_url,
     )
 
 

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
 _SILENCE = 15.0
 
 
+def only_event(data: str) -> "Response":
+    """A stream of one event."""
+    from starlette.responses import Response
+
+    return Response(_event(data), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
+
+
 async def streamed(
     updates: AsyncGenerator[Update], encode: Callable[[Update], str], failed: Callable[[Exception], str]
 ) -> "Response":

@@ -7,7 +7,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from a2a.types.a2a_pb2 import Message, Task, TaskPushNotificationConfig, TaskState
+from a2a.types.a2a_pb2 import Message, Task, TaskState
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
 from ...errors import AnswerError, RunConflict, RunError, ThreadBusy
@@ -18,9 +18,9 @@ from ..http import Caller
 from .answers import answers_of
 from .listing import told_from
 from .parts import content_of, plain_value
-from .push_configs import PushConfigs
+from .push_configs import PushConfigs, Subscriber
 from .relay import Ear, Relay, Relays, copied, told
-from .telling import Telling, Update
+from .telling import ABOUT, Telling, Update
 from .threads import beside, can_be_context, context_of, thread_of
 
 _logger = logging.getLogger("baton.a2a")
@@ -31,8 +31,10 @@ _PAUSE = 0.3
 class Tasks:
     """The runs of one hub, as callers of A2A see them."""
 
-    def __init__(self, hub: Hub, relays: Relays) -> None:
+    def __init__(self, hub: Hub, relays: Relays, *, may_be_messages: bool = False) -> None:
+        """`may_be_messages` is whether a stream waits for what an agent does first: it may want no task."""
         self.hub = hub
+        self._may_be_messages = may_be_messages
         self.relays = relays
         self.store: Store = hub.runner.need_store("serve_a2a")
         self._configs = PushConfigs(self.store)
@@ -40,7 +42,8 @@ class Tasks:
 
     async def record(self, task_id: str, caller: Caller) -> RunRecord:
         """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""
-        record = await self.store.record(task_id) if task_id else None
+        is_askable = bool(task_id) and "\0" not in task_id
+        record = await self.store.record(task_id) if is_askable else None
         if record is None or not caller.sees(record.caller):
             raise TaskNotFoundError(message=f"there is no task `{task_id}`")
         return record
@@ -55,10 +58,15 @@ class Tasks:
 
     async def answer(self, task_id: str, caller: Caller) -> Task | Message:
         """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
-        telling = await told_from(self.store, await self.record(task_id, caller))
-        if telling.wants_message and telling.task.status.state == TaskState.TASK_STATE_COMPLETED:
-            return telling.as_message()
-        return telling.task
+        return _come_to(await told_from(self.store, await self.record(task_id, caller)))
+
+    async def check(self, message: Message, caller: Caller) -> None:
+        """Raise what a message is refused with, before anything is written because of it."""
+        if message.task_id:
+            _, telling = await self._waiting(message, caller)
+            answers_of(message.parts, telling.questions)
+        elif not can_be_context(message.context_id):
+            raise InvalidParamsError(message=f"`{message.context_id}` cannot be the id of a context")
 
     async def begin(
         self,
@@ -67,26 +75,20 @@ class Tasks:
         task_id: str,
         *,
         ear: Ear | None,
-        push: TaskPushNotificationConfig | None,
+        push: Subscriber | None,
     ) -> Relay:
         """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
         context_id = message.context_id or str(uuid4())
-        if not can_be_context(context_id):
-            raise InvalidParamsError(message=f"`{context_id}` cannot be the id of a context")
-        about: dict[str, Any] = {"messageId": message.message_id}
-        if message.HasField("metadata"):
-            about["metadata"] = plain_value(message.metadata)
-        if caller.name:
-            about["caller"] = caller.name
+        values = {ABOUT: _about(message, caller)}
         said, thread = UserMessage(content_of(message.parts)), thread_of(caller, context_id)
         try:
-            await self.hub.start(said, run_id=task_id, thread=thread, values={"a2a": about}, caller=caller.name)
+            await self.hub.start(said, run_id=task_id, thread=thread, values=values, caller=caller.name)
         except ThreadBusy:
             # A context may have several tasks at once. This one reads what was said so far, and goes its own way.
             before = await self.hub.runner.thread(thread).history()
             apart = beside(thread, task_id)
             told_before = [*before, said]
-            await self.hub.start(told_before, run_id=task_id, thread=apart, values={"a2a": about}, caller=caller.name)
+            await self.hub.start(told_before, run_id=task_id, thread=apart, values=values, caller=caller.name)
         if push is not None:
             # Before anything is passed on: whoever wants to be told is told from the first.
             await self._configs.put(task_id, push)
@@ -94,6 +96,21 @@ class Tasks:
 
     async def follow_up(self, message: Message, caller: Caller, ear: Ear | None) -> Relay:
         """Go on with a task that waits, with what the message answers; an ear hears what comes of it."""
+        record, telling = await self._waiting(message, caller)
+        try:
+            answers = answers_of(message.parts, telling.questions)
+            await self.hub.resume(record.run_id, answers, values={ABOUT: _about(message, caller)})
+        except AnswerError as error:
+            raise InvalidParamsError(message=str(error)) from None
+        except RunConflict:
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
+        except RunError as error:
+            _logger.info("task `%s` cannot go on: %s", record.run_id, error)
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
+        return await self._relayed(telling, ear)
+
+    async def _waiting(self, message: Message, caller: Caller) -> tuple[RunRecord, Telling]:
+        """The task that a message goes on with. Raises if it waits for none, or belongs elsewhere."""
         record = await self.record(message.task_id, caller)
         if message.context_id and message.context_id != context_of(record):
             raise InvalidParamsError(
@@ -106,16 +123,7 @@ class Tasks:
             raise UnsupportedOperationError(
                 message=f"task `{record.run_id}` is at work; it takes no message until it asks"
             )
-        try:
-            await self.hub.resume(record.run_id, answers_of(message.parts, telling.questions))
-        except AnswerError as error:
-            raise InvalidParamsError(message=str(error)) from None
-        except RunConflict:
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
-        except RunError as error:
-            _logger.info("task `%s` cannot go on: %s", record.run_id, error)
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
-        return await self._relayed(telling, ear)
+        return record, telling
 
     async def _relayed(self, telling: Telling, ear: Ear | None) -> Relay:
         relay = self.relays.begin(telling, ear)
@@ -128,8 +136,18 @@ class Tasks:
             continue
 
     async def stream(self, relay: Relay, ear: Ear) -> AsyncGenerator[Update]:
-        """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops."""
+        """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops.
+
+        If its agent answers with a message, that message and nothing else.
+        """
         try:
+            if self._may_be_messages:
+                await relay.acted.wait()
+                if relay.telling.wants_message:
+                    async for _ in told(ear):
+                        continue
+                    yield _come_to(relay.telling)
+                    return
             assert relay.opening is not None
             yield relay.opening
             async for update in told(ear):
@@ -221,3 +239,22 @@ class Tasks:
         """Stop all that is driven here, so that others can go on with it."""
         await self.hub.let_go()
         await self.relays.close()
+
+
+def _come_to(telling: Telling) -> Task | Message:
+    is_completed = telling.task.status.state == TaskState.TASK_STATE_COMPLETED
+    return telling.as_message() if telling.wants_message and is_completed else telling.task
+
+
+def _about(message: Message, caller: Caller) -> dict[str, Any]:
+    """What the run is told of a message besides its content."""
+    about: dict[str, Any] = {"messageId": message.message_id}
+    if message.HasField("metadata"):
+        about["metadata"] = plain_value(message.metadata)
+    if message.extensions:
+        about["extensions"] = [*message.extensions]
+    if message.reference_task_ids:
+        about["referenceTaskIds"] = [*message.reference_task_ids]
+    if caller.name:
+        about["caller"] = caller.name
+    return about

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
-import msgspec
 from a2a.types.a2a_pb2 import (
     Artifact,
     Message,
@@ -22,6 +21,7 @@ from a2a.types.a2a_pb2 import (
 )
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from ...errors import Declined
 from ...events import (
     Answered,
     Asked,
@@ -41,20 +41,21 @@ from ...events import (
     ToolReturned,
     Transferred,
 )
-from ...messages import Content, UserMessage, is_empty
+from ...messages import Content, Data, UserMessage, is_empty
 from .parts import data_part, parts_of, struct_of
+from .questions import AUTH_REQUIRED, kind_of, question_data, question_text
 
 Update: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
-AUTH_REQUIRED = "auth_required"
-"""The `kind` in the payload of a question that asks for credentials."""
+ABOUT = "a2a"
+"""The key in a run's values with what is known of the message that came last: its id, its metadata, its sender."""
 
 REPLY = "a2a.reply"
 """The key in a run's values with which an agent says how it wants to answer: "message" for a message without a task."""
 
 FAILED_TEXT = "The task failed. Whoever runs the service has the details."
 _INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
-_REFUSALS = ("GuardrailTripped",)
+_REFUSALS = ("Declined", "GuardrailTripped", "RemoteRejected")
 _LONGEST_PATH = 16
 TERMINAL = frozenset(
     {
@@ -64,6 +65,8 @@ TERMINAL = frozenset(
         TaskState.TASK_STATE_REJECTED,
     }
 )
+
+STOPPED = TERMINAL | {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
 
 
 class Telling:
@@ -153,13 +156,17 @@ class Telling:
     def _begin(self, started: RunStarted) -> None:
         self.task.status.timestamp.CopyFrom(_timestamp(started.at))
         given = [message for message in started.input if isinstance(message, UserMessage)]
-        about = cast("Mapping[str, Any]", started.values.get("a2a") or {})
         if given:
-            key = str(about.get("messageId") or "input")
-            message = self._message(key, Role.ROLE_USER, given[-1].content, is_own_id="messageId" in about)
-            if about.get("metadata"):
-                message.metadata.CopyFrom(struct_of(about["metadata"]))
-            self.task.history.append(message)
+            self._receive("input", given[-1].content, started.values)
+
+    def _receive(self, key: str, content: Content, values: Mapping[str, Any]) -> None:
+        """Take in a message from outside, under the id that it came with."""
+        about = cast("Mapping[str, Any]", values.get(ABOUT) or {})
+        message = self._message(key, Role.ROLE_USER, content)
+        message.message_id = str(about.get("messageId") or message.message_id)
+        if about.get("metadata"):
+            message.metadata.CopyFrom(struct_of(about["metadata"]))
+        self.task.history.append(message)
 
     def _said(self, event: Event, content: Content, *, is_answer: bool) -> list[Update]:
         origin, id = event.origin, self._artifact_id(event.origin)
@@ -212,10 +219,8 @@ class Telling:
     def _answer(self, answered: Answered) -> None:
         self.questions.pop(answered.id, None)
         answer = answered.answer
-        message = self._message(answered.key, Role.ROLE_USER, answer if isinstance(answer, str) else "")
-        if not isinstance(answer, str):
-            message.parts.append(data_part({"interruptId": answered.id, "answer": answer}))
-        self.task.history.append(message)
+        said = answer if isinstance(answer, str) else (Data({"interruptId": answered.id, "answer": answer}),)
+        self._receive(answered.key, said, answered.values)
 
     def _stopped(self, event: Completed | Suspended | Failed | Cancelled) -> TaskStatusUpdateEvent:
         match event:
@@ -227,13 +232,15 @@ class Telling:
                 is_refused = event.error in _REFUSALS
                 state = TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
                 text = "The task was refused." if is_refused else FAILED_TEXT
+                if event.error == Declined.__name__ and event.message:
+                    text = event.message  # The only words of an error that are meant for whoever asked.
                 return self._status(event, state, message=self._message(event.key, Role.ROLE_AGENT, text))
             case Suspended():
                 asked = [self.questions[id] for id in event.open if id in self.questions]
                 message = self._message(event.key, Role.ROLE_AGENT, "")
                 for question in asked:
                     message.parts.extend([Part(text=question_text(question)), data_part(question_data(question))])
-                wants_auth = any(_kind_of(question) == AUTH_REQUIRED for question in asked)
+                wants_auth = any(kind_of(question) == AUTH_REQUIRED for question in asked)
                 state = TaskState.TASK_STATE_AUTH_REQUIRED if wants_auth else TaskState.TASK_STATE_INPUT_REQUIRED
                 self.task.history.append(message)
                 return self._status(event, state, message=message)
@@ -251,41 +258,14 @@ class Telling:
             update.metadata.CopyFrom(struct_of(facts))
         return update
 
-    def _message(self, key: str, role: Role, content: Content, *, is_own_id: bool = False) -> Message:
+    def _message(self, key: str, role: Role, content: Content) -> Message:
         return Message(
-            message_id=key if is_own_id else f"{self.task.id}-{key}",
+            message_id=f"{self.task.id}-{key}",
             task_id=self.task.id,
             context_id=self.task.context_id,
             role=role,
             parts=parts_of(content),
         )
-
-
-def question_text(asked: Asked) -> str:
-    """A question in words, for whoever cannot read its data."""
-    payload: Any = asked.payload
-    if isinstance(payload, str):
-        return payload
-    if isinstance(payload, dict):
-        facts = cast("dict[str, Any]", payload)
-        for name in ("question", "message", "text", "prompt"):
-            if isinstance(facts.get(name), str):
-                return facts[name]
-    if asked.call is not None:
-        return f"May `{asked.call.name}` be called with {asked.call.arguments}?"
-    return msgspec.json.encode(payload).decode() if payload is not None else f"{asked.agent} waits for an answer."
-
-
-def question_data(asked: Asked) -> dict[str, Any]:
-    """A question as data: its id, by which it is answered, what is asked, and what answers must look like."""
-    call = None if asked.call is None else {"name": asked.call.name, "arguments": asked.call.arguments}
-    facts = {"interruptId": asked.key, "agent": asked.agent, "payload": asked.payload, "schema": asked.schema}
-    return {**facts, "call": call} if call else facts
-
-
-def _kind_of(asked: Asked) -> Any:
-    payload: Any = asked.payload
-    return cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
 
 
 def _where(event: Event) -> dict[str, Any]:
