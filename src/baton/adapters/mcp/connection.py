@@ -90,11 +90,15 @@ class Connection:
         *,
         may_repeat: bool,
         answering: Answering,
+        place: str,
     ) -> T:
-        """What a call came to. Raises ToolError if the server fails, with what is known of the call."""
+        """What a call came to. Raises ToolError if the server fails, with what is known of the call.
+
+        `place` is where in which run it is made; if a call of that place waits for an answer, it goes on.
+        """
         self._check_loop()
         try:
-            return await self._request(send, may_repeat=may_repeat, answering=answering)
+            return await self._request(send, may_repeat=may_repeat, answering=answering, place=place)
         except Gone as gone:
             raise ToolError(_lost_call(tool.name, gone), tool=tool.name) from gone
         except MCPError as error:
@@ -113,12 +117,13 @@ class Connection:
         *,
         may_repeat: bool,
         answering: Answering | None = None,
+        place: str = "",
         attempts: int | None = None,
     ) -> T:
         """Ask; ask once more if the session was lost and that can do no harm."""
         session = await self._opened(self._attempts if attempts is None else attempts)
         try:
-            return await session.request(send, answering=answering)
+            return await session.request(send, answering=answering, place=place)
         except Gone as gone:
             self._drop(session)
             if gone.was_sent and not may_repeat:
@@ -126,7 +131,7 @@ class Connection:
             logger.info("%s; trying once more", gone)
         session = await self._opened(self._attempts)
         try:
-            return await session.request(send, answering=answering)
+            return await session.request(send, answering=answering, place=place)
         except Gone:
             self._drop(session)
             raise
@@ -178,11 +183,21 @@ class Connection:
         if sessions:
             await asyncio.gather(*[each.close() for each in sessions])
 
+    def is_waiting(self, place: str = "") -> bool:
+        """Whether a call of this place, or any call, waits for an answer from outside, and the server for it."""
+        session = self._session
+        return session is not None and not session.is_lost and session.has_parked(place)
+
+    @property
+    def is_of_this_loop(self) -> bool:
+        """Whether it was opened in the event loop that runs now."""
+        return asyncio.get_running_loop() is self._loop
+
     def _has_changed(self) -> None:
         self._changes += 1
 
     def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
+        if not self.is_of_this_loop:
             raise SetupError(f"{self._way.label} was opened in another event loop; open it in the one that runs agents")
 
 

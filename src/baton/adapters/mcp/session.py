@@ -6,6 +6,7 @@ that task is nobody else's: callers only wait for what becomes of their calls.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import randrange
 from typing import Any, Literal, TypeVar, cast
 
 import mcp_types as types
@@ -16,6 +17,7 @@ from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ... import __version__
+from ...context import Suspend
 from .flights import Answering, Flight, Flights, refusal
 from .ways import SENT, Way, logger
 
@@ -87,6 +89,7 @@ class Session:
         try:
             async with self._new_client() as client:
                 self._client = client
+                _number_from_anywhere(client.session)
                 listening = await self._listening(client)
                 opened.set_result(None)
                 try:
@@ -148,26 +151,33 @@ class Session:
         # Whoever is not told must look.
         self._on_change()
 
-    async def request(self, send: Callable[[ClientSession], Awaitable[T]], *, answering: Answering | None = None) -> T:
-        """What the server answers. Raises Gone if the session ends first, MCPError if the server says so."""
-        if self.is_lost or self._client is None:
-            raise Gone(f"{self._way.label} is gone", was_sent=False)
-        job = asyncio.create_task(_sent(send, self._client.session))
-        flight = Flight(job, answering)
-        self._jobs.add(job)
-        job.add_done_callback(self._job_ended)
-        self._flights.begin(flight)
+    async def request(
+        self, send: Callable[[ClientSession], Awaitable[T]], *, answering: Answering | None = None, place: str = ""
+    ) -> T:
+        """What the server answers. Raises Gone if the session ends first, MCPError if the server says so.
+
+        A call that waits for an answer from outside stays on its way when this raises Suspend, and is taken up again
+        from the same place.
+        """
+        flight = self._flights.parked(place) if place else None
+        if flight is None:
+            flight = self._begun(send, answering, place)
+        job: asyncio.Task[T] = flight.job
+        is_over = True
         try:
+            if flight.is_parked and answering is not None:
+                await flight.go_on(answering)
             # Not `await job`: if the session's end cancels the job, that must not look as if the caller were cancelled.
-            await asyncio.wait([job])
+            await flight.landed()
+        except Suspend:
+            is_over = False
+            raise
         finally:
-            if not job.done():
+            if is_over:
                 job.cancel()
-            self._flights.end(flight)
-            if self._retires and not self._flights:
-                self._closing.set()
-        if flight.pause is not None:
-            raise flight.pause
+                self._flights.end(flight)
+                if self._retires and not self._flights:
+                    self._closing.set()
         if job.cancelled():
             raise Gone(f"{self._way.label} is gone", was_sent=True)
         try:
@@ -177,6 +187,20 @@ class Session:
             if gone is None:
                 raise
             raise gone from error
+
+    def _begun(self, send: Callable[[ClientSession], Awaitable[T]], answering: Answering | None, place: str) -> Flight:
+        if self.is_lost or self._client is None:
+            raise Gone(f"{self._way.label} is gone", was_sent=False)
+        job = asyncio.create_task(_sent(send, self._client.session))
+        self._jobs.add(job)
+        job.add_done_callback(self._job_ended)
+        flight = Flight(job, answering, place)
+        self._flights.begin(flight)
+        return flight
+
+    def has_parked(self, place: str = "") -> bool:
+        """Whether a call of this place, or any call, waits for an answer from outside."""
+        return self._flights.parked(place) is not None if place else self._flights.has_parked()
 
     def _as_gone(self, error: MCPError) -> Gone | None:
         """The error as the end of the session, if that is what it means."""
@@ -246,6 +270,16 @@ class Session:
 
     async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         return types.ListRootsResult(roots=list(self._roots))
+
+
+def _number_from_anywhere(session: ClientSession) -> None:
+    """Begin the ids of requests at a random number.
+
+    A call that is made again with answers must have another id than the one before, also if that was made by another
+    process. The SDK counts from one in each session, and offers no other way to say where to begin.
+    """
+    dispatcher: Any = session._dispatcher  # pyright: ignore[reportPrivateUsage] - see above
+    dispatcher._next_id = randrange(1_000, 2**31)
 
 
 async def _sent(send: Callable[[ClientSession], Awaitable[T]], session: ClientSession) -> T:

@@ -15,6 +15,7 @@ try:
 
     from .connection import Connection
     from .convert import spec_of, tool_name
+    from .holding import Held, OfRun
     from .session import Mode
     from .tool import MCPTool
     from .ways import logger, way_to
@@ -51,9 +52,13 @@ class MCPServer:
         strict: bool = False,
         timeout: float | None = None,
         startup: float = 30.0,
+        patience: float = 900.0,
         protocol: "Mode" = "auto",
     ) -> None:
-        """`include`, `exclude` and `approval` name tools as the server does. A process gets `env` and little else."""
+        """`include`, `exclude` and `approval` name tools as the server does. A process gets `env` and little else.
+
+        `patience` is how long a server stays open for a suspended run in which one of its calls waits for an answer.
+        """
         for what, names in (("include", include), ("exclude", exclude), ("approval", approval)):
             if isinstance(names, str):
                 raise SetupError(f"MCPServer({what}={names!r}) should be a list of names: [{names!r}]")
@@ -69,6 +74,7 @@ class MCPServer:
         self._startup = startup
         self._protocol: Mode = protocol
         self._kept: Connection | None = None
+        self._held = Held(patience)
 
     async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
         """The server's tools as they are now. Raises ToolsUnavailable if it cannot be reached."""
@@ -76,9 +82,10 @@ class MCPServer:
         if connection is None:
             opened = ctx.run.opened.get(self)
             if opened is None:
-                opened = ctx.run.opened[self] = self._connection()
-            assert isinstance(opened, Connection)
-            connection = opened
+                connection = self._held.take(ctx.run_id) or self._connection()
+                opened = ctx.run.opened[self] = OfRun(connection, ctx.run_id, self._held)
+            assert isinstance(opened, OfRun)
+            connection = opened.connection
         return await connection.tools()
 
     async def __aenter__(self) -> Self:
@@ -98,10 +105,11 @@ class MCPServer:
         await self.close()
 
     async def close(self) -> None:
-        """Close what `async with` keeps open; may be called from any task, in any order."""
+        """Close what is kept open, here or for suspended runs; may be called from any task, in any order."""
         kept, self._kept = self._kept, None
         if kept is not None:
             await kept.close()
+        await self._held.close()
 
     def _connection(self) -> Connection:
         return Connection(

@@ -1,6 +1,8 @@
 """A server's tool as one of ours."""
 
 import asyncio
+from collections.abc import Iterator
+from itertools import count
 from time import time
 from typing import Any
 
@@ -11,10 +13,10 @@ from mcp_types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from ...context import RunContext
 from ...errors import ToolError
-from ...events import Stepped
+from ...events import Asked, Stepped
 from ...messages import ToolSpec
 from ...tools import ToolOutcome, as_object
-from .asking import Asking
+from .asking import ELICITATION, Asking
 from .connection import Connection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
 
@@ -91,6 +93,7 @@ class MCPTool:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """The next round. A server that was started anew may not know its own state: then it begins again."""
         if required is None:
+            self._check_question_is_alive(ctx)
             return await self._sent(ctx, given, asking)
         try:
             return await self._sent(ctx, given, asking, responses=responses, state=required.request_state)
@@ -102,6 +105,21 @@ class MCPTool:
         if isinstance(again, types.CallToolResult) or again.input_requests != required.input_requests:
             return again
         return await self._sent(ctx, given, asking, responses=responses, state=again.request_state)
+
+    def _check_question_is_alive(self, ctx: RunContext[Any]) -> None:
+        """Raises ToolError if the call has asked before, is gone since, and must not simply be made again.
+
+        Before 2026-07-28 a question is part of the connection that it was asked over, and ends with it.
+        """
+        if is_repeatable(self._tool) or self._connection.is_waiting(ctx.idempotency_key):
+            return
+        if any(asked.payload["kind"] == ELICITATION for asked in _asked_in(ctx)):
+            raise ToolError(
+                f"it is unknown whether `{self._tool.name}` was carried out: it asked something, and {self._server} was "
+                "gone when the answer came. It is not called again by itself, because its server does not say that "
+                "this would do no harm; find out first what happened",
+                tool=self._tool.name,
+            )
 
     async def _answers(self, asking: Asking, required: types.InputRequiredResult) -> types.InputResponses:
         answers: types.InputResponses = {}
@@ -145,7 +163,11 @@ class MCPTool:
             while True:
                 try:
                     result = await self._connection.call(
-                        self._tool, send, may_repeat=is_repeatable(self._tool), answering=asking
+                        self._tool,
+                        send,
+                        may_repeat=is_repeatable(self._tool),
+                        answering=asking,
+                        place=ctx.idempotency_key,
                     )
                 except ToolError as error:
                     visits = _visits_in(error.__cause__)
@@ -162,6 +184,16 @@ class MCPTool:
 
     def __repr__(self) -> str:
         return f"MCPTool({self.spec.name!r}, {self._server})"
+
+
+def _asked_in(ctx: RunContext[Any]) -> Iterator[Asked]:
+    """The questions with a kind that this call has asked so far."""
+    for ordinal in count(1):
+        asked = ctx.run.log.find(f"{ctx.scope}/ask{ordinal}", Asked)
+        if asked is None:
+            return
+        if isinstance(asked.payload, dict) and "kind" in asked.payload:
+            yield asked
 
 
 def _visits_in(error: BaseException | None) -> types.InputRequiredResult | None:
