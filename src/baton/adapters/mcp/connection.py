@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from ...errors import SetupError, ToolError, ToolsUnavailable, ToolTimeout
 from ...tools import Tool
 from .flights import Answering
-from .session import Gone, Mode, Session
+from .session import Gone, Mode, NeedsVisit, Session
 from .ways import Way, logger
 
 T = TypeVar("T")
@@ -58,7 +58,10 @@ class Connection:
         self._loop = asyncio.get_running_loop()
 
     async def tools(self) -> tuple[Tool, ...]:
-        """The server's tools; the same object unless they have changed. Raises ToolsUnavailable if it never had any."""
+        """The server's tools; the same object unless they have changed.
+
+        Raises ToolsUnavailable if it never had any, NeedsVisit if a user must give leave first.
+        """
         self._check_loop()
         if self._tools is not None and self._listed_at == self._changes:
             return self._tools
@@ -68,6 +71,10 @@ class Connection:
                 return self._tools
             try:
                 known, listed = await self._request(self._list, may_repeat=True, attempts=attempts)
+            except NeedsVisit:
+                if self._tools is None:
+                    raise
+                return self._tools
             except (Gone, MCPError, ValidationError) as error:
                 if self._tools is None:
                     raise ToolsUnavailable(self._way.label, str(error)) from error
@@ -92,13 +99,16 @@ class Connection:
         answering: Answering,
         place: str,
     ) -> T:
-        """What a call came to. Raises ToolError if the server fails, with what is known of the call.
+        """What a call came to. Raises ToolError if the server fails, with what is known of the call; NeedsVisit if a
+        user must give leave first.
 
         `place` is where in which run it is made; if a call of that place waits for an answer, it goes on.
         """
         self._check_loop()
         try:
             return await self._request(send, may_repeat=may_repeat, answering=answering, place=place)
+        except NeedsVisit:
+            raise
         except Gone as gone:
             raise ToolError(_lost_call(tool.name, gone), tool=tool.name) from gone
         except MCPError as error:
@@ -124,6 +134,8 @@ class Connection:
         session = await self._opened(self._attempts if attempts is None else attempts)
         try:
             return await session.request(send, answering=answering, place=place)
+        except NeedsVisit:
+            raise
         except Gone as gone:
             self._drop(session)
             if gone.was_sent and not may_repeat:
@@ -144,7 +156,7 @@ class Connection:
                 return session
             if self._failure is not None and self._attempts > attempts:
                 # Somebody else has tried meanwhile: many who wait should not wait one after the other.
-                raise Gone(str(self._failure), was_sent=False)
+                raise self._failure.again()
             if self._is_closed:
                 raise Gone(f"{self._way.label} has been closed here", was_sent=False)
             if session is not None:

@@ -19,7 +19,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ... import __version__
 from ...context import Suspend
 from .flights import Answering, Flight, Flights, refusal
-from .ways import SENT, Way, logger
+from .oauth import VisitFirst
+from .ways import SENT, VISIT, Leave, Way, logger
 
 T = TypeVar("T")
 
@@ -36,6 +37,23 @@ class Gone(Exception):
     def __init__(self, why: str, *, was_sent: bool) -> None:
         super().__init__(why)
         self.was_sent = was_sent
+
+    def again(self) -> "Gone":
+        """The same for somebody else, who has asked for nothing yet."""
+        return Gone(str(self), was_sent=False)
+
+
+class NeedsVisit(Gone):
+    """A user must visit a page before the server can be used. Nothing was done."""
+
+    def __init__(self, label: str, url: str) -> None:
+        super().__init__(f"a user must first give leave to use {label}", was_sent=False)
+        self.label = label
+        self.url = url
+
+    def again(self) -> "NeedsVisit":
+        """The same for somebody else."""
+        return NeedsVisit(self.label, self.url)
 
 
 class Session:
@@ -55,6 +73,7 @@ class Session:
         self._mode = mode
         self._roots = roots
         self._sampling = sampling
+        self._leave = Leave()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
@@ -88,6 +107,7 @@ class Session:
     async def _own(self, opened: "asyncio.Future[None]") -> None:
         try:
             async with self._new_client() as client:
+                self._check_leave()
                 self._client = client
                 _number_from_anywhere(client.session)
                 listening = await self._listening(client)
@@ -108,14 +128,29 @@ class Session:
         if opened.done():
             logger.debug("the session with %s ended", self._way.label, exc_info=error)
             return
+        try:
+            self._check_leave()
+        except Gone as gone:
+            opened.set_exception(gone)
+            return
         words = self._way.last_words()
         because = f"; it said: {words}" if words else ""
         opened.set_exception(Gone(f"{self._way.label} cannot be reached: {_root_of(error)}{because}", was_sent=False))
 
+    def _check_leave(self) -> None:
+        """Raises Gone if the server may not be used, or NeedsVisit if not yet."""
+        match self._leave.trouble:
+            case None:
+                self._leave.is_opening = False
+            case VisitFirst(url=url):
+                raise NeedsVisit(self._way.label, url)
+            case trouble:
+                raise Gone(f"there is no leave to use {self._way.label}: {trouble}", was_sent=False)
+
     def _new_client(self) -> Client:
         level = logger.getEffectiveLevel()
         return Client(
-            self._way.reach(self._lost),
+            self._way.reach(self._lost, self._leave),
             mode=self._mode,
             cache=None,
             client_info=types.Implementation(name="baton", version=__version__),
@@ -204,6 +239,9 @@ class Session:
 
     def _as_gone(self, error: MCPError) -> Gone | None:
         """The error as the end of the session, if that is what it means."""
+        page = _page_in(error)
+        if page is not None:
+            return NeedsVisit(self._way.label, page)
         data: Any = error.data
         if isinstance(data, dict) and SENT in data:
             return Gone(f"{self._way.label} does not answer ({error.message})", was_sent=data[SENT] is True)
@@ -284,6 +322,12 @@ def _number_from_anywhere(session: ClientSession) -> None:
 
 async def _sent(send: Callable[[ClientSession], Awaitable[T]], session: ClientSession) -> T:
     return await send(session)
+
+
+def _page_in(error: MCPError) -> str | None:
+    """The page that a user must visit, if that is what is the matter."""
+    data: Any = error.data
+    return cast("dict[str, str]", data).get(VISIT) if isinstance(data, dict) else None
 
 
 def _root_of(error: BaseException) -> str:

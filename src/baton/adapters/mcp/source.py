@@ -13,11 +13,13 @@ from ...tools import Approved, NeedsApproval, Tool
 try:
     import mcp_types as types
 
+    from .auth import AuthLike, AuthorizationCode, auth_of
     from .connection import Connection
     from .convert import spec_of, tool_name
     from .holding import Held, OfRun
-    from .session import Mode
+    from .session import Mode, NeedsVisit
     from .tool import MCPTool
+    from .visits import Visits
     from .ways import logger, way_to
 except ImportError as error:
     raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
@@ -46,6 +48,7 @@ class MCPServer:
         env: Mapping[str, str] | None = None,
         cwd: "str | PathLike[str] | None" = None,
         headers: Mapping[str, str] | None = None,
+        auth: "AuthLike | None" = None,
         approval: NeedsApproval | Collection[str] | None = None,
         sampling: bool = False,
         roots: "Sequence[str | PathLike[str]]" = (),
@@ -62,7 +65,8 @@ class MCPServer:
         for what, names in (("include", include), ("exclude", exclude), ("approval", approval)):
             if isinstance(names, str):
                 raise SetupError(f"MCPServer({what}={names!r}) should be a list of names: [{names!r}]")
-        self._way = way_to(server, env=env, headers=headers, cwd=None if cwd is None else fspath(cwd))
+        folder = None if cwd is None else fspath(cwd)
+        self._way = way_to(server, env=env, headers=headers, auth=auth_of(auth), cwd=folder)
         self._prefix = prefix
         self._include = None if include is None else frozenset(include)
         self._exclude = frozenset(exclude or ())
@@ -86,18 +90,35 @@ class MCPServer:
                 opened = ctx.run.opened[self] = OfRun(connection, ctx.run_id, self._held)
             assert isinstance(opened, OfRun)
             connection = opened.connection
-        return await connection.tools()
+        visits = Visits(self._way, ctx)
+        while True:
+            try:
+                return await connection.tools()
+            except NeedsVisit as needed:
+                await visits.made(needed)
 
     async def __aenter__(self) -> Self:
         if self._kept is not None:
             raise SetupError(f"{self._way.label} is kept open already; leave that `async with` first")
         self._kept = self._connection()
         try:
-            await self._kept.tools()
+            await self._begun(self._kept)
         except BaseException:
             await self.close()
             raise
         return self
+
+    async def _begun(self, connection: Connection) -> None:
+        """Open it, unless only a user in a run can give leave for that."""
+        visits = Visits(self._way, None)
+        while True:
+            try:
+                await connection.tools()
+                return
+            except NeedsVisit as needed:
+                if isinstance(self._way.auth, AuthorizationCode) and self._way.auth.visit is None:
+                    return
+                await visits.made(needed)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -134,7 +155,7 @@ class MCPServer:
             connection,
             tool,
             spec_of(tool, tool_name(tool.name, self._prefix), strict=self._strict),
-            server=self._way.label,
+            way=self._way,
             roots=self._roots,
             sampling=self._sampling,
             timeout=self._timeout,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import count
 from time import time
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from mcp import ClientSession
@@ -19,6 +19,9 @@ from ...tools import ToolOutcome, as_object
 from .asking import ELICITATION, Asking
 from .connection import Connection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
+from .session import NeedsVisit
+from .visits import Visits
+from .ways import Way
 
 _MOST_ROUNDS = 50
 _VISIT = "baton.visit"
@@ -35,7 +38,7 @@ class MCPTool:
         tool: types.Tool,
         spec: ToolSpec,
         *,
-        server: str,
+        way: Way,
         roots: tuple[types.Root, ...],
         sampling: bool,
         timeout: float | None,
@@ -44,7 +47,8 @@ class MCPTool:
         self._tool = tool
         self.spec = spec
         self.effect = effect_of_hints(tool)
-        self._server = server
+        self._way = way
+        self._server = way.label
         self._roots = roots
         self._sampling = sampling
         self._timeout = timeout
@@ -113,10 +117,10 @@ class MCPTool:
         """
         if is_repeatable(self._tool) or self._connection.is_waiting(ctx.idempotency_key):
             return
-        if any(asked.payload["kind"] == ELICITATION for asked in _asked_in(ctx)):
+        if ELICITATION in _kinds_asked_in(ctx):
             raise ToolError(
-                f"it is unknown whether `{self._tool.name}` was carried out: it asked something, and {self._server} was "
-                "gone when the answer came. It is not called again by itself, because its server does not say that "
+                f"it is unknown whether `{self._tool.name}` was carried out: it asked something, and {self._server} "
+                "was gone when the answer came. It is not called again by itself, because its server does not say that "
                 "this would do no harm; find out first what happened",
                 tool=self._tool.name,
             )
@@ -142,7 +146,7 @@ class MCPTool:
         state: str | None = None,
     ) -> types.CallToolResult | types.InputRequiredResult:
         """What the server gives, or asks. If it only asks to come back later, that is done."""
-        wait, is_over = _SHORTEST_WAIT, False
+        wait, is_over, visits = _SHORTEST_WAIT, False, Visits(self._way, ctx)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if not is_over:
@@ -169,11 +173,14 @@ class MCPTool:
                         answering=asking,
                         place=ctx.idempotency_key,
                     )
+                except NeedsVisit as needed:
+                    await visits.made(needed)
+                    continue
                 except ToolError as error:
-                    visits = _visits_in(error.__cause__)
-                    if visits is None:
+                    pages = _pages_in(error.__cause__)
+                    if pages is None:
                         raise
-                    return visits
+                    return pages
                 if isinstance(result, types.CallToolResult) or result.input_requests:
                     return result
                 responses, state = None, result.request_state
@@ -186,17 +193,17 @@ class MCPTool:
         return f"MCPTool({self.spec.name!r}, {self._server})"
 
 
-def _asked_in(ctx: RunContext[Any]) -> Iterator[Asked]:
-    """The questions with a kind that this call has asked so far."""
+def _kinds_asked_in(ctx: RunContext[Any]) -> Iterator[Any]:
+    """The kinds of the questions that this call has asked so far."""
     for ordinal in count(1):
         asked = ctx.run.log.find(f"{ctx.scope}/ask{ordinal}", Asked)
         if asked is None:
             return
-        if isinstance(asked.payload, dict) and "kind" in asked.payload:
-            yield asked
+        payload: Any = asked.payload
+        yield cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
 
 
-def _visits_in(error: BaseException | None) -> types.InputRequiredResult | None:
+def _pages_in(error: BaseException | None) -> types.InputRequiredResult | None:
     """The pages that the user must visit first, if this is how a server of 2025-11-25 says so."""
     if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
         return None
