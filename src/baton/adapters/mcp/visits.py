@@ -20,6 +20,8 @@ _ANSWER: dict[str, Any] = {
     ]
 }
 
+_MOST_VISITS = 3
+
 
 class Visits:
     """The visits that one thing in a run waits for: a server's tools, or a call."""
@@ -27,6 +29,7 @@ class Visits:
     def __init__(self, way: Way, ctx: RunContext[Any] | None) -> None:
         """Without a run, only a function of the application can send a user anywhere."""
         self._way = way
+        self._made = 0
         # A place of its own: whatever else is asked here keeps its number, whether or not this has to be asked.
         self._ctx = None if ctx is None else RunContext(ctx.run, ctx.origin, f"{ctx.scope}/visit", ctx.call)
 
@@ -39,6 +42,9 @@ class Visits:
         assert isinstance(flow.provider, CodeFlow)
         visit = way.auth.visit if isinstance(way.auth, AuthorizationCode) else None
         if visit is not None:
+            self._made += 1
+            if self._made > _MOST_VISITS:
+                raise ToolsUnavailable(way.label, f"leave was given {_MOST_VISITS} times, and it still is not enough")
             if not await flow.provider.came_back(await visit(needed.url)):
                 raise ToolsUnavailable(way.label, "what `visit` gave is no answer to the page that it was given")
             return
