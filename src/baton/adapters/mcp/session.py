@@ -270,6 +270,9 @@ class Session:
             await asyncio.wait(self._jobs, timeout=1.0)
         self._closing.set()
         if self._owner is not None:
+            if self._client is None:
+                # Still being opened: whoever waits for that is told, and need not wait for it to fail.
+                self._owner.cancel()
             await asyncio.wait([self._owner])
 
     def _job_ended(self, job: "asyncio.Task[Any]") -> None:
