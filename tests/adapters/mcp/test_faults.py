@@ -155,15 +155,19 @@ async def test_closed_from_several_tasks_while_calls_are_on_their_way(way: Any, 
             await _echoes(again)
 
 
-async def test_closed_while_it_is_being_opened() -> None:
-    source = MCPServer([sys.executable, "-c", "import sys; sys.stdin.read()"])
+@pytest.mark.parametrize("closings", [1, 3])
+async def test_closed_while_it_is_being_opened(tmp_path: Path, closings: int) -> None:
+    diary = tmp_path / "diary"
+    program = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}.'); sys.stdin.read()"
+    source = MCPServer([sys.executable, "-c", program, str(diary)])
     opening = asyncio.create_task(source.__aenter__())
     async with asyncio.timeout(20):
-        while source._kept is None:  # pyright: ignore[reportPrivateUsage] - the moment that is to be caught
-            await asyncio.sleep(0)
-        await source.close()
+        await until_noted(diary, ".")
+        await asyncio.gather(*[asyncio.create_task(source.close()) for _ in range(closings)])
         with pytest.raises(ToolsUnavailable):
             await opening
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(diary.read_text().strip(".")), 0)
 
 
 async def test_many_servers_opened_by_one_task_and_closed_by_others_in_another_order(tmp_path: Path) -> None:  # M2

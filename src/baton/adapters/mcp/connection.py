@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from ...errors import SetupError, ToolError, ToolsUnavailable, ToolTimeout
 from ...tools import Tool
 from .flights import Answering
-from .session import Gone, Mode, NeedsVisit, Session
+from .gone import Gone, NeedsVisit
+from .session import Mode, Session
 from .ways import Way, logger
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from random import randrange
 from typing import Any, Literal, TypeVar, cast
 
 import mcp_types as types
+from anyio import CancelScope
 from mcp import Client, ClientSession
 from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.shared.exceptions import MCPError
@@ -19,6 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from ... import __version__
 from ...context import Suspend
 from .flights import Answering, Flight, Flights, refusal
+from .gone import Gone, NeedsVisit
 from .oauth import VisitFirst
 from .ways import SENT, VISIT, Leave, Way, logger
 
@@ -29,31 +31,6 @@ Mode = Literal["auto", "legacy"] | str
 _ACKNOWLEDGED_WITHIN = 2.0
 _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
 _CRITICAL = 50
-
-
-class Gone(Exception):
-    """The session ended, or could not be opened. `was_sent` says whether the server may have got the request."""
-
-    def __init__(self, why: str, *, was_sent: bool) -> None:
-        super().__init__(why)
-        self.was_sent = was_sent
-
-    def again(self) -> "Gone":
-        """The same for somebody else, who has asked for nothing yet."""
-        return Gone(str(self), was_sent=False)
-
-
-class NeedsVisit(Gone):
-    """A user must visit a page before the server can be used. Nothing was done."""
-
-    def __init__(self, label: str, url: str) -> None:
-        super().__init__(f"a user must first give leave to use {label}", was_sent=False)
-        self.label = label
-        self.url = url
-
-    def again(self) -> "NeedsVisit":
-        """The same for somebody else."""
-        return NeedsVisit(self.label, self.url)
 
 
 class Session:
@@ -76,6 +53,8 @@ class Session:
         self._leave = Leave()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
+        self._opening = CancelScope()
+        """Ends the opening. Not by the task's own `cancel`, which would also end the stopping of a process."""
         self._closing = asyncio.Event()
         self._flights = Flights()
         self._jobs: set[asyncio.Task[Any]] = set()
@@ -98,31 +77,35 @@ class Session:
             async with asyncio.timeout(within):
                 await asyncio.shield(opened)
         except TimeoutError:
-            self._owner.cancel()
+            self._opening.cancel()
             raise Gone(f"{self._way.label} did not answer within {within:g} s", was_sent=False) from None
         except asyncio.CancelledError:
-            self._owner.cancel()
+            self._opening.cancel()
             raise
 
     async def _own(self, opened: "asyncio.Future[None]") -> None:
         try:
-            async with self._new_client() as client:
-                self._check_leave()
-                self._client = client
-                _number_from_anywhere(client.session)
-                listening = await self._listening(client)
-                opened.set_result(None)
-                try:
-                    await self._closing.wait()
-                finally:
-                    if listening is not None:
-                        listening.cancel()
+            with self._opening:
+                await self._kept_open(opened)
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - whatever ends a session is told to its callers
             self._ended_with(error, opened)
         finally:
             self._lost()
             if not opened.done():
                 opened.set_exception(Gone(f"{self._way.label} was given up while it was opened", was_sent=False))
+
+    async def _kept_open(self, opened: "asyncio.Future[None]") -> None:
+        async with self._new_client() as client:
+            self._check_leave()
+            self._client = client
+            _number_from_anywhere(client.session)
+            listening = await self._listening(client)
+            opened.set_result(None)
+            try:
+                await self._closing.wait()
+            finally:
+                if listening is not None:
+                    listening.cancel()
 
     def _ended_with(self, error: BaseException, opened: "asyncio.Future[None]") -> None:
         if opened.done():
@@ -272,7 +255,7 @@ class Session:
         if self._owner is not None:
             if self._client is None:
                 # Still being opened: whoever waits for that is told, and need not wait for it to fail.
-                self._owner.cancel()
+                self._opening.cancel()
             await asyncio.wait([self._owner])
 
     def _job_ended(self, job: "asyncio.Task[Any]") -> None:

@@ -16,8 +16,9 @@ try:
     from .auth import AuthLike, AuthorizationCode, auth_of
     from .connection import Connection
     from .convert import spec_of, tool_name
+    from .gone import NeedsVisit
     from .holding import Held, OfRun
-    from .session import Mode, NeedsVisit
+    from .session import Mode
     from .tool import MCPTool
     from .visits import Visits
     from .ways import logger, way_to

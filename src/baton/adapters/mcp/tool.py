@@ -19,7 +19,7 @@ from ...tools import ToolOutcome, as_object
 from .asking import ELICITATION, Asking
 from .connection import Connection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
-from .session import NeedsVisit
+from .gone import NeedsVisit
 from .visits import Visits
 from .ways import Way
 

@@ -5,8 +5,8 @@ from typing import Any
 from ...context import RunContext
 from ...errors import ToolsUnavailable
 from .auth import AuthorizationCode
+from .gone import NeedsVisit
 from .oauth import CodeFlow, SideBySide
-from .session import NeedsVisit
 from .ways import Address, Way
 
 AUTHORIZATION = "authorization"
