@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
 
-.PHONY: demo test check fix docs bench house soak interop clean
+.PHONY: demo test check fix docs bench house soak interop interop-mcp clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -55,9 +55,13 @@ soak: $(READY)  ## the property tests, and processes that are killed, much longe
 	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak tests/adapters/a2a/test_replicas.py \
 		tests/server/test_openapi.py -p no:cacheprovider
 
-interop: $(READY)  ## the official clients of AG-UI and A2A, under node, against our servers; fetched with npm
+interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, and MCP's conformance kit; fetched with npm
 	$(BIN)/python tests/interop/agui.py
 	PYTHONPATH=. $(BIN)/python tests/interop/a2a_javascript.py
+	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py
+
+interop-mcp: $(READY)  ## only MCP's conformance kit; `make interop-mcp ARGS=tools_call` shows one scenario
+	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .pytest_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov site dist

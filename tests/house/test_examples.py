@@ -51,6 +51,7 @@ KEY_LINES = {
     "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same every time",
     "40_mcp.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
     "41_a2a.py": "completed: Weather says Rome has been warned.",
+    "42_three_mcp_servers.py": "in the log of git: Say when the call is",
     "43_http_api.py": "Done: four people at 20:30.",
     "44_ag_ui.py": "Red it is: I paint the door.",
 }
@@ -82,9 +83,13 @@ def test_every_example_has_a_key_line_and_a_line_in_the_list() -> None:
     assert listed == list(KEY_LINES)
 
 
+# A lesson may fetch a server with npx the first time.
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
 def test_an_example_runs_and_shows_its_lesson(example: Path) -> None:
     finished = _run(str(example.relative_to(REPOSITORY)))
+    if finished.stderr.startswith("this lesson needs"):
+        pytest.skip(finished.stderr.strip())
     assert finished.returncode == 0, finished.stderr
     lines = finished.stdout.splitlines()
     assert lines[0].startswith("scripted model")

@@ -11,6 +11,7 @@ from baton import Agent, RunContext, Runner, tool
 from baton.adapters.agui import frontend_tools, serve_agui
 from baton.messages import ToolMessage, UserMessage, text_of
 from baton.models import ModelRequest
+from baton.runner import Hub
 from baton.server import serving
 from baton.testing import ScriptedModel, call
 
@@ -24,34 +25,80 @@ async def ask_me(ctx: RunContext) -> str:
     return await ctx.interrupt("how many?")
 
 
+@tool(needs_approval=True)
+async def pay() -> str:
+    """Pay."""
+    return "paid"
+
+
 @tool
 async def note(ctx: RunContext) -> str:
-    """Write a value."""
+    """Write a value, and remove another."""
     ctx.values.set("a/b", {"n": 1})
+    if "old" in ctx.values:
+        ctx.values.delete("old")
     return "noted"
 
 
-@tool
-async def fail() -> str:
-    """Fail."""
-    raise SystemError("secret")
+class Desk:
+    """An app, and what can be seen only from its side."""
+
+    def __init__(self) -> None:
+        self._cancelled = 0
+        helper = Agent("Helper", description="Helps.", model=ScriptedModel(["helped"], cycle=True))
+        asker = Agent("Asker", description="Asks.", tools=[ask_me], model=ScriptedModel([_step], cycle=True))
+        colleague = Agent("Colleague", description="Takes over.", model=ScriptedModel(["with pleasure"], cycle=True))
+        tools = [ask_me, pay, note, helper.as_tool("helper", "Ask the helper."), asker.as_tool("asker", "Ask.")]
+        tools += [tool(self.linger), tool(self.stop), tool(self.cancelled)]
+        model = ScriptedModel([_step], cycle=True)
+        desk = frontend_tools(Agent("Desk", tools=tools, handoffs=[colleague], model=model))
+        self._hub = Hub(Runner(desk, store="memory:"))
+        self.app = serve_agui(self._hub)
+
+    async def linger(self, ctx: RunContext) -> str:
+        """Never end, and say so again and again: what is not recorded reaches only those who listen already."""
+        try:
+            while True:
+                await ctx.emit("lingering")
+                await asyncio.sleep(0.05)
+        finally:
+            self._cancelled += 1
+
+    async def stop(self, ctx: RunContext) -> str:
+        """Have somebody else cancel this run."""
+        stopping = asyncio.create_task(self._hub.stop(ctx.run_id))
+        await asyncio.Event().wait()
+        return str(stopping)
+
+    async def cancelled(self) -> str:
+        """How many calls have been cancelled."""
+        async with asyncio.timeout(10):
+            while not self._cancelled:
+                await asyncio.sleep(0.01)
+        return str(self._cancelled)
 
 
 def _step(request: ModelRequest) -> Any:
+    """What the last message asks for, then what came of it."""
     last = request.messages[-1]
     if isinstance(last, ToolMessage):
         said = {"ask_me": "you said {}", "pick_color": "you picked {}", "helper": "the helper said: {}"}
         return said.get(last.name, "{}").format(text_of(last.content))
     assert isinstance(last, UserMessage)
-    calls = {"state": call("note"), "team": call("helper", request="x"), "ask": call("ask_me")}
-    return {**calls, "screen": call("pick_color"), "fail": ValueError("secret")}.get(text_of(last.content), "hello")
-
-
-def _app() -> Any:
-    helper = Agent("Helper", description="Helps.", model=ScriptedModel(["helped"], cycle=True))
-    tools = [ask_me, note, helper.as_tool("helper", "Ask the helper.")]
-    desk = frontend_tools(Agent("Desk", tools=tools, model=ScriptedModel([_step], cycle=True)))
-    return serve_agui(Runner(desk, store="memory:"))
+    calls = {
+        "state": call("note"),
+        "team": call("helper", request="x"),
+        "ask": call("ask_me"),
+        "ask inside": call("asker", request="ask"),
+        "ask twice": [call("ask_me"), call("pay")],
+        "transfer": call("transfer_to_colleague"),
+        "screen": call("pick_color"),
+        "linger": call("linger"),
+        "stop": call("stop"),
+        "cancelled": call("cancelled"),
+        "fail": ValueError("secret"),
+    }
+    return calls.get(text_of(last.content), "hello there")
 
 
 def _fetched(npm: str) -> Path:
@@ -64,7 +111,7 @@ def _fetched(npm: str) -> Path:
 
 
 async def _talk(node: str, script: Path) -> int:
-    async with serving(_app()) as url:
+    async with serving(Desk().app) as url:
         client = await asyncio.create_subprocess_exec(node, str(script), url)
         return await client.wait()
 

@@ -90,7 +90,7 @@ class Conversation:
             if log.has_past:
                 log.announce(key, Said)
             if self._agent.sources:
-                self._manner = await equipped(self._manner, ctx)
+                self._manner = await equipped(self._manner, ctx, key)
             instructions = self._manner.instructions
             if instructions is None:
                 instructions = await instructions_for(ctx, self._agent.instructions, template=self._agent.template)

@@ -10,16 +10,19 @@ from ..context import RunContext, Suspend
 from ..errors import ReplayMismatch, SetupError
 from ..events import Said, ToolReturned
 from ..messages import ToolSpec
-from ..tools import Tool
+from ..tools import Tool, ToolSource
 from .base import AgentContext
 from .manner import Manner
 from .toolbox import EXIT_TOOL, Toolbox
 
 
-async def equipped(manner: Manner, ctx: AgentContext[Any]) -> Manner:
-    """The manner with what the agent's sources offer now; the same one if that has not changed."""
-    sources = manner.agent.sources
-    offered = await asyncio.gather(*[source.tools_for(ctx) for source in sources])
+async def equipped(manner: Manner, ctx: AgentContext[Any], key: str) -> Manner:
+    """The manner with what the agent's sources offer now; the same one if that has not changed.
+
+    `key` is that of the model call they are wanted for: what a source asks the outside is asked inside of that, and
+    with its answer on record it need not be asked again.
+    """
+    offered = await _offered(manner.agent.sources, ctx, key)
     if len(manner.offered) == len(offered) and all(map(_is_same, manner.offered, offered)):
         return manner
     return _with(manner, [tool for tools in offered for tool in tools], offered=tuple(offered))
@@ -36,10 +39,21 @@ async def as_recorded(manner: Manner, ctx: AgentContext[Any], said: Said) -> Man
         key = f"{said.key}.{position}"
         returned = log.find(key, ToolReturned)
         if returned is None and not log.has(f"{key}/agent") and not log.waits_inside(key):
-            return await equipped(manner, ctx)
+            return await equipped(manner, ctx, said.key)
         if returned is None or not returned.is_unknown:
             names.append(call.name)
     return _with(manner, [_OnRecord(name) for name in dict.fromkeys(names)])
+
+
+async def _offered(sources: Sequence[ToolSource], ctx: AgentContext[Any], key: str) -> list[Sequence[Tool]]:
+    """What all sources offer. Each is heard before any of them stops the run: several may have something to ask."""
+    contexts = [RunContext(ctx.run, ctx.origin, f"{key}/source{place}", caller=ctx) for place in range(len(sources))]
+    asked = [source.tools_for(inside) for source, inside in zip(sources, contexts, strict=True)]
+    offered = await asyncio.gather(*asked, return_exceptions=True)
+    endings = [ending for ending in offered if isinstance(ending, BaseException)]
+    for ending in sorted(endings, key=lambda ending: isinstance(ending, Suspend)):
+        raise ending
+    return [tools for tools in offered if not isinstance(tools, BaseException)]
 
 
 def _with(manner: Manner, tools: Sequence[Tool], *, offered: tuple[Sequence[Tool], ...] = ()) -> Manner:

@@ -1,20 +1,26 @@
 """Servers for tests: in this process, in others, and over HTTP; and agents that call what the test says."""
 
 import asyncio
+import os
 import socket
+import subprocess
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import uvicorn
 
-from baton import Agent, Runner
-from baton.events import ToolReturned
+from baton import Agent, RunContext, Runner
+from baton.adapters import MCPServer
+from baton.context import Limits, Meter, Run
+from baton.events import NOBODY, ToolReturned
+from baton.log import Log
 from baton.messages import Content
 from baton.runner import RunResult
 from baton.testing import ScriptedModel, call
+from baton.tools import Tool, ToolOutcome
 
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 
@@ -40,6 +46,35 @@ async def calls(source: Any, *wanted: tuple[str, dict[str, Any]]) -> list[Conten
     """What these calls give in a run, one turn each."""
     runner, _ = caller(source, *[[call(name, **given)] for name, given in wanted])
     return results(await runner.run("hi"))
+
+
+def context() -> RunContext[Any]:
+    """A place in a run of its own."""
+    return RunContext(Run("r", Log(), None, {}, Meter(Limits())), NOBODY, "1/m1.0")
+
+
+@asynccontextmanager
+async def opened(source: MCPServer) -> AsyncGenerator[dict[str, Tool]]:
+    """The source's tools by name, to be called from wherever the test likes."""
+    async with source:
+        yield {tool.spec.name: tool for tool in await source.tools_for(context())}
+
+
+def pid_in(outcome: ToolOutcome) -> int:
+    """The process that a call says it was carried out by."""
+    assert isinstance(outcome.content, str)
+    return int(outcome.content)
+
+
+@contextmanager
+def process_at(port: int, diary: Path, *more: str) -> Generator["subprocess.Popen[bytes]"]:
+    """The server that goes wrong on demand, at a port."""
+    process = subprocess.Popen(faulty(str(port), *more), env={**os.environ, "DIARY": str(diary)})
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
 
 
 def free_port() -> int:

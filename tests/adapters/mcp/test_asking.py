@@ -98,13 +98,10 @@ async def test_false_declines() -> None:
     assert results(await runner.resume(result.run_id, False)) == ["no hat"]
 
 
-@pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_the_answer_reaches_a_process_that_was_started_anew_in_the_meantime(
-    tmp_path: Path, protocol: str
-) -> None:
+async def test_the_answer_reaches_a_process_that_was_started_anew_in_the_meantime(tmp_path: Path) -> None:
     # The process of a suspended run ends, and with it the key of its state: it is asked once more, and told at once.
     diary = tmp_path / "diary"
-    source = MCPServer(faulty(), env={"DIARY": str(diary)}, protocol=protocol)
+    source = MCPServer(faulty(), env={"DIARY": str(diary)})
     runner, _ = caller(source, [call("order", item="hat")])
     result = await runner.run("hi")
     assert not diary.exists()

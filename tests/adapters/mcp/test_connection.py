@@ -4,56 +4,37 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp.server.mcpserver import MCPServer as SDKServer
-from tests.adapters.mcp.servers import caller, calls, faulty, free_port, results, served, until_noted, until_reachable
+from tests.adapters.mcp.servers import (
+    caller,
+    calls,
+    context,
+    faulty,
+    free_port,
+    opened,
+    pid_in,
+    process_at,
+    results,
+    served,
+    until_noted,
+    until_reachable,
+)
 
 from baton import RunContext
 from baton.adapters import MCPServer
-from baton.context import Limits, Meter, Run
 from baton.errors import ToolError, ToolsUnavailable
 from baton.events import NOBODY
-from baton.log import Log
 from baton.testing import call
-from baton.tools import Tool, ToolOutcome
 
 
 @pytest.fixture
 def diary(tmp_path: Path) -> Path:
     return tmp_path / "diary"
-
-
-def context() -> RunContext[Any]:
-    return RunContext(Run("r", Log(), None, {}, Meter(Limits())), NOBODY, "1/m1.0")
-
-
-@asynccontextmanager
-async def opened(source: MCPServer) -> AsyncGenerator[dict[str, Tool]]:
-    """The source's tools by name, to be called from wherever the test likes."""
-    async with source:
-        yield {tool.spec.name: tool for tool in await source.tools_for(context())}
-
-
-def pid_in(outcome: ToolOutcome) -> int:
-    assert isinstance(outcome.content, str)
-    return int(outcome.content)
-
-
-@contextmanager
-def process_at(port: int, diary: Path, *more: str) -> Generator["subprocess.Popen[bytes]"]:
-    process = subprocess.Popen(faulty(str(port), *more), env={**os.environ, "DIARY": str(diary)})
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
 
 
 async def test_fifty_calls_at_once_from_as_many_tasks_and_then_a_cancelled_one(diary: Path) -> None:

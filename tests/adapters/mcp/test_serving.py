@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from mcp import Client
 from mcp.client import ClientRequestContext
+from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_PARAMS,
     CallToolResult,
     ElicitRequestFormParams,
     ElicitRequestParams,
@@ -173,8 +175,10 @@ async def test_what_goes_wrong_is_told_without_what_is_nobodys_business() -> Non
         assert "1234" not in text_in(result)
         nothing = await client.call_tool("desk", {"request": " "})
         assert 'give what should be done as text: {"request": "…"}' in text_in(nothing)
-        unknown = await client.call_tool("nonsense", {})
-        assert "the tools are: `desk`, `answer_run`" in text_in(unknown)
+        # The protocol has an error of its own for a tool that there is not.
+        with pytest.raises(MCPError, match="the tools are: `desk`, `answer_run`") as unknown:
+            await client.call_tool("nonsense", {})
+        assert unknown.value.code == INVALID_PARAMS
 
 
 async def test_a_client_that_gives_up_cancels_the_run() -> None:

@@ -200,7 +200,7 @@ async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the
         (42, {}, "42 is no MCP server; give a command"),
         ("", {}, "'' is no MCP server; give a command"),
         ("http://x/mcp", {"env": {"A": "b"}}, "env and cwd are for commands"),
-        (["x"], {"headers": {"A": "b"}}, "headers are for those, env is for commands"),
+        (["x"], {"headers": {"A": "b"}}, "headers and auth are for those, env is for commands"),
         ("x", {"include": "menu"}, r"MCPServer\(include='menu'\) should be a list of names"),
     ],
 )

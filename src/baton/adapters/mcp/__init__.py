@@ -7,12 +7,32 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .auth import AuthorizationCode, ClientCredentials
     from .serving import mcp_app, mcp_server
     from .source import MCPServer
+    from .tokens import FileTokens, MemoryTokens, TokenStore
 
-_HOME_OF = {"MCPServer": "source", "mcp_app": "serving", "mcp_server": "serving"}
+_HOME_OF = {
+    "AuthorizationCode": "auth",
+    "ClientCredentials": "auth",
+    "FileTokens": "tokens",
+    "MCPServer": "source",
+    "MemoryTokens": "tokens",
+    "TokenStore": "tokens",
+    "mcp_app": "serving",
+    "mcp_server": "serving",
+}
 
-__all__ = ["MCPServer", "mcp_app", "mcp_server"]
+__all__ = [
+    "AuthorizationCode",
+    "ClientCredentials",
+    "FileTokens",
+    "MCPServer",
+    "MemoryTokens",
+    "TokenStore",
+    "mcp_app",
+    "mcp_server",
+]
 
 
 def __getattr__(name: str) -> Any:

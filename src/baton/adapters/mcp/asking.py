@@ -1,5 +1,6 @@
 """What a server asks while it carries out a call: something of a person, of a model, or which folders it may use."""
 
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,9 @@ from ...messages import AssistantMessage, Message, UserMessage, text_of
 from ...models import ModelRequest, ModelSettings, collect
 from .convert import part_of
 from .flights import refusal
+
+ELICITATION = "elicitation"
+"""The kind of question that a server's is."""
 
 
 class Asking:
@@ -38,7 +42,7 @@ class Asking:
 
     async def _elicited(self, params: types.ElicitRequestParams) -> types.ElicitResult:
         question: dict[str, Any] = {
-            "kind": "elicitation",
+            "kind": ELICITATION,
             "server": self._server,
             "tool": self._tool,
             "message": params.message,
@@ -51,7 +55,7 @@ class Asking:
         answer = await self._ctx.interrupt(question, schema=wanted)
         if answer is False:
             return types.ElicitResult(action="decline")
-        return types.ElicitResult(action="accept", content=answer)
+        return types.ElicitResult(action="accept", content={**_defaults(params.requested_schema), **answer})
 
     async def _sampled(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult | types.ErrorData:
         if not self._sampling:
@@ -86,6 +90,12 @@ class Asking:
             stop_reason="maxTokens" if response.stop_reason == "length" else "endTurn",
         )
         return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
+    """What a form says by itself in the fields that a person leaves as they are."""
+    fields: dict[str, dict[str, Any]] = form.get("properties", {})
+    return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
 def _manner_of(ctx: RunContext[Any]) -> Manner | None:

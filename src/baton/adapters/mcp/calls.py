@@ -6,6 +6,8 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server import ServerRequestContext
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ...context import as_json_value
@@ -31,7 +33,10 @@ class Calls:
     async def made(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What one call comes to: the run's result, or what must be known before it can go on."""
+        """What one call comes to: the run's result, or what must be known before it can go on.
+
+        Raises MCPError if there is no such tool.
+        """
         given, caller = params.arguments or {}, guest_of(ctx.request)
         if params.request_state is not None:
             return await self._answered(ctx, params)
@@ -47,7 +52,7 @@ class Calls:
             live = runner.stream(request, caller=caller.name)
         else:
             names = [*self._runners, self._answer_tool]
-            return error_result(f"there is no tool `{params.name}`; the tools are: {listed(names)}")
+            raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {listed(names)}")
         return await self._outcome(ctx, runner, await _driven(ctx, live))
 
     async def _answered(

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 from ...errors import SetupError, ToolError, ToolsUnavailable, ToolTimeout
 from ...tools import Tool
 from .flights import Answering
-from .session import Gone, Mode, Session
+from .gone import Gone, NeedsVisit
+from .session import Mode, Session
 from .ways import Way, logger
 
 T = TypeVar("T")
@@ -58,7 +59,10 @@ class Connection:
         self._loop = asyncio.get_running_loop()
 
     async def tools(self) -> tuple[Tool, ...]:
-        """The server's tools; the same object unless they have changed. Raises ToolsUnavailable if it never had any."""
+        """The server's tools; the same object unless they have changed.
+
+        Raises ToolsUnavailable if it never had any, NeedsVisit if a user must give leave first.
+        """
         self._check_loop()
         if self._tools is not None and self._listed_at == self._changes:
             return self._tools
@@ -68,6 +72,10 @@ class Connection:
                 return self._tools
             try:
                 known, listed = await self._request(self._list, may_repeat=True, attempts=attempts)
+            except NeedsVisit:
+                if self._tools is None:
+                    raise
+                return self._tools
             except (Gone, MCPError, ValidationError) as error:
                 if self._tools is None:
                     raise ToolsUnavailable(self._way.label, str(error)) from error
@@ -90,11 +98,18 @@ class Connection:
         *,
         may_repeat: bool,
         answering: Answering,
+        place: str,
     ) -> T:
-        """What a call came to. Raises ToolError if the server fails, with what is known of the call."""
+        """What a call came to. Raises ToolError if the server fails, with what is known of the call; NeedsVisit if a
+        user must give leave first.
+
+        `place` is where in which run it is made; if a call of that place waits for an answer, it goes on.
+        """
         self._check_loop()
         try:
-            return await self._request(send, may_repeat=may_repeat, answering=answering)
+            return await self._request(send, may_repeat=may_repeat, answering=answering, place=place)
+        except NeedsVisit:
+            raise
         except Gone as gone:
             raise ToolError(_lost_call(tool.name, gone), tool=tool.name) from gone
         except MCPError as error:
@@ -113,12 +128,15 @@ class Connection:
         *,
         may_repeat: bool,
         answering: Answering | None = None,
+        place: str = "",
         attempts: int | None = None,
     ) -> T:
         """Ask; ask once more if the session was lost and that can do no harm."""
         session = await self._opened(self._attempts if attempts is None else attempts)
         try:
-            return await session.request(send, answering=answering)
+            return await session.request(send, answering=answering, place=place)
+        except NeedsVisit:
+            raise
         except Gone as gone:
             self._drop(session)
             if gone.was_sent and not may_repeat:
@@ -126,7 +144,7 @@ class Connection:
             logger.info("%s; trying once more", gone)
         session = await self._opened(self._attempts)
         try:
-            return await session.request(send, answering=answering)
+            return await session.request(send, answering=answering, place=place)
         except Gone:
             self._drop(session)
             raise
@@ -139,7 +157,7 @@ class Connection:
                 return session
             if self._failure is not None and self._attempts > attempts:
                 # Somebody else has tried meanwhile: many who wait should not wait one after the other.
-                raise Gone(str(self._failure), was_sent=False)
+                raise self._failure.again()
             if self._is_closed:
                 raise Gone(f"{self._way.label} has been closed here", was_sent=False)
             if session is not None:
@@ -178,11 +196,21 @@ class Connection:
         if sessions:
             await asyncio.gather(*[each.close() for each in sessions])
 
+    def is_waiting(self, place: str = "") -> bool:
+        """Whether a call of this place, or any call, waits for an answer from outside, and the server for it."""
+        session = self._session
+        return session is not None and not session.is_lost and session.has_parked(place)
+
+    @property
+    def is_of_this_loop(self) -> bool:
+        """Whether it was opened in the event loop that runs now."""
+        return asyncio.get_running_loop() is self._loop
+
     def _has_changed(self) -> None:
         self._changes += 1
 
     def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
+        if not self.is_of_this_loop:
             raise SetupError(f"{self._way.label} was opened in another event loop; open it in the one that runs agents")
 
 

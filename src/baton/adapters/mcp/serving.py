@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, cast
 
+from ... import __version__
 from ...agents import BaseAgent
 from ...errors import AnswerError, SetupError
 from ...handoffs import tool_name_for
@@ -14,6 +15,7 @@ from ...stores import Store
 try:
     import mcp_types as types
     from mcp.server import Server, ServerRequestContext
+    from mcp.shared.exceptions import MCPError
 
     from .calls import Calls, error_result
 except ImportError as error:
@@ -80,13 +82,15 @@ def mcp_server(
             return await calls.made(ctx, params)
         except AnswerError as error:
             return error_result(str(error))
+        except MCPError:
+            raise
         except Exception as error:
             # What it says may be nobody's business but that of whoever runs the team.
             logger.exception("a call of `%s` failed", params.name)
             return error_result(f"the run failed: {type(error).__name__}")
 
     root = next(iter(runners.values())).team.root
-    return Server(f"baton {root}", on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(f"baton {root}", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 def mcp_app(

@@ -6,9 +6,11 @@ that task is nobody else's: callers only wait for what becomes of their calls.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import randrange
 from typing import Any, Literal, TypeVar, cast
 
 import mcp_types as types
+from anyio import CancelScope
 from mcp import Client, ClientSession
 from mcp.client import ClientRequestContext, IncomingMessage
 from mcp.shared.exceptions import MCPError
@@ -16,8 +18,11 @@ from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ... import __version__
+from ...context import Suspend
 from .flights import Answering, Flight, Flights, refusal
-from .ways import SENT, Way, logger
+from .gone import Gone, NeedsVisit
+from .oauth import VisitFirst
+from .ways import SENT, VISIT, Leave, Way, logger
 
 T = TypeVar("T")
 
@@ -26,14 +31,6 @@ Mode = Literal["auto", "legacy"] | str
 _ACKNOWLEDGED_WITHIN = 2.0
 _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
 _CRITICAL = 50
-
-
-class Gone(Exception):
-    """The session ended, or could not be opened. `was_sent` says whether the server may have got the request."""
-
-    def __init__(self, why: str, *, was_sent: bool) -> None:
-        super().__init__(why)
-        self.was_sent = was_sent
 
 
 class Session:
@@ -53,8 +50,11 @@ class Session:
         self._mode = mode
         self._roots = roots
         self._sampling = sampling
+        self._leave = Leave()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
+        self._opening = CancelScope()
+        """Ends the opening. Not by the task's own `cancel`, which would also end the stopping of a process."""
         self._closing = asyncio.Event()
         self._flights = Flights()
         self._jobs: set[asyncio.Task[Any]] = set()
@@ -77,23 +77,16 @@ class Session:
             async with asyncio.timeout(within):
                 await asyncio.shield(opened)
         except TimeoutError:
-            self._owner.cancel()
+            self._opening.cancel()
             raise Gone(f"{self._way.label} did not answer within {within:g} s", was_sent=False) from None
         except asyncio.CancelledError:
-            self._owner.cancel()
+            self._opening.cancel()
             raise
 
     async def _own(self, opened: "asyncio.Future[None]") -> None:
         try:
-            async with self._new_client() as client:
-                self._client = client
-                listening = await self._listening(client)
-                opened.set_result(None)
-                try:
-                    await self._closing.wait()
-                finally:
-                    if listening is not None:
-                        listening.cancel()
+            with self._opening:
+                await self._kept_open(opened)
         except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - whatever ends a session is told to its callers
             self._ended_with(error, opened)
         finally:
@@ -101,18 +94,46 @@ class Session:
             if not opened.done():
                 opened.set_exception(Gone(f"{self._way.label} was given up while it was opened", was_sent=False))
 
+    async def _kept_open(self, opened: "asyncio.Future[None]") -> None:
+        async with self._new_client() as client:
+            self._check_leave()
+            self._client = client
+            _number_from_anywhere(client.session)
+            listening = await self._listening(client)
+            opened.set_result(None)
+            try:
+                await self._closing.wait()
+            finally:
+                if listening is not None:
+                    listening.cancel()
+
     def _ended_with(self, error: BaseException, opened: "asyncio.Future[None]") -> None:
         if opened.done():
             logger.debug("the session with %s ended", self._way.label, exc_info=error)
+            return
+        try:
+            self._check_leave()
+        except Gone as gone:
+            opened.set_exception(gone)
             return
         words = self._way.last_words()
         because = f"; it said: {words}" if words else ""
         opened.set_exception(Gone(f"{self._way.label} cannot be reached: {_root_of(error)}{because}", was_sent=False))
 
+    def _check_leave(self) -> None:
+        """Raises Gone if the server may not be used, or NeedsVisit if not yet."""
+        match self._leave.trouble:
+            case None:
+                self._leave.is_opening = False
+            case VisitFirst(url=url):
+                raise NeedsVisit(self._way.label, url)
+            case trouble:
+                raise Gone(f"there is no leave to use {self._way.label}: {trouble}", was_sent=False)
+
     def _new_client(self) -> Client:
         level = logger.getEffectiveLevel()
         return Client(
-            self._way.reach(self._lost),
+            self._way.reach(self._lost, self._leave),
             mode=self._mode,
             cache=None,
             client_info=types.Implementation(name="baton", version=__version__),
@@ -148,26 +169,33 @@ class Session:
         # Whoever is not told must look.
         self._on_change()
 
-    async def request(self, send: Callable[[ClientSession], Awaitable[T]], *, answering: Answering | None = None) -> T:
-        """What the server answers. Raises Gone if the session ends first, MCPError if the server says so."""
-        if self.is_lost or self._client is None:
-            raise Gone(f"{self._way.label} is gone", was_sent=False)
-        job = asyncio.create_task(_sent(send, self._client.session))
-        flight = Flight(job, answering)
-        self._jobs.add(job)
-        job.add_done_callback(self._job_ended)
-        self._flights.begin(flight)
+    async def request(
+        self, send: Callable[[ClientSession], Awaitable[T]], *, answering: Answering | None = None, place: str = ""
+    ) -> T:
+        """What the server answers. Raises Gone if the session ends first, MCPError if the server says so.
+
+        A call that waits for an answer from outside stays on its way when this raises Suspend, and is taken up again
+        from the same place.
+        """
+        flight = self._flights.parked(place) if place else None
+        if flight is None:
+            flight = self._begun(send, answering, place)
+        job: asyncio.Task[T] = flight.job
+        is_over = True
         try:
+            if flight.is_parked and answering is not None:
+                await flight.go_on(answering)
             # Not `await job`: if the session's end cancels the job, that must not look as if the caller were cancelled.
-            await asyncio.wait([job])
+            await flight.landed()
+        except Suspend:
+            is_over = False
+            raise
         finally:
-            if not job.done():
+            if is_over:
                 job.cancel()
-            self._flights.end(flight)
-            if self._retires and not self._flights:
-                self._closing.set()
-        if flight.pause is not None:
-            raise flight.pause
+                self._flights.end(flight)
+                if self._retires and not self._flights:
+                    self._closing.set()
         if job.cancelled():
             raise Gone(f"{self._way.label} is gone", was_sent=True)
         try:
@@ -178,8 +206,25 @@ class Session:
                 raise
             raise gone from error
 
+    def _begun(self, send: Callable[[ClientSession], Awaitable[T]], answering: Answering | None, place: str) -> Flight:
+        if self.is_lost or self._client is None:
+            raise Gone(f"{self._way.label} is gone", was_sent=False)
+        job = asyncio.create_task(_sent(send, self._client.session))
+        self._jobs.add(job)
+        job.add_done_callback(self._job_ended)
+        flight = Flight(job, answering, place)
+        self._flights.begin(flight)
+        return flight
+
+    def has_parked(self, place: str = "") -> bool:
+        """Whether a call of this place, or any call, waits for an answer from outside."""
+        return self._flights.parked(place) is not None if place else self._flights.has_parked()
+
     def _as_gone(self, error: MCPError) -> Gone | None:
         """The error as the end of the session, if that is what it means."""
+        page = _page_in(error)
+        if page is not None:
+            return NeedsVisit(self._way.label, page)
         data: Any = error.data
         if isinstance(data, dict) and SENT in data:
             return Gone(f"{self._way.label} does not answer ({error.message})", was_sent=data[SENT] is True)
@@ -208,6 +253,9 @@ class Session:
             await asyncio.wait(self._jobs, timeout=1.0)
         self._closing.set()
         if self._owner is not None:
+            if self._client is None:
+                # Still being opened: whoever waits for that is told, and need not wait for it to fail.
+                self._opening.cancel()
             await asyncio.wait([self._owner])
 
     def _job_ended(self, job: "asyncio.Task[Any]") -> None:
@@ -248,8 +296,24 @@ class Session:
         return types.ListRootsResult(roots=list(self._roots))
 
 
+def _number_from_anywhere(session: ClientSession) -> None:
+    """Begin the ids of requests at a random number.
+
+    A call that is made again with answers must have another id than the one before, also if that was made by another
+    process. The SDK counts from one in each session, and offers no other way to say where to begin.
+    """
+    dispatcher: Any = session._dispatcher  # pyright: ignore[reportPrivateUsage] - see above
+    dispatcher._next_id = randrange(1_000, 2**31)
+
+
 async def _sent(send: Callable[[ClientSession], Awaitable[T]], session: ClientSession) -> T:
     return await send(session)
+
+
+def _page_in(error: MCPError) -> str | None:
+    """The page that a user must visit, if that is what is the matter."""
+    data: Any = error.data
+    return cast("dict[str, str]", data).get(VISIT) if isinstance(data, dict) else None
 
 
 def _root_of(error: BaseException) -> str:

@@ -13,10 +13,14 @@ from ...tools import Approved, NeedsApproval, Tool
 try:
     import mcp_types as types
 
+    from .auth import AuthLike, AuthorizationCode, auth_of
     from .connection import Connection
     from .convert import spec_of, tool_name
+    from .gone import NeedsVisit
+    from .holding import Held, OfRun
     from .session import Mode
     from .tool import MCPTool
+    from .visits import Visits
     from .ways import logger, way_to
 except ImportError as error:
     raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
@@ -45,19 +49,25 @@ class MCPServer:
         env: Mapping[str, str] | None = None,
         cwd: "str | PathLike[str] | None" = None,
         headers: Mapping[str, str] | None = None,
+        auth: "AuthLike | None" = None,
         approval: NeedsApproval | Collection[str] | None = None,
         sampling: bool = False,
         roots: "Sequence[str | PathLike[str]]" = (),
         strict: bool = False,
         timeout: float | None = None,
         startup: float = 30.0,
+        patience: float = 900.0,
         protocol: "Mode" = "auto",
     ) -> None:
-        """`include`, `exclude` and `approval` name tools as the server does. A process gets `env` and little else."""
+        """`include`, `exclude` and `approval` name tools as the server does. A process gets `env` and little else.
+
+        `patience` is how long a server stays open for a suspended run in which one of its calls waits for an answer.
+        """
         for what, names in (("include", include), ("exclude", exclude), ("approval", approval)):
             if isinstance(names, str):
                 raise SetupError(f"MCPServer({what}={names!r}) should be a list of names: [{names!r}]")
-        self._way = way_to(server, env=env, headers=headers, cwd=None if cwd is None else fspath(cwd))
+        folder = None if cwd is None else fspath(cwd)
+        self._way = way_to(server, env=env, headers=headers, auth=auth_of(auth), cwd=folder)
         self._prefix = prefix
         self._include = None if include is None else frozenset(include)
         self._exclude = frozenset(exclude or ())
@@ -69,6 +79,7 @@ class MCPServer:
         self._startup = startup
         self._protocol: Mode = protocol
         self._kept: Connection | None = None
+        self._held = Held(patience)
 
     async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
         """The server's tools as they are now. Raises ToolsUnavailable if it cannot be reached."""
@@ -76,21 +87,39 @@ class MCPServer:
         if connection is None:
             opened = ctx.run.opened.get(self)
             if opened is None:
-                opened = ctx.run.opened[self] = self._connection()
-            assert isinstance(opened, Connection)
-            connection = opened
-        return await connection.tools()
+                connection = self._held.take(ctx.run_id) or self._connection()
+                opened = ctx.run.opened[self] = OfRun(connection, ctx.run_id, self._held)
+            assert isinstance(opened, OfRun)
+            connection = opened.connection
+        visits = Visits(self._way, ctx)
+        while True:
+            try:
+                return await connection.tools()
+            except NeedsVisit as needed:
+                await visits.made(needed)
 
     async def __aenter__(self) -> Self:
         if self._kept is not None:
             raise SetupError(f"{self._way.label} is kept open already; leave that `async with` first")
         self._kept = self._connection()
         try:
-            await self._kept.tools()
+            await self._begun(self._kept)
         except BaseException:
             await self.close()
             raise
         return self
+
+    async def _begun(self, connection: Connection) -> None:
+        """Open it, unless only a user in a run can give leave for that."""
+        visits = Visits(self._way, None)
+        while True:
+            try:
+                await connection.tools()
+                return
+            except NeedsVisit as needed:
+                if isinstance(self._way.auth, AuthorizationCode) and self._way.auth.visit is None:
+                    return
+                await visits.made(needed)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -98,10 +127,11 @@ class MCPServer:
         await self.close()
 
     async def close(self) -> None:
-        """Close what `async with` keeps open; may be called from any task, in any order."""
+        """Close what is kept open, here or for suspended runs; may be called from any task, in any order."""
         kept, self._kept = self._kept, None
         if kept is not None:
             await kept.close()
+        await self._held.close()
 
     def _connection(self) -> Connection:
         return Connection(
@@ -126,7 +156,7 @@ class MCPServer:
             connection,
             tool,
             spec_of(tool, tool_name(tool.name, self._prefix), strict=self._strict),
-            server=self._way.label,
+            way=self._way,
             roots=self._roots,
             sampling=self._sampling,
             timeout=self._timeout,

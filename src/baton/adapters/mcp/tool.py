@@ -1,8 +1,10 @@
 """A server's tool as one of ours."""
 
 import asyncio
+from collections.abc import Iterator
+from itertools import count
 from time import time
-from typing import Any
+from typing import Any, cast
 
 import mcp_types as types
 from mcp import ClientSession
@@ -11,12 +13,15 @@ from mcp_types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from ...context import RunContext
 from ...errors import ToolError
-from ...events import Stepped
+from ...events import Asked, Stepped
 from ...messages import ToolSpec
 from ...tools import ToolOutcome, as_object
-from .asking import Asking
+from .asking import ELICITATION, Asking
 from .connection import Connection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
+from .gone import NeedsVisit
+from .visits import Visits
+from .ways import Way
 
 _MOST_ROUNDS = 50
 _VISIT = "baton.visit"
@@ -33,7 +38,7 @@ class MCPTool:
         tool: types.Tool,
         spec: ToolSpec,
         *,
-        server: str,
+        way: Way,
         roots: tuple[types.Root, ...],
         sampling: bool,
         timeout: float | None,
@@ -42,7 +47,8 @@ class MCPTool:
         self._tool = tool
         self.spec = spec
         self.effect = effect_of_hints(tool)
-        self._server = server
+        self._way = way
+        self._server = way.label
         self._roots = roots
         self._sampling = sampling
         self._timeout = timeout
@@ -91,6 +97,7 @@ class MCPTool:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """The next round. A server that was started anew may not know its own state: then it begins again."""
         if required is None:
+            self._check_question_is_alive(ctx)
             return await self._sent(ctx, given, asking)
         try:
             return await self._sent(ctx, given, asking, responses=responses, state=required.request_state)
@@ -102,6 +109,21 @@ class MCPTool:
         if isinstance(again, types.CallToolResult) or again.input_requests != required.input_requests:
             return again
         return await self._sent(ctx, given, asking, responses=responses, state=again.request_state)
+
+    def _check_question_is_alive(self, ctx: RunContext[Any]) -> None:
+        """Raises ToolError if the call has asked before, is gone since, and must not simply be made again.
+
+        Before 2026-07-28 a question is part of the connection that it was asked over, and ends with it.
+        """
+        if is_repeatable(self._tool) or self._connection.is_waiting(ctx.idempotency_key):
+            return
+        if ELICITATION in _kinds_asked_in(ctx):
+            raise ToolError(
+                f"it is unknown whether `{self._tool.name}` was carried out: it asked something, and {self._server} "
+                "was gone when the answer came. It is not called again by itself, because its server does not say that "
+                "this would do no harm; find out first what happened",
+                tool=self._tool.name,
+            )
 
     async def _answers(self, asking: Asking, required: types.InputRequiredResult) -> types.InputResponses:
         answers: types.InputResponses = {}
@@ -124,7 +146,7 @@ class MCPTool:
         state: str | None = None,
     ) -> types.CallToolResult | types.InputRequiredResult:
         """What the server gives, or asks. If it only asks to come back later, that is done."""
-        wait, is_over = _SHORTEST_WAIT, False
+        wait, is_over, visits = _SHORTEST_WAIT, False, Visits(self._way, ctx)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if not is_over:
@@ -145,13 +167,20 @@ class MCPTool:
             while True:
                 try:
                     result = await self._connection.call(
-                        self._tool, send, may_repeat=is_repeatable(self._tool), answering=asking
+                        self._tool,
+                        send,
+                        may_repeat=is_repeatable(self._tool),
+                        answering=asking,
+                        place=ctx.idempotency_key,
                     )
+                except NeedsVisit as needed:
+                    await visits.made(needed)
+                    continue
                 except ToolError as error:
-                    visits = _visits_in(error.__cause__)
-                    if visits is None:
+                    pages = _pages_in(error.__cause__)
+                    if pages is None:
                         raise
-                    return visits
+                    return pages
                 if isinstance(result, types.CallToolResult) or result.input_requests:
                     return result
                 responses, state = None, result.request_state
@@ -164,7 +193,17 @@ class MCPTool:
         return f"MCPTool({self.spec.name!r}, {self._server})"
 
 
-def _visits_in(error: BaseException | None) -> types.InputRequiredResult | None:
+def _kinds_asked_in(ctx: RunContext[Any]) -> Iterator[Any]:
+    """The kinds of the questions that this call has asked so far."""
+    for ordinal in count(1):
+        asked = ctx.run.log.find(f"{ctx.scope}/ask{ordinal}", Asked)
+        if asked is None:
+            return
+        payload: Any = asked.payload
+        yield cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
+
+
+def _pages_in(error: BaseException | None) -> types.InputRequiredResult | None:
     """The pages that the user must visit first, if this is how a server of 2025-11-25 says so."""
     if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
         return None

@@ -9,8 +9,10 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from logging import getLogger
 from typing import Any, TypeAlias, cast
+from weakref import WeakKeyDictionary
 
 import httpx2
+from mcp.client.auth import OAuthFlowError
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.server import Server
@@ -18,6 +20,8 @@ from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from ...errors import SetupError
+from .auth import Auth
+from .oauth import VisitFirst
 
 logger = getLogger("baton.mcp")
 
@@ -27,21 +31,34 @@ Reached: TypeAlias = Any
 
 SENT = "baton.sent"
 """In the data of an error that is made here: whether the server may have got the request."""
+VISIT = "baton.visit"
+"""In the data of an error that is made here: the page that a user must visit before the request can be made."""
 
 _NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 _MOST_SECONDS_OF_SILENCE = 300.0
+
+
+class Leave:
+    """Whether the server may be used. While a session is opened, what was found out first holds for all that follows:
+    the SDK would try another version of the protocol when the first request of one is refused.
+    """
+
+    def __init__(self) -> None:
+        self.is_opening = True
+        self.trouble: VisitFirst | OAuthFlowError | None = None
 
 
 class Way:
     """How to reach one server, any number of times."""
 
     is_http = False
+    auth: Auth | None = None
 
     def __init__(self, label: str) -> None:
         self.label = label
         """How the server is called in messages; shows no secrets."""
 
-    def reach(self, on_lost: Lost) -> Reached:
+    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
         """Something the SDK's client can connect to, once. `on_lost` is called when the connection ends by itself."""
         raise NotImplementedError
 
@@ -57,7 +74,7 @@ class InProcess(Way):
         super().__init__(f"the server `{server.name}`")
         self._server = server
 
-    def reach(self, on_lost: Lost) -> Reached:
+    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
         """The server itself."""
         return self._server
 
@@ -72,7 +89,7 @@ class Command(Way):
         )
         self._said: deque[str] = deque(maxlen=20)
 
-    def reach(self, on_lost: Lost) -> Reached:
+    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
         """A process that is not there yet."""
         return self._started(on_lost)
 
@@ -170,21 +187,34 @@ class Address(Way):
 
     is_http = True
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] | None, auth: Auth | None) -> None:
         parsed = httpx2.URL(url)
         super().__init__(f"the server at {parsed.scheme}://{parsed.netloc.decode()}{parsed.path}")
         self._url = url
         self._headers = dict(headers) if headers else {}
+        self.auth = auth
+        self._flows: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.Auth] = WeakKeyDictionary()
 
-    def reach(self, on_lost: Lost) -> Reached:
+    @property
+    def flow(self) -> httpx2.Auth | None:
+        """What gets leave to use the server. All that is open in an event loop shares it, and with it the tokens."""
+        if self.auth is None:
+            return None
+        loop = asyncio.get_running_loop()
+        flow = self._flows.get(loop)
+        if flow is None:
+            flow = self._flows[loop] = self.auth.flow(self._url)
+        return flow
+
+    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
         """A connection that is not there yet."""
-        return self._connected()
+        return self._connected(leave)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[Any]:
+    async def _connected(self, leave: Leave) -> AsyncGenerator[Any]:
         timeout = httpx2.Timeout(30.0, read=_MOST_SECONDS_OF_SILENCE)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        client = _Candid(headers=self._headers, timeout=timeout, limits=limits)
+        client = _Candid(leave, headers=self._headers, auth=self.flow, timeout=timeout, limits=limits)
         async with client, streamable_http_client(self._url, http_client=client) as streams:
             yield streams
 
@@ -195,10 +225,20 @@ class _Candid(httpx2.AsyncClient):
     The SDK would give up the whole session, and with it all other calls, when one request cannot be sent.
     """
 
+    def __init__(self, leave: Leave, **options: Any) -> None:
+        super().__init__(**options)
+        self._leave = leave
+
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Send it; if that fails, the response is an error of JSON-RPC that says whether it may have arrived."""
+        leave = self._leave
+        if leave.is_opening and leave.trouble is not None:
+            return _refused(request, leave.trouble)
         try:
             response = await super().send(request, **options)
+        except (VisitFirst, OAuthFlowError) as trouble:
+            leave.trouble = trouble
+            return _refused(request, trouble)
         except httpx2.TransportError as error:
             if request.method != "POST":
                 raise
@@ -209,11 +249,19 @@ class _Candid(httpx2.AsyncClient):
         if response.status_code == 404 and "mcp-session-id" in request.headers:
             await response.aclose()
             return _answer(request, 404, CONNECTION_CLOSED, "the session is gone", {SENT: False})
-        if not response.headers.get("content-type", "").lower().startswith("application/json"):
+        is_refused = response.status_code in (401, 403)
+        if is_refused or not response.headers.get("content-type", "").lower().startswith("application/json"):
             await response.aclose()
             what = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
+            if is_refused and self.auth is None and "authorization" not in request.headers:
+                what += "; it wants to know who asks: MCPServer(…, auth=…)"
             return _answer(request, response.status_code, INTERNAL_ERROR, what, None)
         return response
+
+
+def _refused(request: httpx2.Request, trouble: VisitFirst | OAuthFlowError) -> httpx2.Response:
+    data = {VISIT: trouble.url} if isinstance(trouble, VisitFirst) else {SENT: False}
+    return _answer(request, 401, INTERNAL_ERROR, f"no leave to use it: {trouble}", data)
 
 
 def _answer(request: httpx2.Request, status: int, code: int, message: str, data: Any) -> httpx2.Response:
@@ -227,14 +275,21 @@ def _name_of(command: Sequence[str]) -> str:
     return " ".join(os.path.basename(word) for word in words if not word.startswith("-"))
 
 
-def way_to(server: Any, *, env: Mapping[str, str] | None, headers: Mapping[str, str] | None, cwd: str | None) -> Way:
+def way_to(
+    server: Any,
+    *,
+    env: Mapping[str, str] | None,
+    headers: Mapping[str, str] | None,
+    auth: Auth | None,
+    cwd: str | None,
+) -> Way:
     """The way to what somebody gave as a server. Raises SetupError if it is none."""
     if isinstance(server, str) and server.startswith(("http://", "https://")):
         if env or cwd:
             raise SetupError(f"MCPServer({server!r}) is not started here; env and cwd are for commands")
-        return Address(server, headers)
-    if headers:
-        raise SetupError(f"MCPServer({server!r}) is no address; headers are for those, env is for commands")
+        return Address(server, headers, auth)
+    if headers or auth is not None:
+        raise SetupError(f"MCPServer({server!r}) is no address; headers and auth are for those, env is for commands")
     if isinstance(server, SDKServer | Server):
         if env or cwd:
             raise SetupError("a server in this process has the environment of this process; leave env and cwd out")

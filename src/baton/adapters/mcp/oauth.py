@@ -1,0 +1,140 @@
+"""The SDK's OAuth, with what a durable run needs: a user may come back later, to another process."""
+
+import secrets
+from collections.abc import AsyncGenerator
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+import httpx2
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, PKCEParameters
+from mcp.client.auth.utils import validate_authorization_response_iss
+from mcp.shared.auth import OAuthClientMetadata
+from msgspec.structs import replace
+
+from .tokens import Pending, Wallet
+
+
+class VisitFirst(BaseException):
+    """Unwinds the SDK's flow: a user must visit a page before the request can be made. Not an error, to the SDK either:
+    it logs those.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__("a user must give leave first")
+        self.url = url
+
+
+class CodeFlow(OAuthClientProvider):
+    """Authorization by a code that a user fetches. It does not wait for them: it ends, and is begun again."""
+
+    def __init__(
+        self, url: str, about: OAuthClientMetadata, wallet: Wallet, *, client_metadata_url: str | None
+    ) -> None:
+        super().__init__(url, about, wallet, client_metadata_url=client_metadata_url)
+        self._wallet = wallet
+
+    async def came_back(self, answer: Any) -> bool:
+        """Take what the user came back with; whether it belongs to the page that they are to visit now."""
+        pending, fields = await self._wallet.pending(), _fields_of(answer)
+        if pending is None or not secrets.compare_digest(fields.get("state", ""), pending.state):
+            return False
+        await self._wallet.set_pending(replace(pending, came_back=fields))
+        return True
+
+    async def _initialize(self) -> None:
+        # The SDK forgets when stored tokens end and where they are renewed; the user would have to come again.
+        await super()._initialize()
+        context = self.context
+        if context.current_tokens is not None:
+            context.update_token_expiry(context.current_tokens)
+            context.oauth_metadata, context.protected_resource_metadata = await self._wallet.discovered()
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        await super()._handle_token_response(response)
+        await self._wallet.set_discovered(self.context.oauth_metadata, self.context.protected_resource_metadata)
+
+    async def _perform_authorization_code_grant(self) -> tuple[str, str]:
+        pending = await self._wallet.pending()
+        if pending is None or pending.came_back is None:
+            raise VisitFirst(await self._page(pending))
+        # A code is good for one attempt.
+        await self._wallet.set_pending(None)
+        fields = pending.came_back
+        validate_authorization_response_iss(fields.get("iss"), self.context.oauth_metadata)
+        if "code" not in fields:
+            raise OAuthFlowError(f"the user gave no leave: {fields.get('error', 'there is no code in the answer')}")
+        return fields["code"], pending.verifier
+
+    async def _page(self, pending: Pending | None) -> str:
+        """The page to visit: the one that somebody is at already, if it is for the same."""
+        about, context = self._about(), self.context
+        if pending is not None and pending.about == about:
+            return pending.url
+        metadata, proof, state = context.oauth_metadata, PKCEParameters.generate(), secrets.token_urlsafe(32)
+        if metadata is not None and metadata.authorization_endpoint:
+            endpoint = str(metadata.authorization_endpoint)
+        else:
+            endpoint = urljoin(context.get_authorization_base_url(context.server_url), "/authorize")
+        fields = {**about, "state": state, "code_challenge": proof.code_challenge, "code_challenge_method": "S256"}
+        url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(fields)}"
+        await self._wallet.set_pending(Pending(url, about, state, proof.code_verifier))
+        return url
+
+    def _about(self) -> dict[str, str]:
+        """What the user is asked for."""
+        context = self.context
+        client, uris = context.client_info, context.client_metadata.redirect_uris
+        assert client is not None
+        assert uris
+        about = {"response_type": "code", "client_id": client.client_id, "redirect_uri": str(uris[0])}
+        if context.should_include_resource_param(context.protocol_version):
+            about["resource"] = context.get_resource_url()
+        scope = context.client_metadata.scope
+        if scope:
+            about["scope"] = scope
+            if "offline_access" in scope.split():
+                # OpenID Connect gives it only to who was asked anew.
+                about["prompt"] = "consent"
+        return about
+
+
+def _fields_of(answer: Any) -> dict[str, str]:
+    """The fields of an address that a user was sent back to, or of an object that has them already."""
+    if isinstance(answer, dict):
+        return {str(name): str(value) for name, value in answer.items() if value is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - whatever the application answered
+    if isinstance(answer, str):
+        return {name: values[0] for name, values in parse_qs(urlsplit(answer).query).items()}
+    return {}
+
+
+class SideBySide(httpx2.Auth):
+    """Sends requests side by side while there is a good token. The SDK's flow takes one request at a time."""
+
+    def __init__(self, provider: OAuthClientProvider) -> None:
+        self.provider = provider
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        context = self.provider.context
+        refused: httpx2.Response | None = None
+        if context.is_token_valid() and context.current_tokens is not None:
+            shown = request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
+            refused = yield request
+            if refused.status_code not in (401, 403):
+                return
+        else:
+            shown = ""
+        flow = self.provider.async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if refused is not None and outgoing is request and request.headers.get("Authorization") == shown:
+                    # With this very token it has just been refused.
+                    response = refused
+                else:
+                    response = yield outgoing
+                refused = None
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()
