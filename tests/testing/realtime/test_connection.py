@@ -92,8 +92,8 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
     ]
     assert connection.told(ItemAdded) == [
         ItemAdded("first", "assistant"),
-        ItemAdded("item_1", "call", "c"),
-        ItemAdded("item_2", "result", "c"),
+        ItemAdded("piece_1", "call", "c"),
+        ItemAdded("piece_2", "result", "c"),
     ]
     assert len(model.complaints) == 5
 
@@ -132,7 +132,7 @@ async def test_the_voice_stays_while_something_is_being_said() -> None:
     [
         (Truncate("nothing", 0, 0), "item_truncate_invalid_item_id"),
         (Truncate("mine", 0, 0), "item_truncate_invalid_item"),
-        (Truncate("item_1", 0, 401), "invalid_audio_end_ms"),
+        (Truncate("piece_1", 0, 401), "invalid_audio_end_ms"),
     ],
 )
 async def test_only_what_was_said_aloud_can_be_truncated(truncate: Truncate, code: str) -> None:
@@ -144,7 +144,7 @@ async def test_only_what_was_said_aloud_can_be_truncated(truncate: Truncate, cod
     await connection.send(truncate)
     assert [code for _, code in troubles(connection)] == [code]
     assert len(model.complaints) == 1
-    await connection.send(Truncate("item_1", 0, 400))
+    await connection.send(Truncate("piece_1", 0, 400))
     assert len(model.complaints) == 1
 
 
@@ -206,7 +206,7 @@ async def test_a_connection_is_cut_at_a_command_which_does_not_arrive() -> None:
     await other.send(AddItem(AssistantMessage(calls=(ToolCall("call_1", "wave"),))))
     await other.send(result)
     assert model.complaints == []
-    assert other.items[0].id == "item_2"
+    assert other.items[0].id == "piece_2"
 
 
 async def test_a_command_can_be_refused_once() -> None:

@@ -66,10 +66,10 @@ async def test_text_is_written_word_by_word() -> None:
     assert await read(connection) == [
         SessionReady("session_1"),
         ResponseStarted("response_1"),
-        WordsChunk("response_1", "item_1", 0, "Good ", is_spoken=False),
-        WordsChunk("response_1", "item_1", 0, "day.", is_spoken=False),
+        WordsChunk("response_1", "piece_1", 0, "Good ", is_spoken=False),
+        WordsChunk("response_1", "piece_1", 0, "day.", is_spoken=False),
         ResponseEnded(
-            *("response_1", "completed", AssistantMessage("Good day."), ("item_1",)),
+            *("response_1", "completed", AssistantMessage("Good day."), ("piece_1",)),
             usage=Usage(3, 4),
             model="scripted-realtime",
         ),
@@ -81,7 +81,7 @@ async def test_speech_comes_with_its_words_and_lasts_as_long_as_the_rule_says() 
     await connection.send(Respond())
     told = (await read(connection))[2:-1]
     assert [type(signal) for signal in told] == [WordsChunk, AudioChunk, WordsChunk, AudioChunk, AudioEnded]
-    assert told[1] == AudioChunk("response_1", "item_1", 0, speech_like("Good", ms_per_word=100))
+    assert told[1] == AudioChunk("response_1", "piece_1", 0, speech_like("Good", ms_per_word=100))
     assert len(speech_like("Good", ms_per_word=100)) == 100 * 48
     assert connection.items[0].audio_ms == 200
 
@@ -99,7 +99,7 @@ async def test_calls_come_at_the_end_and_are_items_of_their_own() -> None:
         ("call", "call_2"),
     ]
     await connection.send(AddItem(ToolMessage("call_1", "look_up", "found")))
-    assert (await read(connection, ItemAdded))[-1] == ItemAdded("item_4", "result", "call_1")
+    assert (await read(connection, ItemAdded))[-1] == ItemAdded("piece_4", "result", "call_1")
     assert model.complaints == []
 
 
@@ -190,10 +190,10 @@ async def test_the_user_speaks_and_is_answered() -> None:
     connection = await ScriptedRealtimeModel(["Good day."]).connect(TEXT)
     connection.user_speaks("Hello")
     assert (await read(connection, ResponseStarted))[1:] == [
-        SpeechBegan("item_1"),
-        SpeechEnded("item_1"),
-        AudioCommitted("item_1"),
-        Transcribed("item_1", "Hello"),
+        SpeechBegan("piece_1"),
+        SpeechEnded("piece_1"),
+        AudioCommitted("piece_1"),
+        Transcribed("piece_1", "Hello"),
         ResponseStarted("response_1"),
     ]
     await read(connection)
@@ -209,8 +209,8 @@ async def test_the_user_interrupts_and_the_rest_is_truncated() -> None:
     connection.user_begins()
     assert [type(signal) for signal in await read(connection)] == [SpeechBegan, AudioEnded, ResponseEnded]
     assert connection.told(ResponseEnded)[-1].reason == "turn_detected"
-    await connection.send(Truncate("item_1", 0, 250))
-    assert (await read(connection, ItemTruncated))[-1] == ItemTruncated("item_1", 250)
+    await connection.send(Truncate("piece_1", 0, 250))
+    assert (await read(connection, ItemTruncated))[-1] == ItemTruncated("piece_1", 250)
     assert connection.items[0].message == AssistantMessage("one two")
     connection.user_ceases("Stop")
     await read(connection)
@@ -243,10 +243,10 @@ async def test_committed_audio_is_what_hears_says() -> None:
         await connection.send(AppendAudio(speech_like("Hello")))
         await connection.send(CommitAudio())
     assert connection.signals[1:] == [
-        AudioCommitted("item_1"),
-        Transcribed("item_1", "Hello"),
-        AudioCommitted("item_2"),
-        TranscriptionFailed("item_2", "`hears` has no text left"),
+        AudioCommitted("piece_1"),
+        Transcribed("piece_1", "Hello"),
+        AudioCommitted("piece_2"),
+        TranscriptionFailed("piece_2", "`hears` has no text left"),
     ]
     assert connection.heard == speech_like("Hello Hello")
     assert connection.items[0].audio_ms == 200

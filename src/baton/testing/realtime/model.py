@@ -120,7 +120,7 @@ class ScriptedRealtimeModel:
         self._instead.append((kind, error))
 
     def new_id(self, kind: str) -> str:
-        """A name for one more thing of a kind: `item_1`, `item_2`; no two connections have one in common."""
+        """A name for one more thing of a kind: `piece_1`, `piece_2`; never one twice, and none that a client makes."""
         self._counts[kind] += 1
         return f"{kind}_{self._counts[kind]}"
 

@@ -55,7 +55,7 @@ class Provider:
     def __init__(self, script: Script, settings: SessionSettings, wire: Wire) -> None:
         self.settings = settings
         self.voice = settings.voice or settings.manners.voice
-        self.conversation = Conversation(lambda: script.new_id("item"))
+        self.conversation = Conversation(lambda: script.new_id("piece"))
         self._script = script
         self._wire = wire
         self._stage = Stage(self.conversation, wire.tell, script.ms_per_word, script.name)
@@ -94,7 +94,7 @@ class Provider:
         detection = self.settings.manners.turn_detection
         if detection is None:
             raise SetupError("nobody listens for speech here: the turn_detection of its Manners is None")
-        self._speech = self._script.new_id("item")
+        self._speech = self._script.new_id("piece")
         self._wire.tell(SpeechBegan(self._speech))
         if detection.interrupts and self._playing is not None:
             self._cancel("turn_detected")
@@ -132,7 +132,7 @@ class Provider:
         audio_ms = int(milliseconds_of(self._uncommitted, self.settings.manners.input_format))
         self._uncommitted = 0
         text = self._script.next_heard()
-        self._take_in(text, self._script.new_id("item"), why="`hears` has no text left", audio_ms=audio_ms)
+        self._take_in(text, self._script.new_id("piece"), why="`hears` has no text left", audio_ms=audio_ms)
 
     def _take_in(self, text: str | None, item_id: str, *, why: str, audio_ms: int = 0) -> None:
         manners, tell = self.settings.manners, self._wire.tell
