@@ -81,7 +81,7 @@ async def test_text_calls_and_results() -> None:
         assert [tool.name for tool in request.tools] == ["get_weather"]
         return f"{request.instructions} It is {request.messages[-1].content}."
 
-    tools = [{"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}]
+    tools: list[Any] = [{"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}]
     steps = [say("One moment.", call("get_weather", city="Rome"), call("get_time")), told]
     async with OpenAIRealtimeServer(steps) as server, raw(server) as client:
         await client.send("session.update", session={**TEXT, "tools": tools, "instructions": "Weather."})
