@@ -106,6 +106,8 @@ class Talk:
         self._settings: SessionSettings | None = None
         self._answers: dict[str, asyncio.Future[Any]] = {}
         self._is_asked = False
+        self._is_expected = False
+        """Whether the provider is about to answer the user by itself."""
         self._wants_answer = False
         self._configuring: deque[bool] = deque()
         """For each Configure that is not in force yet: whether it changes who has the floor."""
@@ -242,8 +244,14 @@ class Talk:
         if speaker is None or not speaker.is_listening or (speaker.is_working and not self._answers):
             return False
         is_unwritten = bool(self.unheard) and self.manners.transcription is not None
-        is_owed = self._wants_answer or self._is_asked or is_unwritten or not self.happenings.empty()
-        return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
+        is_owed = self._wants_answer or self._is_asked or self._is_expected or is_unwritten
+        return not (
+            is_owed
+            or not self.happenings.empty()
+            or self.response
+            or self.speech.is_user_speaking
+            or not self.line.is_up
+        )
 
     def answered(self, key: str, answer: Any) -> None:
         """Give the answer to whoever waits for it."""
@@ -279,7 +287,7 @@ class Talk:
             self.happenings.put_nowait(self.speech.broken_off(self.response))
             self._wants_answer = True
         self._wants_answer = self._wants_answer or self._is_asked
-        self.response, self._is_asked = "", False
+        self.response, self._is_asked, self._is_expected = "", False, False
         self._configuring.clear()
         self.speech.forget()
         self.deliver(Reconnecting(self.origin, attempt, because))
@@ -305,6 +313,8 @@ class Talk:
                 if self._configuring:
                     self._configuring.popleft()
             case SpeechBegan() | SpeechEnded():
+                detection = self.manners.turn_detection
+                self._is_expected = isinstance(signal, SpeechEnded) and bool(detection and detection.creates_response)
                 await self.speech.user_speaks(signal)
             case Trouble():
                 self._trouble(signal)
@@ -326,7 +336,7 @@ class Talk:
                 waiting.set_exception(Suspend(key))
 
     async def _started(self, signal: ResponseStarted) -> None:
-        self.response, self._is_asked = signal.response_id, False
+        self.response, self._is_asked, self._is_expected = signal.response_id, False, False
         self.speech.begin(signal.response_id)
         is_stale = any(self._configuring)
         if not self.line.has_unacknowledged and not is_stale:
@@ -345,6 +355,7 @@ class Talk:
             self.deliver(SessionTrouble(self.origin, signal.reason or "response_failed", signal.error))
 
     def _trouble(self, trouble: Trouble) -> None:
+        self._is_expected = False
         if trouble.code == _BUSY:
             # The user was faster: there is a response of which we have not heard yet. Then ask again after it.
             self._is_asked, self._wants_answer = False, True
