@@ -101,7 +101,7 @@ class Sneezed(Event, frozen=True):
             'Router → Weather with {"why":"rain"} (then_transfer)',
         ),
         (Heard("k", ROUTER, 0, UserMessage("Hi"), "item"), 'user: said "Hi"'),
-        (CutShort("k", ROUTER, 0, "j", "It is", 400), 'Router: was cut short after "It is"'),
+        (CutShort("k", ROUTER, 0, "j", "It is", 400), 'Router: was interrupted, heard "It is"'),
         (Asked("k", ROUTER, 0, "Really?"), 'Router: asked "Really?"'),
         (Asked("k", ROUTER, 0, None, CALLS[0]), 'Router: asked null about refund({"euro":5})'),
         (Answered("k", ROUTER, 0, "k", {"approved": True}), 'Router: got the answer {"approved":true}'),

@@ -66,7 +66,7 @@ def _line(event: Event) -> str:
         case Heard():
             return f"user: said {_content(event.message.content, shown=_json)}"
         case CutShort():
-            return f"{event.agent}: was cut short after {_json(event.heard)}"
+            return f"{event.agent}: was interrupted, heard {_json(event.heard)}"
         case ToolReturned():
             return _returned(event)
         case Stepped():
