@@ -107,6 +107,23 @@ runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.ba
     assert_heard(result.output.splitlines()[:-1])
 
 
+async def test_what_is_said_without_time_passing_interrupts_nobody(write: Write, baton: Invoke, tmp_path: Path) -> None:
+    """R7: where all is played at once, a caller who speaks at once has heard everything."""
+    async with OpenAIRealtimeServer(["First answer.", "Second answer."], hears=["One?", "Two?"]) as provider:
+        write(
+            f"""{DESK}
+from baton.realtime.openai import OpenAIRealtimeModel
+runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
+"""
+        )
+        files = ["--wav-in", question(tmp_path / "in.wav")] * 2
+        options = [*files, "--wav-out", "out.wav", "--pace", "0"]
+        result = await asyncio.to_thread(baton, "voice", "desk:runner", *options)
+        assert (result.exit_code, provider.complaints) == (0, [])
+    assert "interrupted" not in result.output
+    assert sound_in(Path("out.wav")) == speech("First answer. Second answer.")
+
+
 async def test_a_key_that_is_not_taken_is_said_in_a_line(
     write: Write, baton: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:

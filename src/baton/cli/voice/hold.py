@@ -34,7 +34,8 @@ async def _hold(start: VoiceStart, said: Sequence[bytes], recording: Recording |
         try:
             async with session:
                 speaker = None if start.devices is None else Speaker(start.devices, session.playback.played)
-                outlet = Outlet(speaker, recording)
+                played = None if speaker is not None or start.sound.pace else session.playback.played
+                outlet = Outlet(speaker, recording, played)
                 try:
                     await Conversation(session, start, screen=screen, outlet=outlet).go_on(said)
                 finally:
