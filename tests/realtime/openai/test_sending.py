@@ -79,7 +79,8 @@ async def test_a_history_with_calls_and_results() -> None:  # R3
     messages, told = await added(*history, count=8)
     assert messages[:3] == [SystemMessage("Be kind."), UserMessage("Hello"), AssistantMessage("A moment.")]
     assert messages[3] == AssistantMessage(calls=(ToolCall("call_1", "f", '{"a":1}'),))
-    (second,) = messages[4].calls if isinstance(messages[4], AssistantMessage) else ()
+    assert isinstance(messages[4], AssistantMessage)
+    (second,) = messages[4].calls
     assert (second.name, second.arguments) == ("not_a_name", '{"malformed":"{broken"}')
     assert messages[5:] == [
         ToolMessage("call_1", "", "one"),
