@@ -9,25 +9,44 @@ from msgspec.structs import replace
 from ..context import RunContext, Suspend
 from ..errors import ReplayMismatch, SetupError
 from ..events import Said, ToolReturned
+from ..handoffs import Routes
 from ..messages import ToolSpec
 from ..tools import Tool
 from .base import AgentContext
+from .definition import ToolUser
 from .manner import Manner
 from .toolbox import EXIT_TOOL, Toolbox
 
 
 async def equipped(manner: Manner, ctx: AgentContext[Any]) -> Manner:
     """The manner with what the agent's sources offer now; the same one if that has not changed."""
-    sources = manner.agent.sources
-    offered = await asyncio.gather(*[source.tools_for(ctx) for source in sources])
+    offered = await offered_to(manner.agent, ctx)
     if len(manner.offered) == len(offered) and all(map(_is_same, manner.offered, offered)):
         return manner
-    return _with(manner, [tool for tools in offered for tool in tools], offered=tuple(offered))
+    return _with(manner, toolbox_with(manner.agent, manner.routes, _all_of(offered)), offered)
 
 
 async def as_recorded(manner: Manner, ctx: AgentContext[Any], said: Said) -> Manner:
     """The manner for a turn that the log has: sources are asked only if a call in it has no result yet."""
-    toolbox, log = manner.agent.toolbox, ctx.run.log
+    toolbox = recorded_toolbox(manner.agent, ctx, said)
+    return await equipped(manner, ctx) if toolbox is None else _with(manner, toolbox)
+
+
+async def offered_to(agent: ToolUser[Any, Any], ctx: AgentContext[Any]) -> tuple[Sequence[Tool], ...]:
+    """What each of the agent's sources offers now."""
+    return tuple(await asyncio.gather(*[source.tools_for(ctx) for source in agent.sources]))
+
+
+async def present_toolbox(agent: ToolUser[Any, Any], ctx: AgentContext[Any]) -> Toolbox:
+    """The agent's tools together with what its sources offer now."""
+    if not agent.sources:
+        return agent.toolbox
+    return toolbox_with(agent, ctx.routes, _all_of(await offered_to(agent, ctx)))
+
+
+def recorded_toolbox(agent: ToolUser[Any, Any], ctx: AgentContext[Any], said: Said) -> Toolbox | None:
+    """The tools for a turn that the log has, without asking the sources; None if a call in it has no result yet."""
+    toolbox, log = agent.toolbox, ctx.run.log
     names: list[str] = []
     for position, call in enumerate(said.message.calls):
         is_exit = toolbox.has_exit and call.name == EXIT_TOOL
@@ -36,22 +55,29 @@ async def as_recorded(manner: Manner, ctx: AgentContext[Any], said: Said) -> Man
         key = f"{said.key}.{position}"
         returned = log.find(key, ToolReturned)
         if returned is None and not log.has(f"{key}/agent") and not log.waits_inside(key):
-            return await equipped(manner, ctx)
+            return None
         if returned is None or not returned.is_unknown:
             names.append(call.name)
-    return _with(manner, [_OnRecord(name) for name in dict.fromkeys(names)])
+    return toolbox_with(agent, ctx.routes, [_OnRecord(name) for name in dict.fromkeys(names)])
 
 
-def _with(manner: Manner, tools: Sequence[Tool], *, offered: tuple[Sequence[Tool], ...] = ()) -> Manner:
-    agent, routes = manner.agent, manner.routes
+def toolbox_with(agent: ToolUser[Any, Any], routes: Routes, tools: Sequence[Tool]) -> Toolbox:
+    """The agent's own tools together with these. Raises SetupError if two have the same name."""
     taken = {*agent.toolbox.names, *[spec.name for spec in routes.specs]}
     for tool in tools:
         name = tool.spec.name
         if name in taken:
             raise SetupError(f"`{agent.name}` is offered two tools called `{name}`; give the source of one a prefix")
         taken.add(name)
-    toolbox = Toolbox(agent.name, [*agent.toolbox.by_name.values(), *tools], has_exit=agent.exit_tool)
-    return replace(manner, toolbox=toolbox, specs=toolbox.specs + routes.specs, offered=offered)
+    return Toolbox(agent.name, [*agent.toolbox.by_name.values(), *tools], has_exit=agent.exit_tool)
+
+
+def _with(manner: Manner, toolbox: Toolbox, offered: tuple[Sequence[Tool], ...] = ()) -> Manner:
+    return replace(manner, toolbox=toolbox, specs=toolbox.specs + manner.routes.specs, offered=offered)
+
+
+def _all_of(offered: Sequence[Sequence[Tool]]) -> list[Tool]:
+    return [tool for tools in offered for tool in tools]
 
 
 def _is_same(before: Sequence[Tool], now: Sequence[Tool]) -> bool:

@@ -1,9 +1,10 @@
-"""What tests of agents need: a model that plays a script, a run as lines of text, and a laboratory for crashes.
+"""What tests of agents need: models that play a script, a run as lines of text, and a laboratory for crashes.
 
 May import every room but cli, server and web. Must not import pytest: it works with any test runner.
 """
 
 from .crashes import CrashReport, Divergence, crash_report, survives_crashes
+from .realtime import ScriptedConnection, ScriptedRealtimeModel, speech_like
 from .scripted import ScriptedModel
 from .steps import Step, Stream, call, say, transfer_to
 from .transcript import transcript
@@ -12,13 +13,16 @@ from .understudy import Understudy
 __all__ = [
     "CrashReport",
     "Divergence",
+    "ScriptedConnection",
     "ScriptedModel",
+    "ScriptedRealtimeModel",
     "Step",
     "Stream",
     "Understudy",
     "call",
     "crash_report",
     "say",
+    "speech_like",
     "survives_crashes",
     "transcript",
     "transfer_to",

@@ -1,0 +1,66 @@
+"""Guardrails on what an agent says while it says it: asked now and then, not at every word."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..agents import AgentContext
+from ..context import RunContext
+from ..errors import GuardrailTripped
+from ..tools.verdicts import Checks, Guardrail
+
+
+class Guard:
+    """Judges one response. `on_trip` is called once, with the first no."""
+
+    def __init__(
+        self,
+        guardrails: tuple[Guardrail, ...],
+        ctx: AgentContext[Any],
+        key: str,
+        *,
+        step: int,
+        on_trip: Callable[[GuardrailTripped], None],
+    ) -> None:
+        self._guardrails = guardrails
+        self._ctx = ctx
+        self._key = key
+        self._step = step
+        self._on_trip = on_trip
+        self._text = ""
+        self._judged = 0
+        self._asked = 0
+        self._task: asyncio.Task[None] | None = None
+        self._is_over = False
+
+    def hear(self, text: str) -> None:
+        """Take in more of the transcript; if there is enough that nobody has judged, it is judged now."""
+        self._text += text
+        if len(self._text) - self._judged >= self._step and self._task is None:
+            self._task = asyncio.create_task(self._judge(), name="baton guardrails")
+
+    async def finish(self) -> None:
+        """Have all of it judged, now that it is said. Raises what a guardrail raised that failed."""
+        if self._task is not None:
+            await self._task
+        if not self._is_over and self._judged < len(self._text):
+            await self._judge()
+
+    async def stop(self) -> None:
+        """Judge nothing more."""
+        self._is_over = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def _judge(self) -> None:
+        while not self._is_over:
+            self._judged, self._asked = len(self._text), self._asked + 1
+            place = RunContext(self._ctx.run, self._ctx.origin, f"{self._key}/g{self._asked}")
+            trip = await Checks(self._guardrails, place, "output").trip(self._text)
+            if trip is not None:
+                self._is_over = True
+                self._on_trip(trip)
+            elif len(self._text) - self._judged < self._step:
+                break
+        self._task = None

@@ -1,0 +1,376 @@
+"""One live conversation while it lasts: who speaks, what is under way and what is owed, whoever has the floor."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from ..agents import AgentContext
+from ..context import Entry, Run, RunContext, Suspend
+from ..errors import BatonError
+from ..events import NOBODY, Delta, Origin, Said
+from ..messages import Message, ToolMessage
+from .base import RealtimeModel
+from .commands import CancelResponse, Command, Configure, Respond
+from .definition import RealtimeDefinition
+from .events import Reconnected, Reconnecting, SessionTrouble
+from .happenings import Happening, HungUp
+from .line import Line
+from .playback import Playback
+from .preparing import Prepared, prepared, prepared_for
+from .settings import Manners, SessionSettings
+from .signals import (
+    AudioCommitted,
+    Configured,
+    ResponseEnded,
+    ResponseStarted,
+    Signal,
+    SpeechBegan,
+    SpeechEnded,
+    Transcribed,
+    TranscriptionFailed,
+    Trouble,
+)
+from .speech import Speech
+
+_BUSY = "conversation_already_has_active_response"
+_HARMLESS = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})
+_QUEUED = (ResponseStarted, ResponseEnded, AudioCommitted, Transcribed, TranscriptionFailed)
+_ASK_AGAIN_AFTER = 0.2
+_REMEMBERED = 32
+
+
+class Speaker(Protocol):
+    """Whoever has the floor."""
+
+    @property
+    def origin(self) -> Origin:
+        """The activation."""
+        ...
+
+    is_listening: bool
+    """Whether it waits for something to happen."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether calls are being carried out."""
+        ...
+
+    def everything_said(self) -> Iterable[Message]:
+        """All that was said so far."""
+        ...
+
+    def words(self, response_id: str, text: str) -> None:
+        """A piece of what it says."""
+        ...
+
+
+class Talk:
+    """A live conversation. It is the run's `live`, and listens to the line."""
+
+    def __init__(
+        self,
+        model: RealtimeModel,
+        manners: Manners,
+        *,
+        name: str,
+        playback: Playback | None = None,
+        max_reconnects: int = 5,
+        reconnect_pause: float = 0.25,
+        waits_for_tools: bool = False,
+        guardrail_step: int = 100,
+    ) -> None:
+        self.model = model
+        self.manners = manners
+        self.waits_for_tools = waits_for_tools
+        self.guardrail_step = guardrail_step
+        self.line = Line(model, self, max_reconnects=max_reconnects, pause=reconnect_pause, name=name)
+        self.speech = Speech(self, playback or Playback(), manners)
+        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
+        self.response = ""
+        """The response that is under way."""
+        self.speaker: Speaker | None = None
+        self.run: Run[Any] | None = None
+        self.is_open = asyncio.Event()
+        """Set once the model has been reached."""
+        self.calls: dict[str, tuple[str, str]] = {}
+        """What each call id was used for: the tool's name and the arguments."""
+        self.unheard: dict[str, None] = {}
+        """What the user said and nobody has written down yet, in order."""
+        self.spoken: dict[str, tuple[Said, Entry]] = {}
+        """What was said last, by the provider's items: it may still be cut short."""
+        self.on_question: Callable[[str], object] | None = None
+        self.is_closing = False
+        self._ready: Prepared | None = None
+        self._claimed = ""
+        self._settings: SessionSettings | None = None
+        self._answers: dict[str, asyncio.Future[Any]] = {}
+        self._is_asked = False
+        self._wants_answer = False
+        self._configuring: deque[bool] = deque()
+        """For each Configure that is not in force yet: whether it changes who has the floor."""
+        self._stale: set[str] = set()
+        """Responses that began under the settings of whoever had the floor before."""
+        self._moved = asyncio.Event()
+
+    # What the run's code asks of it (see `Live`).
+
+    async def answer_to(self, key: str) -> Any:
+        """The answer to a question, when somebody gives one. Ends with Suspend if the conversation ends before."""
+        if self.is_closing:
+            raise Suspend(key)
+        waiting = self._answers[key] = asyncio.get_running_loop().create_future()
+        if self.on_question is not None:
+            self.on_question(key)
+        self.moved()
+        try:
+            return await waiting
+        finally:
+            self._answers.pop(key, None)
+
+    def claim(self, target: str) -> str | None:
+        """Promise the floor to an agent; why that cannot be, if it is promised to another."""
+        if self._claimed:
+            return f"Not transferred to [{target}]: the conversation is already going to [{self._claimed}]."
+        self._claimed = target
+        return None
+
+    def unclaim(self) -> None:
+        """Take the promise back."""
+        self._claimed = ""
+
+    async def readiness(self, ctx: RunContext[Any], target: str) -> str | None:
+        """Work out what the model will be told when this agent has the floor; why it cannot have it, if it cannot."""
+        found = await prepared_for(target, ctx, ctx.caller, model=self.model, manners=self.manners)
+        if isinstance(found, str):
+            return found
+        self._ready = found
+        return None
+
+    # What the agent that has the floor asks of it.
+
+    async def enter(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], speaker: Speaker) -> Prepared:
+        """Let an agent have the floor: the model is told who it is now, then what calls came to; then it may speak."""
+        ready = self._ready if self._ready is not None and self._ready.agent is agent else None
+        ready = ready or await prepared(agent, ctx, model=self.model, manners=self.manners)
+        self._ready, self._claimed = None, ""
+        self._settings, self.speaker, self.run = ready.settings, speaker, ctx.run
+        if self.is_open.is_set():
+            await self._configure(ready.settings, changes_floor=True)
+        else:
+            await self.line.open()
+            ctx.run.opened[self] = self
+            self.is_open.set()
+        return ready
+
+    async def refresh(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], known: Prepared) -> Prepared:
+        """Tell the model what has changed about the agent that has the floor: instructions, tools, whom it can reach.
+
+        If that cannot be worked out, it stays as it was, and whoever listens is told.
+        """
+        if not agent.changes_in_time and not ctx.routes.conditional:
+            return known
+        try:
+            ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
+        except Exception as error:  # noqa: BLE001 - a conversation goes on with what it has
+            self.deliver(SessionTrouble(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
+            return known
+        if ready.settings != known.settings:
+            self._settings = ready.settings
+            await self._configure(ready.settings, changes_floor=False)
+        return ready
+
+    async def give(self, results: Iterable[ToolMessage]) -> None:
+        """Tell the model what calls came to; each once on each connection."""
+        for result in results:
+            await self.line.tell(result, result.call_id)
+
+    def spoke(self, item_id: str, said: Said, entry: Entry) -> None:
+        """Remember what was said as this item."""
+        self.spoken[item_id] = (said, entry)
+        while len(self.spoken) > _REMEMBERED:
+            del self.spoken[next(iter(self.spoken))]
+
+    async def ask(self) -> None:
+        """Have the model answer, as soon as nobody speaks."""
+        self._wants_answer = True
+        await self._ask_if_free()
+
+    async def stop_response(self) -> None:
+        """Stop what the model is saying, if it is saying anything."""
+        if self.response:
+            await self.line.send(CancelResponse(self.response))
+
+    async def send(self, command: Command) -> bool:
+        """Send a command; whether it was sent."""
+        return await self.line.send(command)
+
+    def happened(self, happening: Happening) -> None:
+        """Have whoever has the floor take note of something."""
+        self.happenings.put_nowait(happening)
+
+    def words(self, response_id: str, text: str) -> None:
+        """A piece of what whoever has the floor says."""
+        if self.speaker is not None:
+            self.speaker.words(response_id, text)
+
+    def deliver(self, delta: Delta) -> None:
+        """Tell whoever listens."""
+        if self.run is not None:
+            self.run.log.tell(delta)
+
+    @property
+    def origin(self) -> Origin:
+        """The activation that has the floor."""
+        return self.speaker.origin if self.speaker is not None else NOBODY
+
+    def moved(self) -> None:
+        """Something has happened: whoever waits for quiet may look again."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    # What the session asks of it.
+
+    async def quiet(self) -> None:
+        """Return when nothing more is to come by itself: all was answered, or there is an open question."""
+        while not self._is_quiet:
+            await self._moved.wait()
+
+    @property
+    def _is_quiet(self) -> bool:
+        speaker = self.speaker
+        if speaker is None or not speaker.is_listening or (speaker.is_working and not self._answers):
+            return False
+        is_unwritten = bool(self.unheard) and self.manners.transcription is not None
+        is_owed = self._wants_answer or self._is_asked or is_unwritten or not self.happenings.empty()
+        return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
+
+    def answered(self, key: str, answer: Any) -> None:
+        """Give the answer to whoever waits for it."""
+        waiting = self._answers.get(key)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def hang_up(self) -> None:
+        """Have everything stop. Nothing is sent from now on."""
+        self.line.is_closed = True
+        self._stop_waiting()
+        self.happenings.put_nowait(HungUp())
+
+    async def close(self) -> None:
+        """Close the line; called when the run has stopped."""
+        self.is_closing = True
+        await self.line.close()
+
+    # What the line tells it (see `Listener`).
+
+    def present_settings(self) -> SessionSettings:
+        """What the model is to be."""
+        assert self._settings is not None
+        return self._settings
+
+    def everything_said(self) -> Iterable[Message]:
+        """All that was said so far."""
+        return self.speaker.everything_said() if self.speaker is not None else ()
+
+    def lost(self, attempt: int, because: str) -> None:
+        """The connection is gone, and with it what was being said."""
+        if self.response:
+            self.happenings.put_nowait(self.speech.broken_off(self.response))
+            self._wants_answer = True
+        self._wants_answer = self._wants_answer or self._is_asked
+        self.response, self._is_asked = "", False
+        self._configuring.clear()
+        self.speech.forget()
+        self.deliver(Reconnecting(self.origin, attempt, because))
+
+    async def restored(self) -> None:
+        """There is a connection again; what was owed is asked for."""
+        self.deliver(Reconnected(self.origin))
+        await self._ask_if_free()
+
+    def ended(self, error: BaseException | None) -> None:
+        """The provider has closed the conversation, or it is lost."""
+        self._stop_waiting()
+        self.happenings.put_nowait(HungUp(is_by_provider=True, error=error))
+
+    async def hear(self, signal: Signal) -> None:
+        """Take in what the model says."""
+        match signal:
+            case ResponseStarted():
+                await self._started(signal)
+            case ResponseEnded():
+                self._ended(signal)
+            case Configured():
+                if self._configuring:
+                    self._configuring.popleft()
+            case SpeechBegan() | SpeechEnded():
+                await self.speech.user_speaks(signal)
+            case Trouble():
+                self._trouble(signal)
+            case _:
+                self.speech.hear(signal)
+        if isinstance(signal, _QUEUED) and getattr(signal, "response_id", "") not in self._stale:
+            self.happenings.put_nowait(signal)
+        if isinstance(signal, ResponseEnded):
+            self._stale.discard(signal.response_id)
+            await self._ask_if_free()
+        if self.run is not None and self.run.log.sink is not None:
+            await self.run.log.settle()
+
+    def _stop_waiting(self) -> None:
+        """Nobody can answer any more: whoever waits for an answer is suspended."""
+        self.is_closing = True
+        for key, waiting in self._answers.items():
+            if not waiting.done():
+                waiting.set_exception(Suspend(key))
+
+    async def _started(self, signal: ResponseStarted) -> None:
+        self.response, self._is_asked = signal.response_id, False
+        self.speech.begin(signal.response_id)
+        is_stale = any(self._configuring)
+        if not self.line.has_unacknowledged and not is_stale:
+            # It began when the provider knew everything: nothing more is owed.
+            self._wants_answer = False
+        if is_stale:
+            self._stale.add(signal.response_id)
+            self._wants_answer = True
+            await self.stop_response()
+
+    def _ended(self, signal: ResponseEnded) -> None:
+        if signal.response_id == self.response:
+            self.response = ""
+        self._is_asked = False
+        if signal.status == "failed":
+            self.deliver(SessionTrouble(self.origin, signal.reason or "response_failed", signal.error))
+
+    def _trouble(self, trouble: Trouble) -> None:
+        if trouble.code == _BUSY:
+            # The user was faster: there is a response of which we have not heard yet. Then ask again after it.
+            self._is_asked, self._wants_answer = False, True
+            asyncio.get_running_loop().call_later(_ASK_AGAIN_AFTER, self._ask_later)
+        elif trouble.code not in _HARMLESS:
+            self.deliver(SessionTrouble(self.origin, trouble.code, trouble.message))
+
+    def _ask_later(self) -> None:
+        if not self.is_closing:
+            task = asyncio.ensure_future(self._ask_if_free())
+            task.add_done_callback(_noted)
+
+    async def _ask_if_free(self) -> None:
+        is_busy = self.response or self._is_asked or self.speech.is_user_speaking or self.is_closing
+        if self._wants_answer and not is_busy and self.line.is_up:
+            self._wants_answer, self._is_asked = False, True
+            if not await self.line.send(Respond()):
+                self._wants_answer, self._is_asked = True, False
+
+    async def _configure(self, settings: SessionSettings, *, changes_floor: bool) -> None:
+        self._configuring.append(changes_floor)
+        if not await self.line.send(Configure(settings, changes_voice=not self.speech.was_heard)):
+            self._configuring.clear()
+
+
+def _noted(task: "asyncio.Task[None]") -> None:
+    # Whoever has the floor finds out by the line; here it is only seen to that nobody complains about it.
+    if not task.cancelled() and not isinstance(task.exception(), BatonError | None):
+        task.result()

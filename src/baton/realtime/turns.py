@@ -1,0 +1,119 @@
+"""The calls of responses being carried out while the conversation goes on: each turn has a history of its own."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..agents import AgentContext
+from ..agents.toolbox import Toolbox
+from ..agents.turn import Turn, TurnOutcome
+from ..context import Entry, RunContext
+from ..errors import GuardrailTripped
+from ..events import Said
+from ..flow.recall import NO_RESULT
+from ..messages import ToolMessage, text_of
+from .definition import RealtimeDefinition
+from .happenings import Happening, TurnEnded
+from .transcript import Slot, Transcript
+
+
+class Turns:
+    """The turns of one activation that are under way."""
+
+    def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: Transcript) -> None:
+        self.agent = agent
+        self._ctx = ctx
+        self._transcript = transcript
+        self._running: dict[asyncio.Task[TurnOutcome], Slot] = {}
+
+    @property
+    def are_running(self) -> bool:
+        """Whether there are any."""
+        return bool(self._running)
+
+    def enter(self, slot: Slot, said: Said) -> Entry:
+        """Put down what was said; if it makes calls, their place stays open until they have been carried out."""
+        entry = Entry(said.message, self._ctx.origin, is_answer=not said.message.calls)
+        if said.message.content:
+            self._ctx.output = text_of(said.message.content)
+        if said.message.calls:
+            slot.entries.append(entry)
+        else:
+            self._transcript.fill(slot, entry)
+        return entry
+
+    def start(self, slot: Slot, said: Said, toolbox: Toolbox, tell: Callable[[Happening], None]) -> None:
+        """Carry out the calls of a response, while the conversation goes on."""
+        task = asyncio.create_task(self.take(slot, said, toolbox), name=f"baton turn {said.key}")
+        self._running[task] = slot
+        task.add_done_callback(lambda ended: tell(TurnEnded(ended)))
+
+    async def take(self, slot: Slot, said: Said, toolbox: Toolbox) -> TurnOutcome:
+        """Carry out the calls of a response; its place then has what they came to."""
+        ctx = self._context_for(slot)
+        if slot.is_stopped:
+            self.break_off(slot, said, "Not carried out: a guardrail stopped this response.")
+            return TurnOutcome()
+        try:
+            outcome = await Turn(self.agent, ctx, said, toolbox, is_beside_others=True).run()
+        except GuardrailTripped:
+            self.break_off(slot, said, NO_RESULT)
+            raise
+        spoken, entry = slot.entries.pop(), ctx.history.entries[slot.mark]
+        # The same words, which may have been cut short meanwhile, with what is known of the calls now.
+        spoken.undone, spoken.followed = entry.undone, entry.followed
+        ctx.history.entries[slot.mark] = spoken
+        self._transcript.close(slot)
+        return outcome
+
+    def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[Slot, TurnOutcome] | None:
+        """What a turn came to; None if it has been stopped. Raises what ended it."""
+        slot = self._running.pop(task, None)
+        return None if slot is None else (slot, task.result())
+
+    async def wait(self) -> None:
+        """Return when all turns have ended."""
+        if self._running:
+            await asyncio.wait(self._running)
+
+    async def stop(self) -> None:
+        """Stop all turns, and return when they have ended."""
+        running, self._running = self._running, {}
+        for task in running:
+            task.cancel()
+        if not running:
+            return
+        await asyncio.wait(running)
+        for task in running:
+            # What it raises while it is being stopped is of interest to nobody; it has to be looked at all the same.
+            _ = task.cancelled() or task.exception()
+        for slot in running.values():
+            if slot.is_open and slot.said is not None:
+                self.break_off(slot, slot.said, NO_RESULT)
+
+    def break_off(self, slot: Slot, said: Said, told: str) -> None:
+        """Put down for each call that it came to nothing."""
+        results = [ToolMessage(call.id, call.name, told, is_error=True) for call in said.message.calls]
+        slot.branch = None
+        self._transcript.fill(slot, *[Entry(result, self._ctx.origin) for result in results])
+
+    def call_context(self, scope: str) -> RunContext[Any]:
+        """The context of something that is done in this activation and is no call."""
+        return RunContext(self._ctx.run, self._ctx.origin, scope, None, self._ctx)
+
+    def _context_for(self, slot: Slot) -> AgentContext[Any]:
+        ctx = self._ctx
+        slot.branch = ctx.history.fork()
+        slot.mark = len(slot.branch.entries)
+        turn: AgentContext[Any] = AgentContext(
+            ctx.run, ctx.origin, slot.branch, _Seen(ctx), ctx.routes, ctx.options, slot.mark, ctx.flow
+        )
+        turn.told = ctx.told
+        return turn
+
+
+class _Seen:
+    """What an activation reads, for a turn of it."""
+
+    def __init__(self, ctx: AgentContext[Any]) -> None:
+        self.messages = ctx.messages
