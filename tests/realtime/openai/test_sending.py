@@ -142,7 +142,7 @@ TOOLS = (ToolSpec("f", "Does it."),)
 async def test_every_setting_is_taken(settings: SessionSettings) -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server, settings) as talking:
         await talking.send(Configure(settings))
-        await talking.until(Configured, 2)
+        await talking.until(Configured)
         assert server.complaints == []
         wanted = session_of(settings, with_voice=True)
         in_force = server.sessions[0].settings
