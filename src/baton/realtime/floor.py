@@ -52,6 +52,12 @@ class Floor:
         self._is_over = False
         self._was_faulty = False
         self._failed_corrections = 0
+        self.is_listening = False
+
+    @property
+    def is_working(self) -> bool:
+        """Whether calls are being carried out."""
+        return self._turns.are_running
 
     @property
     def origin(self) -> Origin:
@@ -122,7 +128,12 @@ class Floor:
 
     async def _next(self, talk: Talk, is_leaving: bool) -> Happening:
         if not is_leaving:
-            return await talk.happenings.get()
+            self.is_listening = True
+            talk.moved()
+            try:
+                return await talk.happenings.get()
+            finally:
+                self.is_listening = False
         try:
             return await asyncio.wait_for(talk.happenings.get(), _PATIENCE)
         except TimeoutError:

@@ -47,6 +47,14 @@ class Speaker(Protocol):
         """The activation."""
         ...
 
+    is_listening: bool
+    """Whether it waits for something to happen."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether calls are being carried out."""
+        ...
+
     def everything_said(self) -> Iterable[Message]:
         """All that was said so far."""
         ...
@@ -101,6 +109,7 @@ class Talk:
         self._configuring = 0
         self._stale: set[str] = set()
         """Responses that began under the settings of whoever had the floor before."""
+        self._moved = asyncio.Event()
 
     # What the run's code asks of it (see `Live`).
 
@@ -111,6 +120,7 @@ class Talk:
         waiting = self._answers[key] = asyncio.get_running_loop().create_future()
         if self.on_question is not None:
             self.on_question(key)
+        self.moved()
         try:
             return await waiting
         finally:
@@ -195,7 +205,26 @@ class Talk:
         """The activation that has the floor."""
         return self.speaker.origin if self.speaker is not None else NOBODY
 
+    def moved(self) -> None:
+        """Something has happened: whoever waits for quiet may look again."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
     # What the session asks of it.
+
+    async def quiet(self) -> None:
+        """Return when nothing more is to come by itself: all was answered, or there is an open question."""
+        while not self._is_quiet:
+            await self._moved.wait()
+
+    @property
+    def _is_quiet(self) -> bool:
+        speaker = self.speaker
+        if speaker is None or not speaker.is_listening or (speaker.is_working and not self._answers):
+            return False
+        is_unwritten = bool(self.unheard) and self.manners.transcription is not None
+        is_owed = self._wants_answer or self._is_asked or is_unwritten or not self.happenings.empty()
+        return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
 
     def answered(self, key: str, answer: Any) -> None:
         """Give the answer to whoever waits for it."""
