@@ -315,6 +315,8 @@ class Floor:
             self._note_fault(outcome)
         else:
             self._was_faulty = False
+        if self._ready is not None:
+            self._ready = await talk.refresh(self._agent, self._ctx, self._ready)
         await talk.give([entry.message for entry in slot.waiting() if isinstance(entry.message, ToolMessage)])
         await talk.ask()
 
