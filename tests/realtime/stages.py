@@ -193,7 +193,7 @@ class OverTheWire:
 
     async def plays(self, steps: Steps) -> OpenAIRealtimeModel:
         by: Callable[[ServedSession], str] | None = _whose if isinstance(steps, Mapping) else None
-        options = {"ms_per_word": MS_PER_WORD, **self._options}
+        options: dict[str, Any] = {"ms_per_word": MS_PER_WORD, **self._options}
         self.server = OpenAIRealtimeServer(steps, by=by, hears=self._heard(), **options)
         await self.server.__aenter__()
         self._model = OpenAIRealtimeModel(api_key=self.server.api_key, base_url=self.server.base_url)

@@ -133,7 +133,8 @@ async def test_whether_a_handoff_is_enabled_is_asked_again_when_it_is_called(sta
         assert heard.session.agent == "Desk"
     assert "[Billing] is not available now" in heard.results[0][1]
     assert heard.transfers == []
-    assert stage.commands() == ["user", "respond", "result", "respond"]
+    assert stage.commands() == ["user", "respond", "configure", "result", "respond"]
+    assert stage.settings()[1] == []
     assert stage.complaints == []
 
 
