@@ -4,6 +4,8 @@ A run in writing ends at the first answer, and a thread of such runs is compared
 is exact but for this: results and hooks of calls that run at the same time are compared in the order of the calls; that
 runs of a thread start and end, and their first and last agent with them, has no like within a conversation; and from
 the second run on a thread reads nothing of the payloads of handoffs, so there only who is asked is compared, not what.
+Of transfers that were not followed, agents in writing read nothing later, and a live model has heard of them: they are
+left out of what models are asked with.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +22,7 @@ from tests.laws.stage import Stage
 
 from baton import BatonError, Runner, RunResult
 from baton.events import Asked, Delta, Event, Said, ToolReturned, Transferred
-from baton.messages import AssistantMessage, Message
+from baton.messages import AssistantMessage, Message, ToolMessage, is_empty
 from baton.models import ModelRequest
 from baton.realtime import RealtimeSession
 from baton.testing import ScriptedModel, ScriptedRealtimeModel
@@ -80,17 +82,19 @@ async def _in_writing(visit: Visit) -> Account:
     stage.has_open_gates = True
     runner = text_runner(visit.desk, stage, ScriptedModel([lines.say], cycle=True), ledger)
     hooks: list[list[Line]] = []
+    undone: set[str] = set()
     for number in range(len(visit.rounds)):
         lines.begin(number)
         ledger.lines.clear()
         result, error = await _one_run(runner, f"r{number}", f"user says {number}")
         hooks.append([*ledger.lines])
         account.happened += _what_happened(result.events)
+        undone |= _undone(result.events)
         account.said, account.values = result.messages, dict(result.values)
         account.ending = error or ("exit" if _has_exit(result.events) else "answer")
         if account.ending != "answer":
             break
-    account.hooks = _as_one_run(hooks)
+    account.hooks = _comparable(_as_one_run(hooks), undone)
     account.callbacks = stage.callbacks
     return account
 
@@ -126,7 +130,7 @@ async def _live(visit: Visit) -> Account:
     account.said, account.values = result.messages, dict(result.values)
     error = "" if result.error is None else type(result.error).__name__
     account.ending = error or ("exit" if _has_exit(result.events) else "answer")
-    account.hooks = _comparable(ledger.lines)
+    account.hooks = _comparable(ledger.lines, _undone(result.events))
     account.callbacks = stage.callbacks
     return account
 
@@ -171,14 +175,32 @@ def _in_order_of_calls(lines: Sequence[Line], kind: str) -> list[Line]:
     return [*ordered, *sorted(waiting, key=lambda each: each[1])]
 
 
-def _comparable(lines: Sequence[Line]) -> list[Line]:
-    """What models are asked with is compared up to the first answer."""
+def _comparable(lines: Sequence[Line], undone: set[str]) -> list[Line]:
+    """What models are asked with is compared up to the first answer, without transfers that were not followed."""
     is_first, told = True, list[Line]()
     for line in _in_order_of_calls(lines, "tool"):
-        told.append(line if line[0] != "is asked" or is_first else line[:2])
+        if line[0] == "is asked":
+            told.append((*line[:2], _without(line[2], undone), *line[3:]) if is_first else line[:2])
+        else:
+            told.append(line)
         if line[0] == "has answered" and not line[2].calls:
             is_first = False
     return told
+
+
+def _undone(events: Iterable[Event]) -> set[str]:
+    return {each.call_id for each in events if isinstance(each, ToolReturned) and each.is_undone}
+
+
+def _without(messages: Iterable[Message], call_ids: set[str]) -> list[Message]:
+    left: list[Message] = []
+    for message in messages:
+        if isinstance(message, AssistantMessage):
+            calls = tuple([call for call in message.calls if call.id not in call_ids])
+            message = AssistantMessage(message.content, calls)
+        if not (is_empty(message) or (isinstance(message, ToolMessage) and message.call_id in call_ids)):
+            left.append(message)
+    return left
 
 
 def _as_one_run(runs: Sequence[list[Line]]) -> list[Line]:
@@ -193,7 +215,7 @@ def _as_one_run(runs: Sequence[list[Line]]) -> list[Line]:
             while own[-1][0] in _BORDERS:
                 own.pop()
         joined += own
-    return _comparable(joined)
+    return joined
 
 
 def _has_exit(events: Iterable[Event]) -> bool:
