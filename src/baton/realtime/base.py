@@ -14,6 +14,7 @@ class RealtimeConnection(Protocol):
     async def send(self, command: Command) -> None:
         """Send one command. Raises ModelConnectionError if the connection is gone; nothing of it was sent then.
 
+        Raises RequestError for an item that the provider has no form for, such as a picture by its address.
         Returning does not mean that it has arrived: what the provider says to it comes as signals.
         """
         ...

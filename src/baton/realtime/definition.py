@@ -25,6 +25,11 @@ class RealtimeDefinition(ToolUser[C, str]):
     guardrails: Sequence[Check] = ()
     """Judge what it says while it says it: `(ctx, transcript so far)`. A no stops it."""
 
+    @property
+    def changes_in_time(self) -> bool:
+        """Whether what its model is told may be another thing later on."""
+        return self.template or bool(self.sources) or not isinstance(self.instructions, str)
+
     def __post_init__(self) -> None:
         super().__post_init__()
         (checked,) = as_guardrails(f"`{self.name}`", guardrails=self.guardrails)

@@ -52,6 +52,12 @@ class Floor:
         self._is_over = False
         self._was_faulty = False
         self._failed_corrections = 0
+        self.is_listening = False
+
+    @property
+    def is_working(self) -> bool:
+        """Whether calls are being carried out."""
+        return self._turns.are_running
 
     @property
     def origin(self) -> Origin:
@@ -122,7 +128,12 @@ class Floor:
 
     async def _next(self, talk: Talk, is_leaving: bool) -> Happening:
         if not is_leaving:
-            return await talk.happenings.get()
+            self.is_listening = True
+            talk.moved()
+            try:
+                return await talk.happenings.get()
+            finally:
+                self.is_listening = False
         try:
             return await asyncio.wait_for(talk.happenings.get(), _PATIENCE)
         except TimeoutError:
@@ -304,6 +315,8 @@ class Floor:
             self._note_fault(outcome)
         else:
             self._was_faulty = False
+        if self._ready is not None:
+            self._ready = await talk.refresh(self._agent, self._ctx, self._ready)
         await talk.give([entry.message for entry in slot.waiting() if isinstance(entry.message, ToolMessage)])
         await talk.ask()
 

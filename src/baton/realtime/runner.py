@@ -1,8 +1,9 @@
 """The front desk for live conversations: compiles a team once, then opens conversations with it."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from os import PathLike
-from typing import Any, Generic
+from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
@@ -133,6 +134,12 @@ class RealtimeRunner(Generic[C]):
     def text(self) -> "Runner[C, str]":
         """The runner below: for replaying conversations, reading their events, and their threads."""
         return self._runner
+
+    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
+        """The same runner, with its conversations in this store."""
+        twin = copy(self)
+        twin._runner = self._runner.kept_in(store)
+        return twin
 
     def thread(self, id: str) -> Thread:
         """One conversation over several runs."""

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -112,6 +113,13 @@ class RealtimeSession:
             log.write(event)
             await log.settle()
             self._talk.answered(event.id, event.answer)
+
+    async def settled(self) -> None:
+        """Return when nothing more is to come by itself: all that was said has been answered, and what was called has
+        been done; or there is an open question, or the conversation is over. Playing may take longer.
+        """
+        with suppress(RunError):
+            await self._unless_over(self._talk.quiet())
 
     async def close(self) -> None:
         """End the conversation: everything that runs is stopped, and nothing is sent any more. Returns when it is over.

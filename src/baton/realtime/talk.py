@@ -1,6 +1,7 @@
 """One live conversation while it lasts: who speaks, what is under way and what is owed, whoever has the floor."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
@@ -45,6 +46,14 @@ class Speaker(Protocol):
     @property
     def origin(self) -> Origin:
         """The activation."""
+        ...
+
+    is_listening: bool
+    """Whether it waits for something to happen."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether calls are being carried out."""
         ...
 
     def everything_said(self) -> Iterable[Message]:
@@ -98,9 +107,11 @@ class Talk:
         self._answers: dict[str, asyncio.Future[Any]] = {}
         self._is_asked = False
         self._wants_answer = False
-        self._configuring = 0
+        self._configuring: deque[bool] = deque()
+        """For each Configure that is not in force yet: whether it changes who has the floor."""
         self._stale: set[str] = set()
         """Responses that began under the settings of whoever had the floor before."""
+        self._moved = asyncio.Event()
 
     # What the run's code asks of it (see `Live`).
 
@@ -111,6 +122,7 @@ class Talk:
         waiting = self._answers[key] = asyncio.get_running_loop().create_future()
         if self.on_question is not None:
             self.on_question(key)
+        self.moved()
         try:
             return await waiting
         finally:
@@ -144,11 +156,28 @@ class Talk:
         self._ready, self._claimed = None, ""
         self._settings, self.speaker, self.run = ready.settings, speaker, ctx.run
         if self.is_open.is_set():
-            await self._configure(ready.settings)
+            await self._configure(ready.settings, changes_floor=True)
         else:
             await self.line.open()
             ctx.run.opened[self] = self
             self.is_open.set()
+        return ready
+
+    async def refresh(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], known: Prepared) -> Prepared:
+        """Tell the model what has changed about the agent that has the floor: instructions, tools, whom it can reach.
+
+        If that cannot be worked out, it stays as it was, and whoever listens is told.
+        """
+        if not agent.changes_in_time and not ctx.routes.conditional:
+            return known
+        try:
+            ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
+        except Exception as error:  # noqa: BLE001 - a conversation goes on with what it has
+            self.deliver(SessionTrouble(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
+            return known
+        if ready.settings != known.settings:
+            self._settings = ready.settings
+            await self._configure(ready.settings, changes_floor=False)
         return ready
 
     async def give(self, results: Iterable[ToolMessage]) -> None:
@@ -195,7 +224,26 @@ class Talk:
         """The activation that has the floor."""
         return self.speaker.origin if self.speaker is not None else NOBODY
 
+    def moved(self) -> None:
+        """Something has happened: whoever waits for quiet may look again."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
     # What the session asks of it.
+
+    async def quiet(self) -> None:
+        """Return when nothing more is to come by itself: all was answered, or there is an open question."""
+        while not self._is_quiet:
+            await self._moved.wait()
+
+    @property
+    def _is_quiet(self) -> bool:
+        speaker = self.speaker
+        if speaker is None or not speaker.is_listening or (speaker.is_working and not self._answers):
+            return False
+        is_unwritten = bool(self.unheard) and self.manners.transcription is not None
+        is_owed = self._wants_answer or self._is_asked or is_unwritten or not self.happenings.empty()
+        return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
 
     def answered(self, key: str, answer: Any) -> None:
         """Give the answer to whoever waits for it."""
@@ -231,7 +279,8 @@ class Talk:
             self.happenings.put_nowait(self.speech.broken_off(self.response))
             self._wants_answer = True
         self._wants_answer = self._wants_answer or self._is_asked
-        self.response, self._is_asked, self._configuring = "", False, 0
+        self.response, self._is_asked = "", False
+        self._configuring.clear()
         self.speech.forget()
         self.deliver(Reconnecting(self.origin, attempt, because))
 
@@ -253,7 +302,8 @@ class Talk:
             case ResponseEnded():
                 self._ended(signal)
             case Configured():
-                self._configuring = max(0, self._configuring - 1)
+                if self._configuring:
+                    self._configuring.popleft()
             case SpeechBegan() | SpeechEnded():
                 await self.speech.user_speaks(signal)
             case Trouble():
@@ -278,10 +328,11 @@ class Talk:
     async def _started(self, signal: ResponseStarted) -> None:
         self.response, self._is_asked = signal.response_id, False
         self.speech.begin(signal.response_id)
-        if not self.line.has_unacknowledged and not self._configuring:
+        is_stale = any(self._configuring)
+        if not self.line.has_unacknowledged and not is_stale:
             # It began when the provider knew everything: nothing more is owed.
             self._wants_answer = False
-        if self._configuring:
+        if is_stale:
             self._stale.add(signal.response_id)
             self._wants_answer = True
             await self.stop_response()
@@ -313,10 +364,10 @@ class Talk:
             if not await self.line.send(Respond()):
                 self._wants_answer, self._is_asked = True, False
 
-    async def _configure(self, settings: SessionSettings) -> None:
-        self._configuring += 1
+    async def _configure(self, settings: SessionSettings, *, changes_floor: bool) -> None:
+        self._configuring.append(changes_floor)
         if not await self.line.send(Configure(settings, changes_voice=not self.speech.was_heard)):
-            self._configuring -= 1
+            self._configuring.clear()
 
 
 def _noted(task: "asyncio.Task[None]") -> None:

@@ -28,7 +28,6 @@ from .wire import (
 LONGEST_INSTRUCTIONS = 65_536
 """About 16,384 tokens."""
 _LONGEST_ID = 32
-_LONGEST_DESCRIPTION = 1024
 _MOST_TOKENS = 4096
 _KINDS: dict[str, type[Any]] = {"function_call": FunctionCall, "function_call_output": FunctionCallOutput}
 _ROLES = ("user", "assistant", "system")
@@ -91,8 +90,6 @@ def _check_shared(fields: SessionFields | ResponseFields, within: str, *, tools_
     if fields.tools is not UNSET and fields.tools:
         offered = [(tool.name, tool.parameters, False) for tool in fields.tools]
         check_tools(offered, within + ".tools[{}].name", within + ".tools[{}].parameters")
-        for index, tool in enumerate(fields.tools):
-            check_length(tool.description, f"{within}.tools[{index}].description", _LONGEST_DESCRIPTION)
     if isinstance(fields.tool_choice, NamedTool):
         known = [tool.name for tool in fields.tools] if fields.tools is not UNSET else tools_in_force
         check_choice(None, fields.tool_choice.name, tools=known)

@@ -138,7 +138,7 @@ class Line:
     async def raw(self, text: str) -> None:
         """Send a text that need not be an event at all."""
         async with self._turn:
-            await self._put(msgspec.json.decode(text).get("type", "") if text.startswith("{") else "", text.encode())
+            await self._put("", text.encode())
 
     async def _write(self, event: dict[str, Any]) -> None:
         await self._put(event["type"], _encode(event))

@@ -1,0 +1,91 @@
+"""`session.settled()`: when nothing more comes by itself."""
+
+import asyncio
+
+from baton import tool
+from baton.errors import ModelError
+from baton.events import Heard, Said
+from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime.signals import ResponseEnded, ResponseStarted
+from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
+
+WRITTEN = Manners(modality="text")
+
+
+async def test_it_waits_for_transfers_tools_and_the_last_answer() -> None:
+    """R4, R6."""
+    running = asyncio.Event()
+    may_end = asyncio.Event()
+
+    @tool
+    async def look_up() -> str:
+        """Look it up."""
+        running.set()
+        await may_end.wait()
+        return "found"
+
+    billing = RealtimeAgent("Billing", description="Settles invoices.", tools=[look_up])
+    desk = RealtimeAgent("Desk", handoffs=[billing])
+    model = ScriptedRealtimeModel(
+        {"Desk": [call("transfer_to_billing")], "Billing": [say("One moment.", call("look_up")), "Here it is."]}
+    )
+    async with RealtimeRunner(desk, model=model, manners=WRITTEN).connect() as session:
+        await session.send_text("Hello")
+        settling = asyncio.create_task(session.settled())
+        await running.wait()
+        await model.connections[0].wait_until_read(ResponseEnded, count=2)
+        assert not settling.done()
+        may_end.set()
+        await settling
+        assert session.agent == "Billing"
+        assert [said.text for said in session.log.events if isinstance(said, Said)][-1] == "Here it is."
+    assert model.complaints == []
+
+
+async def test_it_does_not_wait_for_an_answer_that_is_yours_to_give() -> None:
+    @tool(needs_approval=True)
+    async def refund() -> str:
+        """Pay back."""
+        return "paid"
+
+    model = ScriptedRealtimeModel([call("refund"), "Done."])
+    runner = RealtimeRunner(RealtimeAgent("Desk", tools=[refund]), model=model, manners=WRITTEN)
+    async with runner.connect() as session:
+        await session.send_text("My money back!")
+        await session.settled()
+        (question,) = session.interrupts
+        await session.answer(question.id, True)
+        await session.settled()
+        assert session.interrupts == ()
+        assert [said.text for said in session.log.events if isinstance(said, Said)][-1] == "Done."
+
+
+async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
+    waits = Manners(modality="text", turn_detection=None)
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=waits).connect() as session:
+        await session.send_audio(speech_like("Hello"), commit=True)
+        await session.settled()
+        texts = [event.text for event in session.log.events if isinstance(event, Heard | Said)]
+        assert texts == ["Hello", "Good day."]
+
+
+async def test_an_answer_that_fails_or_says_nothing_settles_it_too() -> None:
+    model = ScriptedRealtimeModel([ModelError("overloaded"), ""])
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        for _ in range(2):
+            await session.send_text("Hello")
+            async with asyncio.timeout(5):
+                await session.settled()
+    assert len(model.requests) == 2
+
+
+async def test_it_returns_when_the_conversation_is_over() -> None:
+    model = ScriptedRealtimeModel([Stream("Well", asyncio.Event())])
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        await session.send_text("Hello")
+        settling = asyncio.create_task(session.settled())
+        await model.connections[0].wait_until_read(ResponseStarted)
+        assert not settling.done()
+        await session.close()
+        await settling
