@@ -7,6 +7,7 @@ from baton.errors import ModelError
 from baton.events import Heard, Said
 from baton.messages import AssistantMessage
 from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime.commands import Respond
 from baton.realtime.signals import AudioCommitted, ResponseEnded, ResponseStarted, SpeechBegan, SpeechEnded, Transcribed
 from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
 
@@ -81,6 +82,17 @@ async def test_an_answer_that_fails_or_says_nothing_settles_it_too() -> None:
     assert len(model.requests) == 2
 
 
+async def test_a_provider_that_will_not_answer_settles_it_too() -> None:
+    model = ScriptedRealtimeModel([])
+    for _ in range(3):
+        model.refuse(Respond, code="server_error", message="not now")
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        await session.send_text("Hello")
+        async with asyncio.timeout(5):
+            await session.settled()
+    assert len(model.connections[0].sent_of(Respond)) == 3
+
+
 async def test_it_returns_when_the_conversation_is_over() -> None:
     model = ScriptedRealtimeModel([Stream("Well", asyncio.Event())])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
@@ -96,10 +108,10 @@ async def test_an_answer_that_the_provider_is_about_to_give_is_waited_for() -> N
     model = ScriptedRealtimeModel(["Good day."])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
         connection = model.connections[0]
-        connection.emit(SpeechBegan("said"), SpeechEnded("said"))
-        await connection.wait_until_read(SpeechEnded)
+        connection.emit(SpeechBegan("said"), SpeechEnded("said"), AudioCommitted("said"))
+        await connection.wait_until_read(AudioCommitted)
         settling = asyncio.create_task(session.settled())
-        connection.emit(AudioCommitted("said"), Transcribed("said", "Hello"))
+        connection.emit(Transcribed("said", "Hello"))
         await connection.wait_until_read(Transcribed)
         # Whatever is to be done about it is done before the floor is quiet again.
         await session.send_text("Are you there?", respond=False)

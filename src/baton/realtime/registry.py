@@ -11,7 +11,7 @@ def resolve_realtime(model: RealtimeModel | str, *, base_url: str | None = None)
     if not isinstance(model, str):
         if not isinstance(model, RealtimeModel):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SetupError(
-                f"a {type(model).__name__} is no realtime model: that is an object with `name`, `check` and `connect`, "
+                f"{model!r} is no realtime model: that is an object with `name`, `check` and `connect`, "
                 "or a string such as `openai:gpt-realtime`"
             )
         return model
