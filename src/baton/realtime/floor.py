@@ -14,9 +14,9 @@ from ..agents import AgentContext
 from ..agents.enablement import disabled_edges
 from ..agents.turn import TurnOutcome
 from ..context import Entry, Suspend
-from ..errors import GuardrailTripped, RunError, SetupError
+from ..errors import GuardrailTripped, ModelError, RunError, SetupError
 from ..events import Action, CutShort, Heard, Origin, Said, Transfer
-from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty
+from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, is_empty
 from ..models import ModelRequest, ModelSettings, Response
 from ..tools.verdicts import write_again
 from .definition import RealtimeDefinition
@@ -28,7 +28,7 @@ from .preparing import Prepared
 from .signals import AudioCommitted, ResponseEnded, ResponseStarted, Transcribed, TranscriptionFailed
 from .talk import Talk
 from .transcript import Slot, Transcript
-from .turns import Turns
+from .turns import STOPPED, Turns
 
 _PATIENCE = 3.0
 _INAUDIBLE = "(something that could not be understood)"
@@ -74,6 +74,10 @@ class Floor:
         if guard is not None:
             guard.hear(text)
 
+    def stop_working(self) -> None:
+        """Have all calls stop that are being carried out."""
+        self._turns.cancel()
+
     async def run(self) -> Action | None:
         """Have the floor until somebody else gets it, or until the conversation ends."""
         ctx, talk = self._ctx, cast("Talk | None", self._ctx.run.live)
@@ -95,6 +99,7 @@ class Floor:
             for guard in self._guards.values():
                 await guard.stop()
             await self._turns.stop()
+            self._transcript.end()
 
     async def _enter(self, talk: Talk, waiting: list[tuple[Slot, Said]], *, is_new: bool) -> None:
         ctx = self._ctx
@@ -114,11 +119,12 @@ class Floor:
         is_leaving = False
         while True:
             happening = await self._next(talk, is_leaving)
-            await self._note(talk, happening)
+            async with talk.in_time():
+                await self._note(talk, happening)
             if self._is_over and not self._turns.are_running:
                 return None
             if self._action is not None and not self._turns.are_running:
-                if not talk.response or isinstance(happening, Refresh):
+                if not talk.response or (is_leaving and isinstance(happening, Refresh)):
                     return self._action
                 if not is_leaving:
                     is_leaving = True
@@ -146,13 +152,14 @@ class Floor:
             case ResponseEnded():
                 await self._end(talk, happening)
             case AudioCommitted(item_id):
-                talk.unheard[item_id] = None
                 if talk.manners.transcription is not None:
+                    talk.unheard[item_id] = None
                     self._heard_items[item_id] = self._transcript.open()
             case Transcribed(item_id, text):
                 await self._hear(talk, item_id, text)
             case TranscriptionFailed(item_id, error):
-                talk.deliver(SessionTrouble(self.origin, "transcription_failed", error))
+                if item_id in self._heard_items:
+                    talk.deliver(SessionTrouble(self.origin, "transcription_failed", error))
                 await self._hear(talk, item_id, _INAUDIBLE)
             case Written():
                 await self._read(talk, happening)
@@ -167,8 +174,9 @@ class Floor:
                 await talk.speech.interrupt()
             case HungUp():
                 await self._hung_up(happening)
-            case Refresh():
-                pass
+            case Refresh(noted):
+                if noted is not None and not noted.done():
+                    noted.set_result(None)
             case _:
                 assert_never(happening)
 
@@ -186,6 +194,7 @@ class Floor:
                 slot.key,
                 step=talk.guardrail_step,
                 on_trip=partial(self._tripped, talk, slot),
+                on_failure=lambda error: talk.happened(HungUp(error=error)),
             )
         if ctx.told is not None and self._ready is not None:
             settings = self._ready.settings
@@ -214,7 +223,7 @@ class Floor:
             message,
             ended.model or talk.model.name,
             ended.usage,
-            ended.reason or ended.status,
+            STOPPED if slot.is_stopped else ended.reason or ended.status,
             ctx.take_changes(),
             disabled,
         )
@@ -238,24 +247,27 @@ class Floor:
 
     async def _with_new_calls(self, talk: Talk, message: AssistantMessage) -> AssistantMessage:
         """The message without calls that were made before: they are answered from what is on record."""
-        calls = message.calls
-        fresh = tuple([call for call in calls if call.id not in talk.calls])
-        for call in calls:
-            before = talk.calls.setdefault(call.id, (call.name, call.arguments))
-            if call in fresh:
+        fresh: list[ToolCall] = []
+        for call in message.calls:
+            before = talk.calls.get(call.id)
+            if before is None:
+                talk.calls[call.id] = (call.name, call.arguments)
                 self._ctx.run.call_ids.add(call.id)
-            elif before != (call.name, call.arguments):
+                fresh.append(call)
+                continue
+            if before != (call.name, call.arguments):
                 what = f"the call `{call.id}` of `{call.name}` was made before, as another; it is not carried out"
                 talk.deliver(SessionTrouble(self.origin, "call_id_reused", what))
-            else:
-                await self._repeat(talk, call.id)
-        return message if len(fresh) == len(calls) else AssistantMessage(message.content, fresh)
+            await self._repeat(talk, call.id)
+        return message if len(fresh) == len(message.calls) else AssistantMessage(message.content, tuple(fresh))
 
     async def _repeat(self, talk: Talk, call_id: str) -> None:
+        """Have the model go on with the result that there is; the one of a call under way comes when it has ended."""
         for message in self.everything_said():
             if isinstance(message, ToolMessage) and message.call_id == call_id:
-                await talk.line.tell(message, f"{call_id} again")
+                await talk.give([message])
                 await talk.ask()
+                return
 
     async def _cut(self, talk: Talk, cut: Interrupted) -> None:
         if cut.item_id not in talk.spoken:
@@ -286,20 +298,32 @@ class Floor:
         await self._write_down(slot, UserMessage(text.strip()), item_id)
 
     async def _read(self, talk: Talk, written: Written) -> None:
+        if talk.is_closing or written.done.done():
+            return
         slot = self._transcript.open()
-        await self._write_down(slot, written.message)
-        await talk.line.tell(written.message, slot.key)
+        # Known here before it is told: if the connection is lost meanwhile, it is told on the next one.
+        self._transcript.fill(slot, Entry(written.message))
+        try:
+            await talk.line.tell(written.message, slot.key)
+        except ModelError as error:
+            self._transcript.take_back(slot)
+            written.done.set_exception(error)
+            return
+        await self._record_heard(slot, written.message)
         if not written.done.done():
             written.done.set_result(None)
         if written.wants_answer:
             await talk.ask()
 
-    async def _write_down(self, slot: Slot, message: UserMessage, item_id: str = "") -> None:
+    async def _write_down(self, slot: Slot, message: UserMessage, item_id: str) -> None:
+        self._transcript.fill(slot, Entry(message))
+        await self._record_heard(slot, message, item_id)
+
+    async def _record_heard(self, slot: Slot, message: UserMessage, item_id: str = "") -> None:
         log = self._ctx.run.log
         log.write(Heard(slot.key, self.origin, time(), message, item_id))
-        await log.settle()
         self._was_faulty, self._failed_corrections = False, 0
-        self._transcript.fill(slot, Entry(message))
+        await log.settle()
 
     # What becomes of it.
 

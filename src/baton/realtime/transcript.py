@@ -68,6 +68,18 @@ class Transcript:
             self._slots.remove(slot)
         self._flush()
 
+    def take_back(self, slot: Slot) -> None:
+        """What was put down here last does not count, wherever it has got to."""
+        taken = {id(entry) for entry in slot.entries}
+        self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in taken]
+        self._history.views.clear()
+        self.drop(slot)
+
+    def end(self) -> None:
+        """Nobody will say anything more here: what is still open stays empty, and all the rest is known."""
+        self._slots = [slot for slot in self._slots if not slot.is_open]
+        self._flush()
+
     def cut(self, entry: Entry, cut: CutShort) -> None:
         """Let those words only stand that were heard."""
         if isinstance(entry.message, AssistantMessage):
