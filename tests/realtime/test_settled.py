@@ -72,6 +72,16 @@ async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
         assert texts == ["Hello", "Good day."]
 
 
+async def test_what_is_committed_by_hand_is_answered_also_where_the_provider_takes_turns() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        await session.send_audio(speech_like("Hello"), commit=True)
+        async with asyncio.timeout(5):
+            await session.settled()
+        assert [event.text for event in session.log.events if isinstance(event, Said)] == ["Good day."]
+    assert (model.complaints, len(model.requests)) == ([], 1)
+
+
 async def test_an_answer_that_fails_or_says_nothing_settles_it_too() -> None:
     model = ScriptedRealtimeModel([ModelError("overloaded"), ""])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
