@@ -9,7 +9,7 @@ from baton.messages import AssistantMessage
 from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
 from baton.realtime.commands import Respond
 from baton.realtime.signals import AudioCommitted, ResponseEnded, ResponseStarted, SpeechBegan, SpeechEnded, Transcribed
-from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
+from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech
 
 WRITTEN = Manners(modality="text")
 
@@ -66,7 +66,7 @@ async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     waits = Manners(modality="text", turn_detection=None)
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=waits).connect() as session:
-        await session.send_audio(speech_like("Hello"), commit=True)
+        await session.send_audio(speech("Hello"), commit=True)
         await session.settled()
         texts = [event.text for event in session.log.events if isinstance(event, Heard | Said)]
         assert texts == ["Hello", "Good day."]
@@ -75,7 +75,7 @@ async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
 async def test_what_is_committed_by_hand_is_answered_also_where_the_provider_takes_turns() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
-        await session.send_audio(speech_like("Hello"), commit=True)
+        await session.send_audio(speech("Hello"), commit=True)
         async with asyncio.timeout(5):
             await session.settled()
         assert [event.text for event in session.log.events if isinstance(event, Said)] == ["Good day."]

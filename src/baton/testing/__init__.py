@@ -4,8 +4,9 @@ May import every room but cli, server and web. Must not import pytest: it works 
 """
 
 from .crashes import CrashReport, Divergence, crash_report, survives_crashes
-from .realtime import ScriptedConnection, ScriptedRealtimeModel, speech_like
+from .realtime import ScriptedConnection, ScriptedRealtimeModel
 from .scripted import ScriptedModel
+from .speech import silence, speech
 from .steps import Step, Stream, call, say, transfer_to
 from .transcript import transcript
 from .understudy import Understudy
@@ -22,7 +23,8 @@ __all__ = [
     "call",
     "crash_report",
     "say",
-    "speech_like",
+    "silence",
+    "speech",
     "survives_crashes",
     "transcript",
     "transfer_to",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from baton.cli.voice.devices import Microphone, Speaker, sounddevice
-from baton.testing import speech_like
+from baton.testing import speech
 
 
 class SoundStream:
@@ -53,10 +53,10 @@ async def test_the_speaker_plays_in_order_and_says_how_far_it_is(system: Any) ->
     reports: list[tuple[str, float]] = []
     speaker = Speaker(system, lambda item, played: reports.append((item, played)))
     (stream,) = system.opened
-    speaker.play("a", speech_like("one", ms_per_word=30))
-    speaker.play("b", speech_like("two", ms_per_word=20))
+    speaker.play("a", speech("one", ms_per_word=30))
+    speaker.play("b", speech("two", ms_per_word=20))
     blocks = [bytes(await stream.exchange(bytearray(stream.size))) for _ in range(3)]
-    assert b"".join(blocks) == speech_like("one", ms_per_word=30) + speech_like("two", ms_per_word=20) + bytes(480)
+    assert b"".join(blocks) == speech("one", ms_per_word=30) + speech("two", ms_per_word=20) + bytes(480)
     await asyncio.sleep(0)
     assert reports == [("a", 20), ("a", 30), ("b", 10), ("b", 20)]
     speaker.close()
@@ -67,7 +67,7 @@ async def test_the_speaker_is_quiet_at_once_when_it_is_stopped(system: Any) -> N
     reports: list[tuple[str, float]] = []
     speaker = Speaker(system, lambda item, played: reports.append((item, played)))
     (stream,) = system.opened
-    speaker.play("a", speech_like("one"))
+    speaker.play("a", speech("one"))
     await stream.exchange(bytearray(stream.size))
     speaker.stop()
     assert not any(await stream.exchange(bytearray(b"x" * stream.size)))
@@ -78,7 +78,7 @@ async def test_the_speaker_is_quiet_at_once_when_it_is_stopped(system: Any) -> N
 async def test_the_microphone_gives_what_is_said(system: Any) -> None:
     async with Microphone(system) as microphone:
         (stream,) = system.opened
-        block = speech_like("one", ms_per_word=20)
+        block = speech("one", ms_per_word=20)
         await stream.exchange(bytearray(block))
         async for piece in microphone:
             assert piece == block

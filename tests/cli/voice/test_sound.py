@@ -9,7 +9,7 @@ import pytest
 
 from baton.cli.failures import TargetError
 from baton.cli.voice.sound import Recording, sound_in
-from baton.testing import speech_like
+from baton.testing import speech
 
 HERTZ, SECONDS = 440, 0.25
 
@@ -50,7 +50,7 @@ def test_a_tone_stays_the_tone_it_is(tmp_path: Path, rate: int, channels: int, w
 
 
 def test_what_is_in_the_wanted_form_is_left_as_it_is(tmp_path: Path) -> None:
-    assert sound_in(wav(tmp_path / "in.wav", speech_like("Hello there"))) == speech_like("Hello there")
+    assert sound_in(wav(tmp_path / "in.wav", speech("Hello there"))) == speech("Hello there")
 
 
 @pytest.mark.parametrize(
@@ -80,14 +80,14 @@ def test_a_file_without_sound_is_refused(tmp_path: Path) -> None:
 def test_a_recording_has_what_was_heard_in_order(tmp_path: Path) -> None:
     """R7: what was not heard is not in it."""
     recording = Recording()
-    recording.add("a", speech_like("one two"))
-    recording.add("b", speech_like("three"))
-    recording.add("a", speech_like("four"))
+    recording.add("a", speech("one two"))
+    recording.add("b", speech("three"))
+    recording.add("a", speech("four"))
     recording.cut("a", 400)
     recording.cut("nobody", 0)
     assert recording.seconds == 0.6
     recording.write(tmp_path / "out.wav")
-    assert sound_in(tmp_path / "out.wav") == speech_like("one two three")
+    assert sound_in(tmp_path / "out.wav") == speech("one two three")
 
 
 def test_where_nothing_can_be_written_is_said_in_a_line(tmp_path: Path) -> None:

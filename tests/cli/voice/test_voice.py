@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Invoke, Terminal, Write
 
 from baton.cli.voice.sound import sound_in
-from baton.testing import speech_like
+from baton.testing import speech
 
 LIVE = """
 from baton.realtime import *
@@ -41,7 +41,7 @@ def speech_file(path: Path, words: str, *, rate: int = 24_000) -> str:
         file.setnchannels(1)
         file.setsampwidth(2)
         file.setframerate(rate)
-        file.writeframes(speech_like(words))
+        file.writeframes(speech(words))
     return str(path)
 
 
@@ -74,7 +74,7 @@ def test_what_is_said_in_files_is_heard_and_answered_in_a_file(write: Write, bat
     assert [line for line in told if line.startswith("you › ")] == ["you › My invoice?", "you › My money?"]
     assert told[-1] == "1.7 s of sound in out.wav"
     spoken = "I get you the billing desk. You have paid twice. It is on its way. Anything else?"
-    assert sound_in(Path("out.wav")) == speech_like(spoken, ms_per_word=100)
+    assert sound_in(Path("out.wav")) == speech(spoken, ms_per_word=100)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_a_person_at_a_terminal_talks_and_interrupts(write: Write, terminal: Cal
     session.read_until("live with Desk; /help helps, Ctrl-D leaves")
     session.type("tell me a story")
     session.read_until("Once upon")
-    session.press_ctrl_c_at_terminal()
+    session.press("\x03")
     session.read_until("cancelled")
     session.type("hello?")
     session.read_until("Yes?")
@@ -296,7 +296,7 @@ runner = RealtimeRunner(RealtimeAgent("Desk"), model=model)
     session.type("what do you hear?")
     session.read_until("I heard 960 bytes")
     played = Path("played").read_bytes()
-    assert (len(played), played) == (960, speech_like("I")[:960])
+    assert (len(played), played) == (960, speech("I")[:960])
     session.type("/quit")
     assert session.process.wait(timeout=20) == 0
 

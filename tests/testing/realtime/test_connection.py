@@ -27,7 +27,7 @@ from baton.realtime.signals import (
     Trouble,
     WordsChunk,
 )
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, Stream, call, speech_like
+from baton.testing import ScriptedConnection, ScriptedRealtimeModel, Stream, call, speech
 
 TEXT = SessionSettings("Desk", manners=Manners(modality="text"))
 
@@ -151,7 +151,7 @@ async def test_only_what_was_said_aloud_can_be_truncated(truncate: Truncate, cod
 async def test_there_must_be_audio_to_commit() -> None:
     model = ScriptedRealtimeModel([])
     connection = await model.connect(TEXT)
-    await connection.send(AppendAudio(speech_like("Hello")))
+    await connection.send(AppendAudio(speech("Hello")))
     await connection.send(ClearAudio())
     await connection.send(CommitAudio("nothing"))
     assert troubles(connection) == [("nothing", "input_audio_buffer_commit_empty")]

@@ -28,7 +28,7 @@ from baton.realtime.signals import (
     Trouble,
     WordsChunk,
 )
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, Step, Stream, call, say, speech_like
+from baton.testing import ScriptedConnection, ScriptedRealtimeModel, Step, Stream, call, say, speech
 
 TEXT = SessionSettings("Desk", manners=Manners(modality="text"))
 AUDIO = SessionSettings("Desk")
@@ -81,8 +81,8 @@ async def test_speech_comes_with_its_words_and_lasts_as_long_as_the_rule_says() 
     await connection.send(Respond())
     told = (await read(connection))[2:-1]
     assert [type(signal) for signal in told] == [WordsChunk, AudioChunk, WordsChunk, AudioChunk, AudioEnded]
-    assert told[1] == AudioChunk("response_1", "piece_1", 0, speech_like("Good", ms_per_word=100))
-    assert len(speech_like("Good", ms_per_word=100)) == 100 * 48
+    assert told[1] == AudioChunk("response_1", "piece_1", 0, speech("Good", ms_per_word=100))
+    assert len(speech("Good", ms_per_word=100)) == 100 * 48
     assert connection.items[0].audio_ms == 200
 
 
@@ -240,7 +240,7 @@ async def test_committed_audio_is_what_hears_says() -> None:
     model = ScriptedRealtimeModel([], hears=["Hello"])
     connection = await model.connect(SessionSettings("Desk", manners=waiting))
     for _ in range(2):
-        await connection.send(AppendAudio(speech_like("Hello")))
+        await connection.send(AppendAudio(speech("Hello")))
         await connection.send(CommitAudio())
     assert connection.signals[1:] == [
         AudioCommitted("piece_1"),
@@ -248,7 +248,7 @@ async def test_committed_audio_is_what_hears_says() -> None:
         AudioCommitted("piece_2"),
         TranscriptionFailed("piece_2", "`hears` has no text left"),
     ]
-    assert connection.heard == speech_like("Hello Hello")
+    assert connection.heard == speech("Hello Hello")
     assert connection.items[0].audio_ms == 200
     with pytest.raises(SetupError, match="nobody listens for speech here"):
         connection.user_begins()
@@ -257,7 +257,7 @@ async def test_committed_audio_is_what_hears_says() -> None:
 async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     connection = await model.connect(TEXT)
-    await connection.send(AppendAudio(speech_like("Hello")))
+    await connection.send(AppendAudio(speech("Hello")))
     await connection.send(CommitAudio())
     await connection.send(Respond())
     assert [type(signal) for signal in (await read(connection))[1:4]] == [AudioCommitted, Transcribed, ResponseStarted]

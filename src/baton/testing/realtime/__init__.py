@@ -3,6 +3,5 @@
 from .connection import ScriptedConnection
 from .conversation import Item
 from .model import ScriptedRealtimeModel
-from .speech import speech_like
 
-__all__ = ["Item", "ScriptedConnection", "ScriptedRealtimeModel", "speech_like"]
+__all__ = ["Item", "ScriptedConnection", "ScriptedRealtimeModel"]

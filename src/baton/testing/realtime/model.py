@@ -11,9 +11,9 @@ from ...realtime.commands import Command
 from ...realtime.settings import SessionSettings
 from ...realtime.signals import Trouble
 from ..scripted import ScriptedModel
+from ..speech import MS_PER_WORD
 from ..steps import Step
 from .connection import ScriptedConnection
-from .speech import MS_PER_WORD
 
 
 class ScriptedRealtimeModel:

@@ -11,8 +11,8 @@ from ...messages import AssistantMessage, Audio, Message, Text, ToolCall, Usage,
 from ...models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
 from ...realtime.settings import Manners, milliseconds_of
 from ...realtime.signals import AudioChunk, AudioEnded, ResponseEnded, ResponseStarted, Signal, WordsChunk
+from ..speech import speech
 from .conversation import Conversation
-from .speech import speech_like
 
 _CUT_SHORT = {"length": "max_output_tokens", "refusal": "content_filter", "content_filter": "content_filter"}
 
@@ -99,7 +99,7 @@ class Playing:
         is_spoken = self._manners.modality == "audio"
         self._item_id = self._item_id or stage.conversation.new_item_id()
         if is_spoken and not audio:
-            audio = speech_like(words, format=format, ms_per_word=stage.ms_per_word)
+            audio = speech(words, format=format, ms_per_word=stage.ms_per_word)
         self._words.append(words)
         stage.conversation.grow(self._item_id, words, int(milliseconds_of(len(audio), format)) if is_spoken else 0)
         if words:

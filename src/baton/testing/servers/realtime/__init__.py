@@ -4,7 +4,7 @@ May import the rest of servers, and the settings of realtime. Must not import th
 accept is for the tests to show.
 """
 
-from .audio import silence, speech
+from ...speech import silence, speech
 from .conversation import Conversation, Item
 from .faults import Cut, Delay, Drop, Fault, Ignore, Refuse, Repeat, Swap
 from .line import Recorded

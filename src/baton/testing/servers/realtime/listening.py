@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 
 from ....realtime.settings import AudioFormat, bytes_for, milliseconds_of
-from .audio import loudness
+from ...speech import loudness
 
 _FRAME_MS = 20
 _QUIET_OF_EAGERNESS = {"high": 200, "medium": 500, "auto": 500, "low": 1000}

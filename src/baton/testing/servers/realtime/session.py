@@ -18,13 +18,12 @@ from ..openai.media import base64
 from ..reading import Invalid, decoded
 from ..received import Received, Rejection
 from .answering import Answering
-from .audio import FORMATS
 from .checks import item_from, response_fields, session_fields
 from .conversation import Conversation, Item, Spoken, new_id
 from .faults import Ignore, Plan, Refuse
 from .line import Line
 from .listening import Begun, Ear, Ended
-from .settings import at_first, updated
+from .settings import FORMATS, at_first, updated
 from .speaking import Pace
 from .wire import (
     CLIENT_EVENTS,

@@ -4,6 +4,11 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from ....realtime.settings import AudioFormat
+
+FORMATS: dict[str, AudioFormat] = {"audio/pcm": "pcm16", "audio/pcmu": "g711_ulaw", "audio/pcma": "g711_alaw"}
+"""The formats by their names on the wire."""
+
 _LIFETIME = 3600
 _PCM = {"type": "audio/pcm", "rate": 24000}
 _VAD = {

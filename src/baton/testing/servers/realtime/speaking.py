@@ -13,11 +13,12 @@ from ....errors import ContentFilterError, MalformedResponseError, ModelConnecti
 from ....messages import Audio, Usage, text_of
 from ....models import CallChunk, Chunk, PartChunk, Response, TextChunk
 from ....realtime.settings import AudioFormat, bytes_for, milliseconds_of
+from ...speech import spoken_word
 from ..exchange import pieces_of
 from ..openai.errors import kind_and_code
-from .audio import FORMATS, spoken_word
 from .conversation import Conversation, Item, Spoken, new_id
 from .line import Line
+from .settings import FORMATS
 from .usage import counted
 
 _log = getLogger(__name__)

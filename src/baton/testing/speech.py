@@ -5,11 +5,9 @@ from array import array
 from bisect import bisect_left
 from functools import cache
 
-from ....realtime.settings import AudioFormat, bytes_for
+from ..realtime.settings import AudioFormat, bytes_for
 
-FORMATS: dict[str, AudioFormat] = {"audio/pcm": "pcm16", "audio/pcmu": "g711_ulaw", "audio/pcma": "g711_alaw"}
-"""The formats by their names on the wire."""
-
+MS_PER_WORD = 200
 _LOUD = 8192
 """The effective amplitude that counts as wholly loud: that of a tone a third as high as can be."""
 _AMPLITUDE = 12_000
@@ -28,8 +26,8 @@ def silence(milliseconds: int, format: AudioFormat = "pcm16") -> bytes:
     return quiet * bytes_for(milliseconds, format)
 
 
-def speech(text: str, *, ms_per_word: int = 200, format: AudioFormat = "pcm16", pause_ms: int = 0) -> bytes:
-    """A text as sound that the server takes for speech; `pause_ms` of silence behind it end the turn."""
+def speech(text: str, *, ms_per_word: int = MS_PER_WORD, format: AudioFormat = "pcm16", pause_ms: int = 0) -> bytes:
+    """A text as sound: a tone for each word, taken for speech, and `pause_ms` of silence that end the turn."""
     words = b"".join(spoken_word(word, ms_per_word, format) for word in text.split())
     return words + silence(pause_ms, format)
 
