@@ -194,7 +194,8 @@ class OverTheWire:
     async def plays(self, steps: Steps) -> OpenAIRealtimeModel:
         by: Callable[[ServedSession], str] | None = _whose if isinstance(steps, Mapping) else None
         options: dict[str, Any] = {"ms_per_word": MS_PER_WORD, **self._options}
-        self.server = OpenAIRealtimeServer(steps, by=by, hears=self._heard(), **options)
+        script: Any = steps
+        self.server = OpenAIRealtimeServer(script, by=by, hears=self._heard(), **options)
         await self.server.__aenter__()
         self._model = OpenAIRealtimeModel(api_key=self.server.api_key, base_url=self.server.base_url)
         return self._model
