@@ -313,7 +313,6 @@ async def test_a_provider_that_closes_politely_ends_the_conversation(stage: Stag
 async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripted: InMemory) -> None:
     """R2, R11: also if it is cut while the history is being told."""
     model = await scripted.plays(["Hello."])
-    before = asyncio.all_tasks()
     model.fail_to_connect(ModelConnectionError("no route to host"))
     with pytest.raises(ModelConnectionError, match="no route to host"):
         async with runner_of(RealtimeAgent("Desk"), model).connect():
@@ -324,7 +323,7 @@ async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripte
         async with runner_of(RealtimeAgent("Desk"), model).connect(history):
             raise AssertionError("it was opened")
     assert [connection.is_open for connection in model.connections] == [False]
-    assert await nothing_left(before) == set()
+    assert await nothing_left() == set()
 
 
 async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -> None:
