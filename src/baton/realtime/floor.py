@@ -85,6 +85,8 @@ class Floor:
     async def run(self) -> Action | None:
         """Have the floor until somebody else gets it, or until the conversation ends."""
         ctx, talk = self._ctx, cast("Talk | None", self._ctx.run.live)
+        # Inside a call somebody else has the floor.
+        talk = None if "/" in ctx.scope else talk
         if talk is not None:
             talk.unclaim()
         past = Past(ctx, self._transcript, self._turns)
