@@ -48,8 +48,8 @@ class Responses:
 
     @property
     def are_owed(self) -> bool:
-        """Whether one is wanted, or has been asked for and has not begun."""
-        return self._is_wanted or self._is_asked
+        """Whether one is wanted, has been asked for, or is expected because the user has spoken; and has not begun."""
+        return self._is_wanted or self._is_asked or self._user_waits
 
     def is_stale(self, response_id: str) -> bool:
         """Whether nobody is to hear of this response."""
@@ -123,6 +123,7 @@ class Responses:
 
     def is_about_asking(self, trouble: Trouble) -> bool:
         """Whether the provider would not answer; then it is asked again, unless it has been too often."""
+        self._user_waits = False
         is_ours = trouble.command_id == f"ask_{self._count}"
         if trouble.code != _BUSY and not is_ours:
             return False

@@ -339,6 +339,8 @@ class Talk:
                 self.responses.configured()
             case SpeechBegan() | SpeechEnded():
                 await self.speech.user_speaks(signal)
+                if isinstance(signal, SpeechEnded):
+                    self.responses.user_has_spoken()
             case Trouble():
                 self._trouble(signal)
             case _:

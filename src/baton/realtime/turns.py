@@ -7,7 +7,7 @@ from typing import Any
 from ..agents import AgentContext
 from ..agents.toolbox import Toolbox
 from ..agents.turn import Turn, TurnOutcome, record_result
-from ..context import Entry, RunContext
+from ..context import Entry, History, RunContext
 from ..errors import GuardrailTripped
 from ..events import Said
 from ..flow.recall import NO_RESULT
@@ -63,12 +63,18 @@ class Turns:
         except GuardrailTripped:
             self.break_off(slot, said, NO_RESULT)
             raise
-        spoken, entry = slot.entries.pop(), ctx.history.entries[slot.mark]
+        finally:
+            # Also if the run ends with an error that was told to the model, such as that of too many transfers.
+            if slot.branch is not None and len(slot.branch.entries) > slot.mark:
+                self._put_down(slot, slot.branch)
+        return outcome
+
+    def _put_down(self, slot: Slot, branch: History) -> None:
+        spoken, entry = slot.entries.pop(), branch.entries[slot.mark]
         # The same words, which may have been cut short meanwhile, with what is known of the calls now.
         spoken.undone, spoken.followed = entry.undone, entry.followed
-        ctx.history.entries[slot.mark] = spoken
+        branch.entries[slot.mark] = spoken
         self._transcript.close(slot)
-        return outcome
 
     def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[Slot, TurnOutcome] | None:
         """What a turn came to; None if it has been stopped. Raises what ended it."""
