@@ -95,6 +95,7 @@ class Floor:
             for guard in self._guards.values():
                 await guard.stop()
             await self._turns.stop()
+            self._transcript.finish()
 
     async def _enter(self, talk: Talk, waiting: list[tuple[Slot, Said]], *, is_new: bool) -> None:
         ctx = self._ctx
@@ -111,17 +112,20 @@ class Floor:
             await talk.ask()
 
     async def _listen(self, talk: Talk) -> Action | None:
-        is_leaving = False
+        is_leaving, stopped = False, ""
         while True:
             happening = await self._next(talk, is_leaving)
             await self._note(talk, happening)
             if self._is_over and not self._turns.are_running:
                 return None
             if self._action is not None and not self._turns.are_running:
-                if not talk.response or isinstance(happening, Refresh):
+                # What was begun under this agent is this agent's: it ends before another has the floor.
+                if not talk.unnoted or isinstance(happening, Refresh):
+                    talk.disown_responses()
                     return self._action
-                if not is_leaving:
-                    is_leaving = True
+                is_leaving = True
+                if talk.response != stopped:
+                    stopped = talk.response
                     await talk.stop_response()
             if self._ctx.run.signals.stop == "after_turn" and not self._turns.are_running:
                 raise Suspend
@@ -196,6 +200,7 @@ class Floor:
     async def _end(self, talk: Talk, ended: ResponseEnded) -> None:
         ctx = self._ctx
         slot = self._responses.pop(ended.response_id, None)
+        talk.unnoted.pop(ended.response_id, None)
         if slot is None:
             return
         guard = self._guards.get(ended.response_id)
@@ -288,9 +293,12 @@ class Floor:
     async def _read(self, talk: Talk, written: Written) -> None:
         slot = self._transcript.open()
         await self._write_down(slot, written.message)
-        await talk.line.tell(written.message, slot.key)
+        is_told = await talk.line.tell(written.message, slot.key)
         if not written.done.done():
-            written.done.set_result(None)
+            if is_told:
+                written.done.set_result(None)
+            else:
+                written.done.set_exception(RunError("the conversation is over, and the model was not told any more"))
         if written.wants_answer:
             await talk.ask()
 

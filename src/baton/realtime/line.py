@@ -71,6 +71,8 @@ class Line:
         self._unacknowledged: dict[str, tuple[AddItem, int]] = {}
         """Items that the provider has not taken yet, by item id, and how often each was sent."""
         self._count = 0
+        self._lost: ModelConnectionError | None = None
+        """What sending has found out about the connection, before reading has."""
         self.is_closed = False
         self._failure: BatonError | None = None
 
@@ -96,21 +98,26 @@ class Line:
                 return False
             await self._is_up.wait()
             async with self._sending:
-                self._refuse_if_closed()
+                if isinstance(command, _OF_THE_USER):
+                    self._refuse_if_closed()
+                elif self._is_over:
+                    return False
                 if self._is_up.is_set() and await self._passed_on(command):
                     return True
             if not isinstance(command, _OF_THE_USER):
                 return False
 
-    async def tell(self, message: Message, name: str) -> None:
-        """Tell the model something that is part of the transcript, once on each connection."""
+    async def tell(self, message: Message, name: str) -> bool:
+        """Tell the model something that is part of the transcript, once on each connection; False if all is over."""
         await self._is_up.wait()
         async with self._sending:
-            self._refuse_if_closed()
+            if self._is_over:
+                return False
             if self._is_up.is_set() and name not in self._known:
                 # Known from now on: if this is not sent, everything is told again on the next connection.
                 self._known.add(name)
                 await self._passed_on(self._item(message, name))
+            return True
 
     async def close(self) -> None:
         """Send nothing more, and return when everything is closed."""
@@ -123,6 +130,10 @@ class Line:
         async with self._sending:
             await self._hang_up()
 
+    @property
+    def _is_over(self) -> bool:
+        return self.is_closed or self._failure is not None
+
     def _refuse_if_closed(self) -> None:
         if self._failure is not None:
             raise self._failure
@@ -134,8 +145,9 @@ class Line:
         try:
             await self._connection.send(command)
         except ModelConnectionError as error:
-            # Whoever reads finds out as well, and sees to a new connection.
+            # Whoever reads finds out by the closing, and sees to a new connection.
             self._is_up.clear()
+            self._lost = error
             _logger.info("`%s` could not be sent: %s", type(command).__name__, error)
             with suppress(ModelError):
                 await self._connection.close()
@@ -152,6 +164,7 @@ class Line:
         async with self._sending:
             self._known.clear()
             self._unacknowledged.clear()
+            self._lost = None
             connection = self._connection = await self._model.connect(self._listener.present_settings())
             for message in self._listener.everything_said():
                 if isinstance(message, ToolMessage):
@@ -162,31 +175,34 @@ class Line:
     async def _read(self) -> None:
         try:
             while True:
-                try:
-                    await self._read_one()
-                except ModelConnectionError as error:
-                    self._is_up.clear()
-                    if self.is_closed:
-                        return
-                    await self._reconnect(error)
-                else:
+                lost = await self._read_one()
+                if lost is None:
                     self.is_closed = True
+                    self._is_up.set()
                     self._listener.ended(None)
                     return
+                self._is_up.clear()
+                if self.is_closed:
+                    return
+                await self._reconnect(lost)
         except Exception as error:  # noqa: BLE001 - whoever has the floor raises it, and the run ends with it
             self._failure = error if isinstance(error, BatonError) else RunError(f"{type(error).__name__}: {error}")
             self._is_up.set()
             self._listener.ended(error)
 
-    async def _read_one(self) -> None:
-        """Read one connection to its end."""
+    async def _read_one(self) -> ModelConnectionError | None:
+        """Read one connection to its end: how it was lost, None if it was closed in good order."""
         assert self._connection is not None
-        async for signal in self._connection:
-            if isinstance(signal, ItemAdded):
-                self._unacknowledged.pop(signal.item_id, None)
-            elif isinstance(signal, Trouble) and await self._is_mended(signal):
-                continue
-            await self._listener.hear(signal)
+        try:
+            async for signal in self._connection:
+                if isinstance(signal, ItemAdded):
+                    self._unacknowledged.pop(signal.item_id, None)
+                elif isinstance(signal, Trouble) and await self._is_mended(signal):
+                    continue
+                await self._listener.hear(signal)
+        except ModelConnectionError as error:
+            return error
+        return self._lost
 
     async def _is_mended(self, trouble: Trouble) -> bool:
         """Send an item again that the provider did not take."""

@@ -89,6 +89,8 @@ class Talk:
         self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
         self.response = ""
         """The response that is under way."""
+        self.unnoted: dict[str, None] = {}
+        """Responses of whoever has the floor whose end it has not taken note of, in order."""
         self.speaker: Speaker | None = None
         self.run: Run[Any] | None = None
         self.is_open = asyncio.Event()
@@ -195,6 +197,11 @@ class Talk:
         """Have the model answer, as soon as nobody speaks."""
         self._wants_answer = True
         await self._ask_if_free()
+
+    def disown_responses(self) -> None:
+        """Let nobody take note of what is still under way: whoever began it has given up the floor."""
+        self._stale.update(self.unnoted)
+        self.unnoted.clear()
 
     async def stop_response(self) -> None:
         """Stop what the model is saying, if it is saying anything."""
@@ -336,6 +343,8 @@ class Talk:
             self._stale.add(signal.response_id)
             self._wants_answer = True
             await self.stop_response()
+        else:
+            self.unnoted[signal.response_id] = None
 
     def _ended(self, signal: ResponseEnded) -> None:
         if signal.response_id == self.response:

@@ -68,6 +68,11 @@ class Transcript:
             self._slots.remove(slot)
         self._flush()
 
+    def finish(self) -> None:
+        """Nothing more will be known of any place: where nothing is known by now, nothing was said."""
+        self._slots = [slot for slot in self._slots if not slot.is_open]
+        self._flush()
+
     def cut(self, entry: Entry, cut: CutShort) -> None:
         """Let those words only stand that were heard."""
         if isinstance(entry.message, AssistantMessage):
