@@ -20,6 +20,7 @@ from .playback import Playback
 from .preparing import Prepared, prepared, prepared_for
 from .settings import Manners, SessionSettings
 from .signals import (
+    AudioChunk,
     AudioCommitted,
     Configured,
     ResponseEnded,
@@ -303,6 +304,10 @@ class Talk:
 
     async def hear(self, signal: Signal) -> None:
         """Take in what the model says."""
+        if type(signal) is AudioChunk:
+            # Most of what comes is this. It is passed on and nothing else: nothing is recorded, nobody has to wait.
+            self.speech.hear(signal)
+            return
         match signal:
             case ResponseStarted():
                 await self._started(signal)
