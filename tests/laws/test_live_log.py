@@ -24,7 +24,7 @@ def test_a_live_conversation_is_replayed_as_it_was(plan: LivePlan) -> None:
     play = LivePlay(plan)
     result = without_a_clock(play.hold())
     event(f"ends {result.status} {type(result.error).__name__ if result.error else ''}")
-    assert not play.model.complaints
+    assert not play.complaints()
 
     _check_history(result)
     before = play.stage.deeds.copy(), len(play.model.requests), len(play.model.connections)
@@ -50,7 +50,7 @@ def test_a_live_conversation_survives_a_crash_after_every_event(plan: LivePlan) 
         after = LivePlay(plan, number=1000, replies=())
         ended = without_a_clock(after.take_up(recorded))
 
-        assert not after.model.complaints
+        assert not after.complaints()
         assert ended.events[:length] == tuple(recorded)
         assert ended.status in ("completed", "failed"), ended.interrupts
         _check_history(ended)

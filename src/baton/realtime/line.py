@@ -119,6 +119,10 @@ class Line:
                 await self._passed_on(self._item(message, name))
             return True
 
+    def has_told(self, name: str) -> bool:
+        """Whether the model knows this, or will be told with all the rest on the next connection."""
+        return name in self._known
+
     async def close(self) -> None:
         """Send nothing more, and return when everything is closed."""
         self.is_closed = True
