@@ -7,9 +7,22 @@ from typing import Any, TypeVar
 
 from baton.errors import BatonError
 from baton.events import Delta, Event, Said, ToolReturned, Transferred
-from baton.realtime import RealtimeSession
+from baton.realtime import Manners, RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSession
 
+WRITTEN = Manners(modality="text")
 E = TypeVar("E", bound="Event | Delta")
+
+
+def runner_of(
+    agent: RealtimeAgent,
+    model: RealtimeModel,
+    *,
+    manners: Manners = WRITTEN,
+    reconnect_pause: float = 0.01,
+    **more: Any,
+) -> RealtimeRunner[Any]:
+    """A runner for conversations in writing, which does not wait long before it connects again."""
+    return RealtimeRunner(agent, model=model, manners=manners, reconnect_pause=reconnect_pause, **more)
 
 
 class Listener:
@@ -21,6 +34,7 @@ class Listener:
         self.failure: BatonError | None = None
         """What the conversation ended with, if it failed."""
         self._news = asyncio.Event()
+        self._over = asyncio.Event()
 
     async def listen(self) -> None:
         """Take in everything, to the end."""
@@ -30,6 +44,8 @@ class Listener:
                 self._news.set()
         except BatonError as error:
             self.failure = error
+        finally:
+            self._over.set()
 
     def all(self, kind: type[E]) -> list[E]:
         """Whatever there was of this kind."""
@@ -48,6 +64,10 @@ class Listener:
             kinds = ", ".join(type(event).__name__ for event in self.events[-30:])
             raise AssertionError(f"waited {within:g} s for {kind.__name__} number {nth}; there came: {kinds}") from None
         return found[nth - 1]
+
+    async def until_over(self, within: float = 10.0) -> None:
+        """Until the conversation has ended by itself."""
+        await asyncio.wait_for(self._over.wait(), within)
 
     async def said(self, nth: int = 1) -> Said:
         """What was said as number `nth`."""

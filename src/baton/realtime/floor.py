@@ -16,7 +16,7 @@ from ..agents.turn import TurnOutcome
 from ..context import Entry, Suspend
 from ..errors import GuardrailTripped, ModelError, RunError, SetupError
 from ..events import Action, CutShort, Heard, Origin, Said, Transfer
-from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, is_empty
+from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, is_empty, text_of
 from ..models import ModelRequest, ModelSettings, Response
 from ..tools.verdicts import write_again
 from .definition import RealtimeDefinition
@@ -47,6 +47,8 @@ class Floor:
         self._cuts: dict[str, Interrupted] = {}
         """Interruptions of what is not on record yet, by item."""
         self._guards: dict[str, Guard] = {}
+        self._unjudged: dict[str, str] = {}
+        """What was said in responses of which it has not been taken note that they have begun."""
         self._ready: Prepared | None = None
         self._action: Action | None = None
         self._is_over = False
@@ -73,6 +75,8 @@ class Floor:
         guard = self._guards.get(response_id)
         if guard is not None:
             guard.hear(text)
+        elif self._agent.guardrails:
+            self._unjudged[response_id] = self._unjudged.get(response_id, "") + text
 
     def stop_working(self) -> None:
         """Have all calls stop that are being carried out."""
@@ -81,6 +85,8 @@ class Floor:
     async def run(self) -> Action | None:
         """Have the floor until somebody else gets it, or until the conversation ends."""
         ctx, talk = self._ctx, cast("Talk | None", self._ctx.run.live)
+        # Inside a call somebody else has the floor.
+        talk = None if "/" in ctx.scope else talk
         if talk is not None:
             talk.unclaim()
         past = Past(ctx, self._transcript, self._turns)
@@ -124,11 +130,12 @@ class Floor:
             if self._is_over and not self._turns.are_running:
                 return None
             if self._action is not None and not self._turns.are_running:
-                if not talk.response or (is_leaving and isinstance(happening, Refresh)):
+                # What was begun under this agent is this agent's: it ends before another has the floor.
+                if not talk.responses.unnoted or (is_leaving and isinstance(happening, Refresh)):
+                    talk.responses.disown()
                     return self._action
-                if not is_leaving:
-                    is_leaving = True
-                    await talk.stop_response()
+                is_leaving = True
+                await talk.stop_response()
             if self._ctx.run.signals.stop == "after_turn" and not self._turns.are_running:
                 raise Suspend
 
@@ -188,7 +195,7 @@ class Floor:
         ctx.run.meter.start_model_call(ctx.origin)
         guardrails = cast("Any", self._agent.guardrails)
         if guardrails:
-            self._guards[started.response_id] = Guard(
+            guard = self._guards[started.response_id] = Guard(
                 guardrails,
                 ctx,
                 slot.key,
@@ -196,6 +203,7 @@ class Floor:
                 on_trip=partial(self._tripped, talk, slot),
                 on_failure=lambda error: talk.happened(HungUp(error=error)),
             )
+            guard.hear(self._unjudged.pop(started.response_id, ""))
         if ctx.told is not None and self._ready is not None:
             settings = self._ready.settings
             messages = tuple(self.everything_said())
@@ -205,11 +213,12 @@ class Floor:
     async def _end(self, talk: Talk, ended: ResponseEnded) -> None:
         ctx = self._ctx
         slot = self._responses.pop(ended.response_id, None)
+        talk.responses.unnoted.pop(ended.response_id, None)
         if slot is None:
             return
         guard = self._guards.get(ended.response_id)
         if guard is not None:
-            await guard.finish()
+            await guard.finish(text_of(ended.message.content))
             del self._guards[ended.response_id]
         message = await self._with_new_calls(talk, ended.message)
         if is_empty(message):

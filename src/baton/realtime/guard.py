@@ -42,11 +42,12 @@ class Guard:
             self._task = asyncio.create_task(self._judge(), name="baton guardrails")
             self._task.add_done_callback(self._ended)
 
-    async def finish(self) -> None:
+    async def finish(self, text: str) -> None:
         """Have all of it judged, now that it is said. Raises what a guardrail raised that failed."""
         if self._task is not None:
             await self._task
-        if not self._is_over and self._judged < len(self._text):
+        if not self._is_over and text and (text != self._text or self._judged < len(text)):
+            self._text = text
             await self._judge()
 
     async def stop(self) -> None:

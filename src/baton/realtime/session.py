@@ -190,6 +190,7 @@ class RealtimeSession:
         finally:
             for task in (waiting, over):
                 task.cancel()
+            await asyncio.wait((waiting, over))
 
     def _tell_question(self, key: str) -> None:
         if self._hooks is None or self._talk.run is None:

@@ -21,6 +21,7 @@ from .preparing import Prepared, prepared, prepared_for
 from .responses import Responses
 from .settings import Manners, SessionSettings
 from .signals import (
+    AudioChunk,
     AudioCommitted,
     Configured,
     ResponseEnded,
@@ -326,6 +327,10 @@ class Talk:
 
     async def hear(self, signal: Signal) -> None:
         """Take in what the model says."""
+        if type(signal) is AudioChunk:
+            # Most of what comes is this. It is passed on and nothing else: nothing is recorded, nobody has to wait.
+            self.speech.hear(signal)
+            return
         is_stale = self.responses.is_stale(getattr(signal, "response_id", ""))
         match signal:
             case ResponseStarted(response_id):
