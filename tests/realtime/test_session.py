@@ -44,7 +44,7 @@ from baton.realtime import (
     TranscriptDelta,
 )
 from baton.realtime.openai import OpenAIRealtimeModel
-from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
+from baton.testing import ScriptedRealtimeModel, Stream, call, say
 from baton.testing.servers.realtime import speech
 
 
@@ -83,8 +83,8 @@ async def test_audio_is_committed_by_hand_where_nobody_listens_for_pauses(stage:
     async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=manners).connect()) as heard:
         await heard.session.send_audio(speech("a cough"))
         await heard.session.clear_audio()
-        await heard.session.send_audio(speech_like("Hello"))
-        await heard.session.send_audio(speech_like("there"), commit=True)
+        await heard.session.send_audio(speech("Hello"))
+        await heard.session.send_audio(speech("there"), commit=True)
         await heard.said()
         await heard.until(Heard)
         await heard.session.settled()
