@@ -2,8 +2,10 @@
 
 import asyncio
 
-from baton import tool
-from baton.errors import ModelError
+import pytest
+
+from baton import Limits, tool
+from baton.errors import LimitError, ModelError, RunError
 from baton.events import Heard, Said
 from baton.messages import AssistantMessage
 from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
@@ -129,3 +131,18 @@ async def test_an_answer_that_the_provider_is_about_to_give_is_waited_for() -> N
         connection.emit(ResponseStarted("r"), ResponseEnded("r", "completed", AssistantMessage("Good day.")))
         await settling
         assert [event.text for event in session.log.events if isinstance(event, Said)] == ["Good day."]
+
+
+async def test_who_sends_into_a_conversation_that_failed_is_told_why_it_did() -> None:
+    model = ScriptedRealtimeModel(["One.", "Two."])
+    runner = RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN, limits=Limits(model_calls=1))
+
+    async def hold() -> None:
+        async with runner.connect() as session:
+            for _ in range(3):
+                await session.send_text("Hello")
+                await session.settled()
+
+    with pytest.raises(RunError, match=r"is over; it failed: the run reached its limit of 1 model_calls") as raised:
+        await hold()
+    assert isinstance(raised.value.__cause__, LimitError)

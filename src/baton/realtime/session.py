@@ -174,6 +174,12 @@ class RealtimeSession:
             raise self._over()
 
     def _over(self) -> RunError:
+        with suppress(RunError):
+            error = self._live.result.error
+            if error is not None:
+                over = RunError(f"the conversation `{self.run_id}` is over; it failed: {error}")
+                over.__cause__ = error
+                return over
         return RunError(f"the conversation `{self.run_id}` is over; nothing can be sent in it any more")
 
     async def _unless_over(self, work: Awaitable[Any], *, raises: bool = False) -> None:
