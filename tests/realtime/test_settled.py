@@ -2,11 +2,13 @@
 
 import asyncio
 
+from tests.realtime.listening import listening_to
+
 from baton import tool
 from baton.errors import ModelError
 from baton.events import Heard, Said
 from baton.messages import AssistantMessage
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, Reconnected, Reconnecting
 from baton.realtime.signals import AudioCommitted, ResponseEnded, ResponseStarted, SpeechBegan, SpeechEnded, Transcribed
 from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
 
@@ -107,3 +109,17 @@ async def test_an_answer_that_the_provider_is_about_to_give_is_waited_for() -> N
         connection.emit(ResponseStarted("r"), ResponseEnded("r", "completed", AssistantMessage("Good day.")))
         await settling
         assert [event.text for event in session.log.events if isinstance(event, Said)] == ["Good day."]
+
+
+async def test_it_ends_when_there_is_a_connection_again_and_nothing_is_owed() -> None:
+    """R9."""
+    model = ScriptedRealtimeModel(["Hello."])
+    runner = RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN, reconnect_pause=0.05)
+    async with listening_to(runner.connect()) as heard:
+        await heard.session.send_text("Hi")
+        await heard.session.settled()
+        model.connections[0].cut()
+        await heard.until(Reconnecting)
+        assert heard.all(Reconnected) == []
+        await asyncio.wait_for(heard.session.settled(), 5)
+        assert len(heard.all(Reconnected)) == 1

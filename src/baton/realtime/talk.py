@@ -313,6 +313,7 @@ class Talk:
         """There is a connection again; what was owed is asked for."""
         self.deliver(Reconnected(self.origin))
         await self.responses.ask_if_free()
+        self.moved()
 
     def told_late(self) -> None:
         """The provider knows something that it did not take before."""
@@ -351,6 +352,7 @@ class Talk:
             self.happenings.put_nowait(signal)
         if isinstance(signal, ResponseEnded | SpeechEnded):
             await self._ask_after(signal)
+            self.moved()
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
 
