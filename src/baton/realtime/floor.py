@@ -123,11 +123,12 @@ class Floor:
             if self._is_over and not self._turns.are_running:
                 return None
             if self._action is not None and not self._turns.are_running:
-                if not talk.response or (is_leaving and isinstance(happening, Refresh)):
+                # What was begun under this agent is this agent's: it ends before another has the floor.
+                if not talk.responses.unnoted or (is_leaving and isinstance(happening, Refresh)):
+                    talk.responses.disown()
                     return self._action
-                if not is_leaving:
-                    is_leaving = True
-                    await talk.stop_response()
+                is_leaving = True
+                await talk.stop_response()
             if self._ctx.run.signals.stop == "after_turn" and not self._turns.are_running:
                 raise Suspend
 
@@ -201,6 +202,7 @@ class Floor:
     async def _end(self, talk: Talk, ended: ResponseEnded) -> None:
         ctx = self._ctx
         slot = self._responses.pop(ended.response_id, None)
+        talk.responses.unnoted.pop(ended.response_id, None)
         if slot is None:
             return
         await self._guards.finish(ended.response_id, text_of(ended.message.content))

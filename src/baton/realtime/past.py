@@ -29,6 +29,8 @@ class Past:
         self.is_begun = False
         """Whether anything was said in it."""
         self.action: Action | None = None
+        self._actions: list[Action] = []
+        """What responses asked for, in the order in which they were given."""
         self.calls: dict[str, tuple[str, str]] = {}
         """What each call id was used for: the tool's name and the arguments."""
 
@@ -48,11 +50,17 @@ class Past:
             elif isinstance(event, Said):
                 await self._say_again(slot, event, waiting)
         log.visit(ctx.scope)
-        if moved is not None:
-            self.is_over = True
-            if not (isinstance(self.action, Transfer) and self.action.call_id == moved.call_id):
-                self.action = Transfer(moved.target, moved.call_id, moved.payload, BY_APPLICATION)
+        self.action = self._chosen(moved)
+        self.is_over = self.is_over or moved is not None
         return waiting
+
+    def _chosen(self, moved: Transferred | None) -> Action | None:
+        """What became of the floor: several responses may have asked for something, and what is recorded decides."""
+        if moved is not None:
+            asked = [each for each in self._actions if isinstance(each, Transfer) and each.call_id == moved.call_id]
+            return asked[0] if asked else Transfer(moved.target, moved.call_id, moved.payload, BY_APPLICATION)
+        actions = [each for each in self._actions if not (self.is_over and isinstance(each, Transfer))]
+        return actions[0] if actions else None
 
     async def _say_again(self, slot: Slot, said: Said, waiting: list[tuple[Slot, Said]]) -> None:
         ctx, log = self._ctx, self._ctx.run.log
@@ -82,7 +90,8 @@ class Past:
             return
         agent = self._turns.agent
         outcome = await self._turns.take(slot, said, recorded_toolbox(agent, ctx, said) or agent.toolbox)
-        self.action = self.action or outcome.action
+        if outcome.action is not None:
+            self._actions.append(outcome.action)
 
     def _is_done(self, said: Said) -> bool:
         """Whether the log has what all calls of this response came to."""

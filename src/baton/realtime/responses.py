@@ -31,6 +31,8 @@ class Responses:
     def __init__(self, wire: _Wire, manners: Manners, may_speak: Callable[[], bool]) -> None:
         self.under_way = ""
         """The response that the model is giving."""
+        self.unnoted: dict[str, None] = {}
+        """Those of whoever has the floor whose end it has not taken note of, in order."""
         self._wire = wire
         self._manners = manners
         self._may_speak = may_speak
@@ -103,6 +105,7 @@ class Responses:
             self._is_wanted = True
             await self.stop()
             return False
+        self.unnoted[signal.response_id] = None
         if not self._wire.has_unacknowledged:
             # It began when the provider knew everything: nothing more is owed.
             self._is_wanted = False
@@ -113,6 +116,11 @@ class Responses:
         self._stale.discard(signal.response_id)
         if signal.response_id == self.under_way:
             self.under_way = ""
+
+    def disown(self) -> None:
+        """Let nobody take note of what is still under way: whoever began it has given up the floor."""
+        self._stale.update(self.unnoted)
+        self.unnoted.clear()
 
     def lost(self) -> None:
         """The connection is gone: what was under way or asked for is owed."""

@@ -23,6 +23,7 @@ from .questions import Questions
 from .responses import Responses
 from .settings import Manners, SessionSettings
 from .signals import (
+    AudioChunk,
     AudioCommitted,
     Configured,
     ResponseEnded,
@@ -313,6 +314,10 @@ class Talk:
 
     async def hear(self, signal: Signal) -> None:
         """Take in what the model says."""
+        if type(signal) is AudioChunk:
+            # Most of what comes is this. It is passed on and nothing else: nothing is recorded, nobody has to wait.
+            self.speech.hear(signal)
+            return
         is_stale = self.responses.is_stale(getattr(signal, "response_id", ""))
         match signal:
             case ResponseStarted(response_id):
@@ -341,6 +346,7 @@ class Talk:
             self.moved()
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
+        self.moved()
 
     async def _ask_after(self, signal: ResponseEnded | SpeechEnded) -> None:
         detection = self.manners.turn_detection

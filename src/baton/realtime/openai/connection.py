@@ -17,6 +17,7 @@ from .sending import Sender
 
 if TYPE_CHECKING:
     from openai.resources.realtime.realtime import AsyncRealtimeConnection
+    from websockets.exceptions import ConnectionClosed
 
 _log = getLogger(__name__)
 _FIRST = "baton_first_settings"
@@ -33,6 +34,8 @@ class OpenAIRealtimeConnection:
         self._reader = Reader(model, self._sender)
         self._early: list[Signal] = []
         self._is_closed = False
+        # Looked up once: `websockets` finds its names anew each time, and this one is wanted for every piece of audio.
+        self._cut = _closing_error()
 
     async def open(self, settings: SessionSettings) -> None:
         """Wait until the session is there, and is what it is told to be. Raises a ModelError if it cannot be."""
@@ -46,15 +49,13 @@ class OpenAIRealtimeConnection:
 
     async def send(self, command: Command) -> None:
         """Send one command."""
-        from websockets.exceptions import ConnectionClosed
-
         if self._is_closed:
             raise ModelConnectionError(f"the connection to `{self._model}` is closed", model=self._model)
         try:
             # All are written before the first is sent: what cannot be sent as a whole is not sent in part.
             for frame in list(self._sender.frames(command)):
                 await self._websocket.send_raw(frame)
-        except ConnectionClosed as error:
+        except self._cut as error:
             raise cut_short(self._model, has_begun=True, because=error) from error
 
     async def __aiter__(self) -> AsyncIterator[Signal]:
@@ -90,16 +91,20 @@ class OpenAIRealtimeConnection:
 
     async def _next(self) -> Signal | None:
         """What the next event says. EOFError if there is none because the connection was closed in good order."""
-        from websockets.exceptions import ConnectionClosed
-
         try:
             raw = await self._websocket.recv_bytes()
-        except ConnectionClosed as error:
+        except self._cut as error:
             failure = None if self._is_closed else closed(self._model, error)
             if failure is None:
                 raise EOFError from None
             raise failure from error
         return self._reader.signal(raw)
+
+
+def _closing_error() -> "type[ConnectionClosed]":
+    from websockets.exceptions import ConnectionClosed
+
+    return ConnectionClosed
 
 
 async def opened(

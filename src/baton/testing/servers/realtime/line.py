@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from base64 import b64decode
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,6 +16,7 @@ from .faults import Cut, Delay, Drop, Plan, Repeat, Swap
 
 _MOST_BYTES = 32 * 1024 * 1024
 _TORN = 1006
+_SOUND = "response.output_audio.delta"
 _encode = msgspec.json.Encoder().encode
 
 
@@ -40,6 +42,8 @@ class Line:
         """Every event that came, in order, also those that were refused; without its bytes if nothing is recorded."""
         self.sent: list[Recorded] = []
         """Every event that was sent, in order."""
+        self.audio_sent = bytearray()
+        """All the sound that was sent, byte by byte."""
         self.is_closed = False
         self.is_cut = False
         """Whether the server tore it or closed it because it was told to."""
@@ -141,11 +145,13 @@ class Line:
             await self._put("", text.encode())
 
     async def _write(self, event: dict[str, Any]) -> None:
-        await self._put(event["type"], _encode(event))
+        sound = b64decode(event["delta"]) if event["type"] == _SOUND else b""
+        await self._put(event["type"], _encode(event), sound)
 
-    async def _put(self, kind: str, raw: bytes) -> None:
+    async def _put(self, kind: str, raw: bytes, sound: bytes = b"") -> None:
         if self.is_cut or self._websocket.closed:
             raise ConnectionResetError("the connection is gone")
+        self.audio_sent += sound
         self.sent.append(Recorded(time.monotonic(), kind, raw if self._record else b""))
         self._tell_news()
         await self._websocket.send_str(raw.decode())
