@@ -4,13 +4,14 @@ import asyncio
 from typing import Any
 
 from tests.realtime.listening import listening_to, runner_of
-from tests.realtime.stages import InMemory
+from tests.realtime.stages import InMemory, OverTheWire
 
 from baton import RunHooks
 from baton.events import Said
 from baton.realtime import AudioDelta, Manners, RealtimeAgent, TranscriptDelta
 from baton.realtime.signals import ResponseEnded, ResponseStarted
 from baton.testing import Stream, call
+from baton.testing.servers.realtime import Ignore
 
 
 class AtTheHandoff(RunHooks):
@@ -54,3 +55,23 @@ async def test_one_that_crossed_with_ours_is_waited_for(scripted: InMemory) -> N
         await heard.session.settled()
     assert heard.words == ["To what was said.", "To what was written."]
     assert scripted.complaints == []
+
+
+async def test_the_floor_changes_though_the_provider_does_not_stop(wire: OverTheWire) -> None:
+    """R4: whoever has the floor waits for a while, and no longer."""
+    billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
+    may_end = asyncio.Event()
+    model = await wire.plays({"Desk": [Stream("One two three", may_end, " four")], "Billing": ["Billing here."]})
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("Count")
+        await heard.until(TranscriptDelta, where=lambda delta: "three" in delta.text)
+        wire.server.plan(Ignore("response.cancel"))
+        await heard.session.handoff_to("Billing")
+        await wire.until("configure")
+        assert heard.session.agent == "Billing"
+        may_end.set()
+        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+        await heard.session.settled()
+    assert heard.transfers == [("Desk", "Billing")]
+    assert heard.failure is None

@@ -1,6 +1,7 @@
-"""R9: one conversation with a tool and a change of the floor, cut off after each event that the server sends."""
+"""R8, R9: one conversation with a tool and a change of the floor; at each event that is sent, something goes wrong."""
 
 from collections import Counter
+from collections.abc import Callable
 
 from tests.realtime.listening import WRITTEN, listening_to, runner_of
 from tests.realtime.stages import OverTheWire, nothing_left
@@ -11,7 +12,7 @@ from baton.messages import ToolMessage
 from baton.models import ModelRequest
 from baton.realtime import Manners, RealtimeAgent, realtime_handoff
 from baton.testing import call
-from baton.testing.servers.realtime import Cut
+from baton.testing.servers.realtime import Cut, Fault, Repeat, Swap
 from baton.testing.steps import Plain
 
 
@@ -45,7 +46,7 @@ class Case:
         )
 
 
-async def held(stage: OverTheWire, manners: Manners, *faults: Cut) -> Case:
+async def held(stage: OverTheWire, manners: Manners, *faults: Fault) -> Case:
     """The whole conversation, with these faults; it comes to the same end in any case."""
     case = Case()
     model = await stage.plays({"Desk": [as_desk] * 9, "Billing": ["All is well."] * 9})
@@ -72,28 +73,41 @@ async def held(stage: OverTheWire, manners: Manners, *faults: Cut) -> Case:
 
 
 async def test_a_cut_after_any_event_of_a_conversation_in_writing() -> None:
-    await _cut_everywhere(WRITTEN)
+    """R9."""
+    await _everywhere(WRITTEN, Cut)
 
 
 async def test_a_cut_after_any_event_of_a_conversation_aloud() -> None:
-    await _cut_everywhere(Manners())
+    """R9."""
+    await _everywhere(Manners(), Cut)
 
 
-async def _cut_everywhere(manners: Manners) -> None:
+async def test_any_event_may_come_twice() -> None:
+    """R8: each time as if it were another."""
+    await _everywhere(WRITTEN, lambda kind, nth: Repeat(kind, nth, new_id=True))
+
+
+async def test_any_two_events_may_change_places() -> None:
+    """R4, R8: also the one that says that settings are in force, and the beginning of a response."""
+    await _everywhere(WRITTEN, Swap, besides="response.done")
+
+
+async def _everywhere(manners: Manners, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
+    """The conversation, each time with one thing going wrong, at the next place."""
     undisturbed = OverTheWire()
     await held(undisturbed, manners)
     seen: Counter[str] = Counter()
-    places: list[Cut] = []
+    faults: list[Fault] = []
     for recorded in undisturbed.at(0).sent:
         seen[recorded.type] += 1
         # Whoever cannot even begin has no conversation; that is another matter.
-        if (recorded.type, seen[recorded.type]) not in (("session.created", 1), ("session.updated", 1)):
-            places.append(Cut(recorded.type, seen[recorded.type]))
-    assert len(places) > 30
-    for place in places:
-        stage = OverTheWire()
+        is_opening = (recorded.type, seen[recorded.type]) in (("session.created", 1), ("session.updated", 1))
+        if not is_opening and recorded.type != besides:
+            faults.append(fault_at(recorded.type, seen[recorded.type]))
+    assert len(faults) > 30
+    for fault in faults:
         try:
-            await held(stage, manners, place)
+            await held(OverTheWire(), manners, fault)
         except BaseException as error:
-            error.add_note(f"cut at {place}")
+            error.add_note(f"with {fault}")
             raise
