@@ -11,6 +11,8 @@ from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left
 from baton import tool
 from baton.errors import RunError
 from baton.events import Asked, Said, ToolReturned
+from baton.flow.recall import recalled
+from baton.messages import text_of
 from baton.realtime import Manners, RealtimeAgent, RealtimeSession, Reconnecting, TranscriptDelta
 from baton.stores import MemoryStore
 from baton.testing import Stream, call
@@ -261,4 +263,25 @@ async def test_whoever_is_cancelled_closes_as_well(stage: Stage) -> None:
     assert slow.was_stopped
     if isinstance(stage, OverTheWire):
         await stage.at().until_closed()
+    assert stage.complaints == []
+
+
+async def test_what_one_call_came_to_is_kept_though_another_did_not_end(stage: Stage) -> None:
+    """R11: the history says what the log says."""
+    slow = Slow()
+
+    @tool
+    async def look_up() -> str:
+        """Look it up."""
+        return "found"
+
+    model = await stage.plays([[call("wait_for_it"), call("look_up")]])
+    desk = RealtimeAgent("Desk", tools=[slow.as_tool(), look_up])
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("Both")
+        await slow.runs.wait()
+        await heard.until(ToolReturned)
+    history = [text_of(message.content) for message in heard.session.result.messages]
+    assert history == ["Both", "", "This call did not come to an end.", "found"]
+    assert [text_of(entry.message.content) for entry in recalled(heard.session.log.events)] == history
     assert stage.complaints == []

@@ -3,12 +3,13 @@
 import asyncio
 
 import pytest
+from tests.realtime.listening import listening_to
 
 from baton import Limits, tool
 from baton.errors import LimitError, ModelError, RunError
 from baton.events import Heard, Said
 from baton.messages import AssistantMessage
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, Reconnected, Reconnecting
 from baton.realtime.commands import Respond
 from baton.realtime.signals import AudioCommitted, ResponseEnded, ResponseStarted, SpeechBegan, SpeechEnded, Transcribed
 from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech
@@ -146,3 +147,17 @@ async def test_who_sends_into_a_conversation_that_failed_is_told_why_it_did() ->
     with pytest.raises(RunError, match=r"is over; it failed: the run reached its limit of 1 model_calls") as raised:
         await hold()
     assert isinstance(raised.value.__cause__, LimitError)
+
+
+async def test_it_ends_when_there_is_a_connection_again_and_nothing_is_owed() -> None:
+    """R9."""
+    model = ScriptedRealtimeModel(["Hello."])
+    runner = RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN, reconnect_pause=0.05)
+    async with listening_to(runner.connect()) as heard:
+        await heard.session.send_text("Hi")
+        await heard.session.settled()
+        model.connections[0].cut()
+        await heard.until(Reconnecting)
+        assert heard.all(Reconnected) == []
+        await asyncio.wait_for(heard.session.settled(), 5)
+        assert len(heard.all(Reconnected)) == 1

@@ -16,12 +16,12 @@ from ..agents.turn import TurnOutcome
 from ..context import Entry, Suspend
 from ..errors import GuardrailTripped, ModelError, RunError, SetupError
 from ..events import Action, CutShort, Heard, Origin, Said, Transfer
-from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, is_empty, text_of
+from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty, text_of
 from ..models import ModelRequest, ModelSettings, Response
 from ..tools.verdicts import write_again
 from .definition import RealtimeDefinition
 from .events import GuardrailStopped, SessionTrouble
-from .guard import Guard
+from .guard import Guards
 from .happenings import Happening, HungUp, Interrupted, Refresh, Tripped, TurnEnded, Wanted, Written
 from .past import BY_APPLICATION, Past
 from .preparing import Prepared
@@ -46,9 +46,7 @@ class Floor:
         self._heard_items: dict[str, Slot] = {}
         self._cuts: dict[str, Interrupted] = {}
         """Interruptions of what is not on record yet, by item."""
-        self._guards: dict[str, Guard] = {}
-        self._unjudged: dict[str, str] = {}
-        """What was said in responses of which it has not been taken note that they have begun."""
+        self._guards = Guards(cast("Any", agent.guardrails), ctx)
         self._ready: Prepared | None = None
         self._action: Action | None = None
         self._is_over = False
@@ -72,11 +70,7 @@ class Floor:
 
     def words(self, response_id: str, text: str) -> None:
         """A piece of what the agent says: guardrails may want to hear it."""
-        guard = self._guards.get(response_id)
-        if guard is not None:
-            guard.hear(text)
-        elif self._agent.guardrails:
-            self._unjudged[response_id] = self._unjudged.get(response_id, "") + text
+        self._guards.hear(response_id, text)
 
     def stop_working(self) -> None:
         """Have all calls stop that are being carried out."""
@@ -92,7 +86,7 @@ class Floor:
         past = Past(ctx, self._transcript, self._turns)
         waiting = await past.relive()
         if talk is not None:
-            talk.calls.update(past.calls)
+            talk.calls.remember(past.calls)
         if past.is_over or (past.action is not None and not waiting):
             return past.action
         if talk is None:
@@ -102,8 +96,7 @@ class Floor:
             await self._enter(talk, waiting, is_new=ctx.origin.parent is not None and not past.is_begun)
             return await self._listen(talk)
         finally:
-            for guard in self._guards.values():
-                await guard.stop()
+            await self._guards.stop()
             await self._turns.stop()
             self._transcript.end()
 
@@ -193,17 +186,13 @@ class Floor:
         ctx = self._ctx
         slot = self._responses[started.response_id] = self._transcript.open()
         ctx.run.meter.start_model_call(ctx.origin)
-        guardrails = cast("Any", self._agent.guardrails)
-        if guardrails:
-            guard = self._guards[started.response_id] = Guard(
-                guardrails,
-                ctx,
-                slot.key,
-                step=talk.guardrail_step,
-                on_trip=partial(self._tripped, talk, slot),
-                on_failure=lambda error: talk.happened(HungUp(error=error)),
-            )
-            guard.hear(self._unjudged.pop(started.response_id, ""))
+        self._guards.begin(
+            started.response_id,
+            slot.key,
+            step=talk.guardrail_step,
+            on_trip=partial(self._tripped, talk, slot),
+            on_failure=lambda error: talk.happened(HungUp(error=error)),
+        )
         if ctx.told is not None and self._ready is not None:
             settings = self._ready.settings
             messages = tuple(self.everything_said())
@@ -216,10 +205,7 @@ class Floor:
         talk.responses.unnoted.pop(ended.response_id, None)
         if slot is None:
             return
-        guard = self._guards.get(ended.response_id)
-        if guard is not None:
-            await guard.finish(text_of(ended.message.content))
-            del self._guards[ended.response_id]
+        await self._guards.finish(ended.response_id, text_of(ended.message.content))
         message = await self._with_new_calls(talk, ended.message)
         if is_empty(message):
             self._transcript.drop(slot)
@@ -256,19 +242,14 @@ class Floor:
 
     async def _with_new_calls(self, talk: Talk, message: AssistantMessage) -> AssistantMessage:
         """The message without calls that were made before: they are answered from what is on record."""
-        fresh: list[ToolCall] = []
-        for call in message.calls:
-            before = talk.calls.get(call.id)
-            if before is None:
-                talk.calls[call.id] = (call.name, call.arguments)
-                self._ctx.run.call_ids.add(call.id)
-                fresh.append(call)
-                continue
-            if before != (call.name, call.arguments):
-                what = f"the call `{call.id}` of `{call.name}` was made before, as another; it is not carried out"
-                talk.deliver(SessionTrouble(self.origin, "call_id_reused", what))
+        fresh, repeated, altered = talk.calls.sorted_out(message)
+        self._ctx.run.call_ids.update([call.id for call in fresh.calls])
+        for call in altered:
+            what = f"the call `{call.id}` of `{call.name}` was made before, as another; it is not carried out"
+            talk.deliver(SessionTrouble(self.origin, "call_id_reused", what))
+        for call in (*repeated, *altered):
             await self._repeat(talk, call.id)
-        return message if len(fresh) == len(message.calls) else AssistantMessage(message.content, tuple(fresh))
+        return fresh
 
     async def _repeat(self, talk: Talk, call_id: str) -> None:
         """Have the model go on with the result that there is; the one of a call under way comes when it has ended."""

@@ -73,3 +73,49 @@ class Guard:
             elif len(self._text) - self._judged < self._step:
                 break
         self._task = None
+
+
+class Guards:
+    """The guardrails of one activation. Each response is judged by itself, from its first word on."""
+
+    def __init__(self, guardrails: tuple[Guardrail, ...], ctx: AgentContext[Any]) -> None:
+        self._guardrails = guardrails
+        self._ctx = ctx
+        self._guards: dict[str, Guard] = {}
+        self._early: dict[str, str] = {}
+        """What was said in responses of which it has not been taken note yet that they have begun."""
+
+    def begin(
+        self,
+        response_id: str,
+        key: str,
+        *,
+        step: int,
+        on_trip: Callable[[GuardrailTripped], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        """Judge what is said in this response. `step` is after how many characters more the guardrails are asked."""
+        if self._guardrails:
+            guard = Guard(self._guardrails, self._ctx, key, step=step, on_trip=on_trip, on_failure=on_failure)
+            self._guards[response_id] = guard
+            guard.hear(self._early.pop(response_id, ""))
+
+    def hear(self, response_id: str, text: str) -> None:
+        """A piece of what is said."""
+        guard = self._guards.get(response_id)
+        if guard is not None:
+            guard.hear(text)
+        elif self._guardrails:
+            self._early[response_id] = self._early.get(response_id, "") + text
+
+    async def finish(self, response_id: str, text: str) -> None:
+        """Have all of a response judged, now that it is said."""
+        guard = self._guards.get(response_id)
+        if guard is not None:
+            await guard.finish(text)
+            del self._guards[response_id]
+
+    async def stop(self) -> None:
+        """Judge nothing more."""
+        for guard in self._guards.values():
+            await guard.stop()

@@ -118,7 +118,7 @@ class RealtimeSession:
         for event in answers_as_events(log.open_questions(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
-            self._talk.answered(event.id, event.answer)
+            self._talk.questions.answered(event.id, event.answer)
 
     async def settled(self) -> None:
         """Return when nothing more is to come by itself: all that was said has been answered, and what was called has

@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from ..agents import AgentContext
-from ..context import Entry, Run, RunContext, Suspend
+from ..context import Entry, Run, RunContext
 from ..events import NOBODY, Delta, Origin, Said
 from ..messages import Message, ToolMessage
 from .base import RealtimeModel
+from .calls import Calls
 from .commands import Command
 from .definition import RealtimeDefinition
 from .events import Reconnected, Reconnecting, SessionTrouble
@@ -18,6 +19,7 @@ from .happenings import Happening, HungUp, Refresh
 from .line import Line
 from .playback import Playback
 from .preparing import Prepared, prepared, prepared_for
+from .questions import Questions
 from .responses import Responses
 from .settings import Manners, SessionSettings
 from .signals import (
@@ -99,18 +101,17 @@ class Talk:
         self.run: Run[Any] | None = None
         self.is_open = asyncio.Event()
         """Set once the model has been reached."""
-        self.calls: dict[str, tuple[str, str]] = {}
-        """What each call id was used for: the tool's name and the arguments."""
+        self.calls = Calls()
+        self.questions = Questions(self._asked)
+        self.on_question: Callable[[str], object] | None = None
         self.unheard: dict[str, None] = {}
         """What the user said and nobody has written down yet, in order."""
         self.spoken: dict[str, tuple[Said, Entry]] = {}
         """What was said last, by the provider's items: it may still be cut short."""
-        self.on_question: Callable[[str], object] | None = None
         self.is_closing = False
         self._ready: Prepared | None = None
         self._claimed = ""
         self._settings: SessionSettings | None = None
-        self._answers: dict[str, asyncio.Future[Any]] = {}
         self._deadline: asyncio.Timeout | None = None
         self._moved = asyncio.Event()
 
@@ -118,16 +119,7 @@ class Talk:
 
     async def answer_to(self, key: str) -> Any:
         """The answer to a question, when somebody gives one. Ends with Suspend if the conversation ends before."""
-        if self.is_closing:
-            raise Suspend(key)
-        waiting = self._answers[key] = asyncio.get_running_loop().create_future()
-        if self.on_question is not None:
-            self.on_question(key)
-        self.moved()
-        try:
-            return await waiting
-        finally:
-            self._answers.pop(key, None)
+        return await self.questions.answer_to(key)
 
     def claim(self, target: str) -> str | None:
         """Promise the floor to an agent; why that cannot be, if it is promised to another."""
@@ -256,17 +248,11 @@ class Talk:
     @property
     def _is_quiet(self) -> bool:
         speaker = self.speaker
-        if speaker is None or not speaker.is_listening or (speaker.is_working and not self._answers):
+        if speaker is None or not speaker.is_listening or (speaker.is_working and not self.questions.are_open):
             return False
         is_unwritten = bool(self.unheard) and self.manners.transcription is not None
         is_owed = self.responses.are_owed or is_unwritten or not self.happenings.empty()
         return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
-
-    def answered(self, key: str, answer: Any) -> None:
-        """Give the answer to whoever waits for it."""
-        waiting = self._answers.get(key)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(answer)
 
     def hang_up(self) -> None:
         """Have everything stop. Nothing is sent from now on."""
@@ -314,6 +300,7 @@ class Talk:
         """There is a connection again; what was owed is asked for."""
         self.deliver(Reconnected(self.origin))
         await self.responses.ask_if_free()
+        self.moved()
 
     def told_late(self) -> None:
         """The provider knows something that it did not take before."""
@@ -356,6 +343,7 @@ class Talk:
             self.happenings.put_nowait(signal)
         if isinstance(signal, ResponseEnded | SpeechEnded):
             await self._ask_after(signal)
+            self.moved()
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
         self.moved()
@@ -372,11 +360,13 @@ class Talk:
             self.happenings.put_nowait(self.speech.broken_off(self.response))
 
     def _stop_waiting(self) -> None:
-        """Nobody can answer any more: whoever waits for an answer is suspended."""
         self.is_closing = True
-        for key, waiting in self._answers.items():
-            if not waiting.done():
-                waiting.set_exception(Suspend(key))
+        self.questions.give_up()
+
+    def _asked(self, key: str) -> None:
+        if self.on_question is not None:
+            self.on_question(key)
+        self.moved()
 
     def _may_speak(self) -> bool:
         return not self.speech.is_user_speaking and not self.is_closing

@@ -9,7 +9,7 @@ from ..agents.toolbox import Toolbox
 from ..agents.turn import Turn, TurnOutcome, record_result
 from ..context import Entry, History, RunContext
 from ..errors import GuardrailTripped
-from ..events import Said
+from ..events import Said, ToolReturned
 from ..flow.recall import NO_RESULT
 from ..messages import ToolMessage, text_of
 from .definition import RealtimeDefinition
@@ -113,9 +113,13 @@ class Turns:
         self._transcript.fill(slot, *[Entry(result.message, ctx.origin) for result in results])
 
     def break_off(self, slot: Slot, said: Said, told: str) -> None:
-        """Put down for each call that it came to nothing."""
-        results = [ToolMessage(call.id, call.name, told, is_error=True) for call in said.message.calls]
+        """Put down for each call what is on record of it, and else that it came to nothing."""
         slot.branch = None
+        log, results = self._ctx.run.log, list[ToolMessage]()
+        for position, call in enumerate(said.message.calls):
+            recorded = log.find(f"{said.key}.{position}", ToolReturned)
+            nothing = ToolMessage(call.id, call.name, told, is_error=True)
+            results.append(nothing if recorded is None else recorded.message)
         self._transcript.fill(slot, *[Entry(result, self._ctx.origin) for result in results])
 
     def call_context(self, scope: str) -> RunContext[Any]:
