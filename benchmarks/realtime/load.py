@@ -7,12 +7,12 @@ import resource
 import time
 from hashlib import blake2b
 
-from benchmarks.realtime.provider import Account, Provider, Report, desk, provider_for
 from msgspec import Struct
 
 from baton.events import Transferred
 from baton.realtime import AudioDelta, Manners, Playback, RealtimeRunner, RealtimeSession, TurnDetection
 from baton.testing.servers.realtime import silence, speech
+from benchmarks.realtime.provider import Account, Provider, Report, desk, provider_for
 
 PACE = 10.0
 """How many times as fast as people everybody speaks."""
@@ -160,7 +160,8 @@ def _check(talks: list[Talk], report: Report) -> None:
     assert len(report["sessions"]) == len(by_digest) == len(talks), "a conversation was connected twice"
     for talk in talks:
         account = by_digest.get(talk.sent_digest.hexdigest())
-        assert account is not None and account["received"] == talk.sent, "something that was said has not arrived"
+        assert account is not None, "something that was said has not arrived as it was said"
+        assert account["received"] == talk.sent
         assert not account["complaints"], account["complaints"]
         went = account["sent"], account["sent_digest"]
         assert went == (talk.heard, talk.heard_digest.hexdigest()), f"{went} were sent, and {talk.heard} bytes heard"

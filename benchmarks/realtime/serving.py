@@ -1,7 +1,7 @@
 """`python -m benchmarks.realtime.serving`: a provider of live conversations in a process of its own, which counts.
 
-It prints its address. To each line that it reads it answers in JSON: to `quiet` how much came and went, as soon as it says
-nothing more; to `report` what it has counted in the sessions since the last one, as soon as they are closed.
+It prints its address. To each line that it reads it answers in JSON: to `quiet` how much came and went, as soon as it
+says nothing more; to `report` what it has counted in the sessions since the last one, as soon as they are closed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ async def main(kind: Kind, pace: float) -> None:
         began = time.process_time()
         while wish := await loop.run_in_executor(None, sys.stdin.readline):
             if wish == "quiet\n":
-                while any(session.is_speaking for session in server.sessions):
+                while any(session.is_speaking for session in server.sessions):  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.01)
                 went = sum(len(session.sent) for session in server.sessions)
                 came = sum(len(session.received) for session in server.sessions)

@@ -17,7 +17,15 @@ Declines: TypeAlias = Literal["nothing", "tea", "everything"]
 
 BOTH_WAYS: tuple[ToolKind, ...] = ("ok", "slow", "writing", "failing", "refusing", "asking", "approved", "handing")
 LIVE: tuple[ToolKind, ...] = (*BOTH_WAYS, "gated", "gated")
-_ARGUMENTS = ('{"word": "tea"}', "{}", '{"word": "twice"}', '{"word": "milk"}', '{"word": 3}', "null", '{"worm": "tea"}')
+_ARGUMENTS = (
+    '{"word": "tea"}',
+    "{}",
+    '{"word": "twice"}',
+    '{"word": "milk"}',
+    '{"word": 3}',
+    "null",
+    '{"worm": "tea"}',
+)
 _KINDS: tuple[CallKind, ...] = (
     *("tool", "tool", "tool", "tool", "edge", "tree", "edge", "tree"),
     *("stranger", "tree garbage", "exit garbage", "unknown"),

@@ -146,9 +146,7 @@ def text_agent(plan: AgentPlan, parts: Parts) -> AnyAgent:
     return agent if plan.then is None else then_transfer(agent, to=plan.then)
 
 
-def cast_of(
-    team: TeamPlan, stage: Stage, make: Callable[[AgentPlan, Parts], AnyAgent] = text_agent
-) -> list[AnyAgent]:
+def cast_of(team: TeamPlan, stage: Stage, make: Callable[[AgentPlan, Parts], AnyAgent] = text_agent) -> list[AnyAgent]:
     """The agents of the plan, the root first."""
     made: dict[str, AnyAgent] = {}
     assigned: list[Callable[[dict[str, AnyAgent]], None]] = []
