@@ -136,6 +136,10 @@ class Terminal:
         """Do what a terminal does for Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
+    def press_ctrl_c_at_terminal(self) -> None:
+        """Press it where the terminal itself turns it into a signal."""
+        self.press("\x03")
+
     def read_until(self, wanted: str, *, seconds: float = 20) -> str:
         """Everything written up to and with this text."""
         stdout = self._terminal if self._terminal is not None else _open(self.process.stdout).fileno()

@@ -5,8 +5,9 @@ import asyncio
 from baton import tool
 from baton.errors import ModelError
 from baton.events import Heard, Said
+from baton.messages import AssistantMessage
 from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
-from baton.realtime.signals import ResponseEnded, ResponseStarted
+from baton.realtime.signals import AudioCommitted, ResponseEnded, ResponseStarted, SpeechBegan, SpeechEnded, Transcribed
 from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
 
 WRITTEN = Manners(modality="text")
@@ -89,3 +90,20 @@ async def test_it_returns_when_the_conversation_is_over() -> None:
         assert not settling.done()
         await session.close()
         await settling
+
+
+async def test_an_answer_that_the_provider_is_about_to_give_is_waited_for() -> None:
+    model = ScriptedRealtimeModel(["Good day."])
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        connection = model.connections[0]
+        connection.emit(SpeechBegan("said"), SpeechEnded("said"))
+        await connection.wait_until_read(SpeechEnded)
+        settling = asyncio.create_task(session.settled())
+        connection.emit(AudioCommitted("said"), Transcribed("said", "Hello"))
+        await connection.wait_until_read(Transcribed)
+        # Whatever is to be done about it is done before the floor is quiet again.
+        await session.send_text("Are you there?", respond=False)
+        assert not settling.done()
+        connection.emit(ResponseStarted("r"), ResponseEnded("r", "completed", AssistantMessage("Good day.")))
+        await settling
+        assert [event.text for event in session.log.events if isinstance(event, Said)] == ["Good day."]

@@ -9,6 +9,7 @@ from .. import __version__
 from .options import about_runs, debug, is_debugging, target, wishes_from
 from .runs_commands import runs
 from .serve_command import serve
+from .voice.command import voice
 
 _EXIT_CODES = """
 \b
@@ -52,6 +53,7 @@ def main() -> None:
     Examples:
       baton run examples/01_one_agent.py:agent "What can you do?"
       baton chat desk:router --model openai:gpt-5
+      baton voice desk:triage --model openai:gpt-realtime
       baton check desk
       baton graph desk:router -o team.mmd
       baton demo
@@ -298,3 +300,4 @@ def rm(*, name: str) -> None:
 
 main.add_command(runs)
 main.add_command(serve)
+main.add_command(voice)

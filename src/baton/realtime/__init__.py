@@ -19,7 +19,9 @@ from .events import (
     SpeechStopped,
     TranscriptDelta,
 )
+from .openai import OpenAIRealtimeModel
 from .playback import Playback
+from .registry import resolve_realtime
 from .runner import RealtimeRunner
 from .session import RealtimeSession
 from .settings import Manners, SessionSettings, TurnDetection
@@ -29,6 +31,7 @@ __all__ = [
     "AudioDone",
     "GuardrailStopped",
     "Manners",
+    "OpenAIRealtimeModel",
     "Playback",
     "PlaybackInterrupted",
     "RealtimeAgent",
@@ -45,4 +48,5 @@ __all__ = [
     "TranscriptDelta",
     "TurnDetection",
     "realtime_handoff",
+    "resolve_realtime",
 ]

@@ -42,5 +42,8 @@ class RealtimeModel(Protocol):
         ...
 
     async def connect(self, settings: SessionSettings) -> RealtimeConnection:
-        """Open a conversation under these settings. Raises a ModelError if it cannot be opened."""
+        """Open a conversation under these settings, which are in force then. Raises a ModelError if that cannot be.
+
+        The first signal is SessionReady; Configured is only said to a Configure.
+        """
         ...

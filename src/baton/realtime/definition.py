@@ -8,6 +8,7 @@ from typing_extensions import TypeVar
 
 from ..agents.definition import ToolUser
 from ..errors import SetupError
+from ..tools import Tool
 from ..tools.verdicts import Check, as_guardrails
 
 C = TypeVar("C", default=Any)
@@ -45,3 +46,9 @@ class RealtimeDefinition(ToolUser[C, str]):
                         f"`{self.name}` has a handoff to `{edge.target}` with {what}=…, which a live conversation "
                         "cannot have: the model keeps what it has heard, and nobody ends but by handing over"
                     )
+
+    def as_tool(self, *args: Any, **options: Any) -> Tool:
+        """Not for agents that speak: a live conversation has one floor, and whoever calls a tool keeps it."""
+        raise SetupError(
+            f"`{self.name}` speaks in a live conversation and cannot be a tool; hand over to it, or make it an Agent"
+        )

@@ -14,9 +14,9 @@ from ..agents import AgentContext
 from ..agents.enablement import disabled_edges
 from ..agents.turn import TurnOutcome
 from ..context import Entry, Suspend
-from ..errors import GuardrailTripped, RunError, SetupError
+from ..errors import GuardrailTripped, ModelError, RunError, SetupError
 from ..events import Action, CutShort, Heard, Origin, Said, Transfer
-from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty
+from ..messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage, is_empty, text_of
 from ..models import ModelRequest, ModelSettings, Response
 from ..tools.verdicts import write_again
 from .definition import RealtimeDefinition
@@ -28,7 +28,7 @@ from .preparing import Prepared
 from .signals import AudioCommitted, ResponseEnded, ResponseStarted, Transcribed, TranscriptionFailed
 from .talk import Talk
 from .transcript import Slot, Transcript
-from .turns import Turns
+from .turns import STOPPED, Turns
 
 _PATIENCE = 3.0
 _INAUDIBLE = "(something that could not be understood)"
@@ -47,6 +47,8 @@ class Floor:
         self._cuts: dict[str, Interrupted] = {}
         """Interruptions of what is not on record yet, by item."""
         self._guards: dict[str, Guard] = {}
+        self._unjudged: dict[str, str] = {}
+        """What was said in responses of which it has not been taken note that they have begun."""
         self._ready: Prepared | None = None
         self._action: Action | None = None
         self._is_over = False
@@ -73,10 +75,18 @@ class Floor:
         guard = self._guards.get(response_id)
         if guard is not None:
             guard.hear(text)
+        elif self._agent.guardrails:
+            self._unjudged[response_id] = self._unjudged.get(response_id, "") + text
+
+    def stop_working(self) -> None:
+        """Have all calls stop that are being carried out."""
+        self._turns.cancel()
 
     async def run(self) -> Action | None:
         """Have the floor until somebody else gets it, or until the conversation ends."""
         ctx, talk = self._ctx, cast("Talk | None", self._ctx.run.live)
+        # Inside a call somebody else has the floor.
+        talk = None if "/" in ctx.scope else talk
         if talk is not None:
             talk.unclaim()
         past = Past(ctx, self._transcript, self._turns)
@@ -95,7 +105,7 @@ class Floor:
             for guard in self._guards.values():
                 await guard.stop()
             await self._turns.stop()
-            self._transcript.finish()
+            self._transcript.end()
 
     async def _enter(self, talk: Talk, waiting: list[tuple[Slot, Said]], *, is_new: bool) -> None:
         ctx = self._ctx
@@ -114,21 +124,20 @@ class Floor:
             await talk.ask()
 
     async def _listen(self, talk: Talk) -> Action | None:
-        is_leaving, stopped = False, ""
+        is_leaving = False
         while True:
             happening = await self._next(talk, is_leaving)
-            await self._note(talk, happening)
+            async with talk.in_time():
+                await self._note(talk, happening)
             if self._is_over and not self._turns.are_running:
                 return None
             if self._action is not None and not self._turns.are_running:
                 # What was begun under this agent is this agent's: it ends before another has the floor.
-                if not talk.unnoted or isinstance(happening, Refresh):
-                    talk.disown_responses()
+                if not talk.responses.unnoted or (is_leaving and isinstance(happening, Refresh)):
+                    talk.responses.disown()
                     return self._action
                 is_leaving = True
-                if talk.response != stopped:
-                    stopped = talk.response
-                    await talk.stop_response()
+                await talk.stop_response()
             if self._ctx.run.signals.stop == "after_turn" and not self._turns.are_running:
                 raise Suspend
 
@@ -152,13 +161,14 @@ class Floor:
             case ResponseEnded():
                 await self._end(talk, happening)
             case AudioCommitted(item_id):
-                talk.unheard[item_id] = None
                 if talk.manners.transcription is not None:
+                    talk.unheard[item_id] = None
                     self._heard_items[item_id] = self._transcript.open()
             case Transcribed(item_id, text):
                 await self._hear(talk, item_id, text)
             case TranscriptionFailed(item_id, error):
-                talk.deliver(SessionTrouble(self.origin, "transcription_failed", error))
+                if item_id in self._heard_items:
+                    talk.deliver(SessionTrouble(self.origin, "transcription_failed", error))
                 await self._hear(talk, item_id, _INAUDIBLE)
             case Written():
                 await self._read(talk, happening)
@@ -173,8 +183,9 @@ class Floor:
                 await talk.speech.interrupt()
             case HungUp():
                 await self._hung_up(happening)
-            case Refresh():
-                pass
+            case Refresh(noted):
+                if noted is not None and not noted.done():
+                    noted.set_result(None)
             case _:
                 assert_never(happening)
 
@@ -186,13 +197,15 @@ class Floor:
         ctx.run.meter.start_model_call(ctx.origin)
         guardrails = cast("Any", self._agent.guardrails)
         if guardrails:
-            self._guards[started.response_id] = Guard(
+            guard = self._guards[started.response_id] = Guard(
                 guardrails,
                 ctx,
                 slot.key,
                 step=talk.guardrail_step,
                 on_trip=partial(self._tripped, talk, slot),
+                on_failure=lambda error: talk.happened(HungUp(error=error)),
             )
+            guard.hear(self._unjudged.pop(started.response_id, ""))
         if ctx.told is not None and self._ready is not None:
             settings = self._ready.settings
             messages = tuple(self.everything_said())
@@ -202,12 +215,12 @@ class Floor:
     async def _end(self, talk: Talk, ended: ResponseEnded) -> None:
         ctx = self._ctx
         slot = self._responses.pop(ended.response_id, None)
-        talk.unnoted.pop(ended.response_id, None)
+        talk.responses.unnoted.pop(ended.response_id, None)
         if slot is None:
             return
         guard = self._guards.get(ended.response_id)
         if guard is not None:
-            await guard.finish()
+            await guard.finish(text_of(ended.message.content))
             del self._guards[ended.response_id]
         message = await self._with_new_calls(talk, ended.message)
         if is_empty(message):
@@ -221,7 +234,7 @@ class Floor:
             message,
             ended.model or talk.model.name,
             ended.usage,
-            ended.reason or ended.status,
+            STOPPED if slot.is_stopped else ended.reason or ended.status,
             ctx.take_changes(),
             disabled,
         )
@@ -245,24 +258,27 @@ class Floor:
 
     async def _with_new_calls(self, talk: Talk, message: AssistantMessage) -> AssistantMessage:
         """The message without calls that were made before: they are answered from what is on record."""
-        calls = message.calls
-        fresh = tuple([call for call in calls if call.id not in talk.calls])
-        for call in calls:
-            before = talk.calls.setdefault(call.id, (call.name, call.arguments))
-            if call in fresh:
+        fresh: list[ToolCall] = []
+        for call in message.calls:
+            before = talk.calls.get(call.id)
+            if before is None:
+                talk.calls[call.id] = (call.name, call.arguments)
                 self._ctx.run.call_ids.add(call.id)
-            elif before != (call.name, call.arguments):
+                fresh.append(call)
+                continue
+            if before != (call.name, call.arguments):
                 what = f"the call `{call.id}` of `{call.name}` was made before, as another; it is not carried out"
                 talk.deliver(SessionTrouble(self.origin, "call_id_reused", what))
-            else:
-                await self._repeat(talk, call.id)
-        return message if len(fresh) == len(calls) else AssistantMessage(message.content, fresh)
+            await self._repeat(talk, call.id)
+        return message if len(fresh) == len(message.calls) else AssistantMessage(message.content, tuple(fresh))
 
     async def _repeat(self, talk: Talk, call_id: str) -> None:
+        """Have the model go on with the result that there is; the one of a call under way comes when it has ended."""
         for message in self.everything_said():
             if isinstance(message, ToolMessage) and message.call_id == call_id:
-                await talk.line.tell(message, f"{call_id} again")
+                await talk.give([message])
                 await talk.ask()
+                return
 
     async def _cut(self, talk: Talk, cut: Interrupted) -> None:
         if cut.item_id not in talk.spoken:
@@ -293,23 +309,32 @@ class Floor:
         await self._write_down(slot, UserMessage(text.strip()), item_id)
 
     async def _read(self, talk: Talk, written: Written) -> None:
+        if talk.is_closing or written.done.done():
+            return
         slot = self._transcript.open()
-        await self._write_down(slot, written.message)
-        is_told = await talk.line.tell(written.message, slot.key)
+        # Known here before it is told: if the connection is lost meanwhile, it is told on the next one.
+        self._transcript.fill(slot, Entry(written.message))
+        try:
+            await talk.line.tell(written.message, slot.key)
+        except ModelError as error:
+            self._transcript.take_back(slot)
+            written.done.set_exception(error)
+            return
+        await self._record_heard(slot, written.message)
         if not written.done.done():
-            if is_told:
-                written.done.set_result(None)
-            else:
-                written.done.set_exception(RunError("the conversation is over, and the model was not told any more"))
+            written.done.set_result(None)
         if written.wants_answer:
             await talk.ask()
 
-    async def _write_down(self, slot: Slot, message: UserMessage, item_id: str = "") -> None:
+    async def _write_down(self, slot: Slot, message: UserMessage, item_id: str) -> None:
+        self._transcript.fill(slot, Entry(message))
+        await self._record_heard(slot, message, item_id)
+
+    async def _record_heard(self, slot: Slot, message: UserMessage, item_id: str = "") -> None:
         log = self._ctx.run.log
         log.write(Heard(slot.key, self.origin, time(), message, item_id))
-        await log.settle()
         self._was_faulty, self._failed_corrections = False, 0
-        self._transcript.fill(slot, Entry(message))
+        await log.settle()
 
     # What becomes of it.
 

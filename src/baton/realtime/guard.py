@@ -11,7 +11,7 @@ from ..tools.verdicts import Checks, Guardrail
 
 
 class Guard:
-    """Judges one response. `on_trip` is called once, with the first no."""
+    """Judges one response. `on_trip` is called once, with the first no; `on_failure` if a guardrail fails meanwhile."""
 
     def __init__(
         self,
@@ -21,12 +21,14 @@ class Guard:
         *,
         step: int,
         on_trip: Callable[[GuardrailTripped], None],
+        on_failure: Callable[[BaseException], None],
     ) -> None:
         self._guardrails = guardrails
         self._ctx = ctx
         self._key = key
         self._step = step
         self._on_trip = on_trip
+        self._on_failure = on_failure
         self._text = ""
         self._judged = 0
         self._asked = 0
@@ -38,12 +40,14 @@ class Guard:
         self._text += text
         if len(self._text) - self._judged >= self._step and self._task is None:
             self._task = asyncio.create_task(self._judge(), name="baton guardrails")
+            self._task.add_done_callback(self._ended)
 
-    async def finish(self) -> None:
+    async def finish(self, text: str) -> None:
         """Have all of it judged, now that it is said. Raises what a guardrail raised that failed."""
         if self._task is not None:
             await self._task
-        if not self._is_over and self._judged < len(self._text):
+        if not self._is_over and text and (text != self._text or self._judged < len(text)):
+            self._text = text
             await self._judge()
 
     async def stop(self) -> None:
@@ -52,6 +56,11 @@ class Guard:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # At once: what nobody can judge must not be said to its end.
+            self._on_failure(error)
 
     async def _judge(self) -> None:
         while not self._is_over:

@@ -55,7 +55,9 @@ class HungUp(Struct, frozen=True):
 
 
 class Refresh(Struct, frozen=True):
-    """There may be something to go on with."""
+    """There may be something to go on with. `noted` is told that all before it has been taken note of."""
+
+    noted: "asyncio.Future[None] | None" = None
 
 
 Happening: TypeAlias = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from time import monotonic
+from unicodedata import east_asian_width
 
 from msgspec import Struct
 
@@ -43,6 +44,8 @@ class Playback:
             now = self._clock()
             ends = [known.begins_at + known.total / 1000 for known in self._sounds.values()]
             sound = self._sounds[item_id, content_index] = _Sound(max([now, *ends]))
+        # If it was played faster than it came, there was silence until now.
+        sound.begins_at = max(sound.begins_at, self._clock() - sound.total / 1000)
         sound.total += milliseconds
 
     def played(self, item_id: str, milliseconds: float, *, content_index: int = 0) -> None:
@@ -83,6 +86,11 @@ def heard_of(text: str, portion: Portion) -> str:
     if portion.total_ms <= 0 or portion.played_ms >= portion.total_ms:
         return text
     end = len(text) * portion.played_ms // portion.total_ms
-    if end < len(text) and not text[end].isspace():
-        end = max(text.rfind(" ", 0, end), 0)
+    while 0 < end < len(text) and not _ends_a_word(text, end):
+        end -= 1
     return text[:end].rstrip()
+
+
+def _ends_a_word(text: str, end: int) -> bool:
+    """Whether a word ends here. In scripts that have no spaces, every character may be one."""
+    return text[end].isspace() or text[end - 1].isspace() or east_asian_width(text[end - 1]) in "WF"

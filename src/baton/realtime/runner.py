@@ -21,6 +21,7 @@ from ..stores import Store
 from .base import RealtimeModel
 from .definition import RealtimeDefinition
 from .playback import Playback
+from .registry import resolve_realtime
 from .session import RealtimeSession
 from .settings import Manners
 from .talk import Talk
@@ -40,7 +41,7 @@ class RealtimeRunner(Generic[C]):
         self,
         agent: BaseAgent[C, Any],
         *,
-        model: RealtimeModel,
+        model: RealtimeModel | str,
         manners: Manners | None = None,
         limits: Limits | None = None,
         store: "Store | str | PathLike[str] | None" = None,
@@ -60,8 +61,6 @@ class RealtimeRunner(Generic[C]):
         """`async_tool_calls=False` has the conversation wait for tools. `guardrail_step` is after how many characters
         of a transcript the guardrails are asked again. `text_model` is for text agents that are tools.
         """
-        if not isinstance(model, RealtimeModel):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SetupError(f"RealtimeRunner(model={model!r}) needs a realtime model, such as OpenAIRealtimeModel()")
         self._runner: Runner[C, str] = Runner(
             agent,
             model=text_model,
@@ -82,7 +81,7 @@ class RealtimeRunner(Generic[C]):
                     f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot have the floor of a live "
                     "conversation; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
                 )
-        self.model = model
+        self.model = resolve_realtime(model)
         self.manners = manners or Manners()
         self._hooks = hooks
         self._async_tool_calls = async_tool_calls

@@ -66,9 +66,15 @@ class RealtimeSession:
 
     async def send_text(self, content: Content, *, respond: bool = True) -> None:
         """Say something as the user, in writing; returns when it is on record and the model has been told."""
+        self._refuse_unless_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._talk.happened(Written(UserMessage(content), done, respond))
         await self._unless_over(done)
+
+    async def respond(self) -> None:
+        """Have the agent answer, as soon as nobody speaks; for conversations in which you decide when that is."""
+        self._refuse_unless_open()
+        await self._talk.ask()
 
     async def send_audio(self, audio: bytes, *, commit: bool = False) -> None:
         """Pass on a piece of what the user says. `commit` says that it is the last, where no turn detection finds out.
@@ -77,16 +83,16 @@ class RealtimeSession:
         """
         self._refuse_unless_open()
         if audio:
-            await self._talk.line.send(AppendAudio(audio))
+            await self._send(AppendAudio(audio))
         if commit:
-            await self._talk.line.send(CommitAudio())
+            await self._send(CommitAudio())
             if self._talk.manners.turn_detection is None:
                 await self._talk.ask()
 
     async def clear_audio(self) -> None:
         """Forget what the user has said since the last commit."""
         self._refuse_unless_open()
-        await self._talk.line.send(ClearAudio())
+        await self._send(ClearAudio())
 
     async def interrupt(self) -> None:
         """Stop what the agent is saying, as if the user had begun to speak."""
@@ -151,7 +157,12 @@ class RealtimeSession:
     def __aiter__(self) -> AsyncIterator[Event | Delta]:
         return self._live.__aiter__()
 
+    async def _send(self, command: AppendAudio | CommitAudio | ClearAudio) -> None:
+        if not await self._talk.line.send(command):
+            raise self._over()
+
     async def _want(self, target: str, guest: RealtimeDefinition[Any] | None) -> None:
+        self._refuse_unless_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._talk.happened(Wanted(target, done, guest))
         await self._unless_over(done)
@@ -160,7 +171,10 @@ class RealtimeSession:
         if not self._is_entered or not self._talk.is_open.is_set():
             raise RunError("open the conversation first: async with runner.connect() as session")
         if self._talk.is_closing:
-            raise RunError(f"the conversation `{self.run_id}` is over; nothing can be sent in it any more")
+            raise self._over()
+
+    def _over(self) -> RunError:
+        return RunError(f"the conversation `{self.run_id}` is over; nothing can be sent in it any more")
 
     async def _unless_over(self, work: Awaitable[Any], *, raises: bool = False) -> None:
         """Wait for something, unless the conversation ends before."""
@@ -171,7 +185,7 @@ class RealtimeSession:
             if not waiting.done():
                 if raises:
                     self._live.raise_failure()
-                raise RunError(f"the conversation `{self.run_id}` is over; nothing can be sent in it any more")
+                raise self._over()
             waiting.result()
         finally:
             for task in (waiting, over):

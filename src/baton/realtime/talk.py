@@ -1,23 +1,24 @@
 """One live conversation while it lasts: who speaks, what is under way and what is owed, whoever has the floor."""
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from ..agents import AgentContext
 from ..context import Entry, Run, RunContext, Suspend
-from ..errors import BatonError
 from ..events import NOBODY, Delta, Origin, Said
 from ..messages import Message, ToolMessage
 from .base import RealtimeModel
-from .commands import CancelResponse, Command, Configure, Respond
+from .commands import Command
 from .definition import RealtimeDefinition
 from .events import Reconnected, Reconnecting, SessionTrouble
-from .happenings import Happening, HungUp
+from .happenings import Happening, HungUp, Refresh
 from .line import Line
 from .playback import Playback
 from .preparing import Prepared, prepared, prepared_for
+from .responses import Responses
 from .settings import Manners, SessionSettings
 from .signals import (
     AudioChunk,
@@ -34,11 +35,12 @@ from .signals import (
 )
 from .speech import Speech
 
-_BUSY = "conversation_already_has_active_response"
+_logger = logging.getLogger("baton.realtime")
 _HARMLESS = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})
 _QUEUED = (ResponseStarted, ResponseEnded, AudioCommitted, Transcribed, TranscriptionFailed)
-_ASK_AGAIN_AFTER = 0.2
 _REMEMBERED = 32
+_GRACE = 1.0
+"""How long what is being done may still take when the conversation is closed, or cut off."""
 
 
 class Speaker(Protocol):
@@ -65,6 +67,10 @@ class Speaker(Protocol):
         """A piece of what it says."""
         ...
 
+    def stop_working(self) -> None:
+        """Have all calls stop that are being carried out."""
+        ...
+
 
 class Talk:
     """A live conversation. It is the run's `live`, and listens to the line."""
@@ -88,10 +94,7 @@ class Talk:
         self.line = Line(model, self, max_reconnects=max_reconnects, pause=reconnect_pause, name=name)
         self.speech = Speech(self, playback or Playback(), manners)
         self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
-        self.response = ""
-        """The response that is under way."""
-        self.unnoted: dict[str, None] = {}
-        """Responses of whoever has the floor whose end it has not taken note of, in order."""
+        self.responses = Responses(self.line, manners, self._may_speak)
         self.speaker: Speaker | None = None
         self.run: Run[Any] | None = None
         self.is_open = asyncio.Event()
@@ -108,12 +111,7 @@ class Talk:
         self._claimed = ""
         self._settings: SessionSettings | None = None
         self._answers: dict[str, asyncio.Future[Any]] = {}
-        self._is_asked = False
-        self._wants_answer = False
-        self._configuring: deque[bool] = deque()
-        """For each Configure that is not in force yet: whether it changes who has the floor."""
-        self._stale: set[str] = set()
-        """Responses that began under the settings of whoever had the floor before."""
+        self._deadline: asyncio.Timeout | None = None
         self._moved = asyncio.Event()
 
     # What the run's code asks of it (see `Live`).
@@ -161,8 +159,8 @@ class Talk:
         if self.is_open.is_set():
             await self._configure(ready.settings, changes_floor=True)
         else:
-            await self.line.open()
             ctx.run.opened[self] = self
+            await self.line.open()
             self.is_open.set()
         return ready
 
@@ -195,20 +193,31 @@ class Talk:
         while len(self.spoken) > _REMEMBERED:
             del self.spoken[next(iter(self.spoken))]
 
+    @property
+    def response(self) -> str:
+        """The response that is under way."""
+        return self.responses.under_way
+
     async def ask(self) -> None:
         """Have the model answer, as soon as nobody speaks."""
-        self._wants_answer = True
-        await self._ask_if_free()
-
-    def disown_responses(self) -> None:
-        """Let nobody take note of what is still under way: whoever began it has given up the floor."""
-        self._stale.update(self.unnoted)
-        self.unnoted.clear()
+        await self.responses.ask()
 
     async def stop_response(self) -> None:
         """Stop what the model is saying, if it is saying anything."""
-        if self.response:
-            await self.line.send(CancelResponse(self.response))
+        await self.responses.stop()
+
+    @asynccontextmanager
+    async def in_time(self) -> AsyncGenerator[None, None]:
+        """For as long as the conversation is open; if it is closed meanwhile, for a moment longer, and then no more."""
+        try:
+            async with asyncio.timeout(_GRACE if self.is_closing else None) as self._deadline:
+                yield
+        except TimeoutError:
+            if not self.is_closing:
+                raise
+            _logger.warning("`%s` did not come to an end when the conversation was closed", self.origin.agent)
+        finally:
+            self._deadline = None
 
     async def send(self, command: Command) -> bool:
         """Send a command; whether it was sent."""
@@ -251,7 +260,7 @@ class Talk:
         if speaker is None or not speaker.is_listening or (speaker.is_working and not self._answers):
             return False
         is_unwritten = bool(self.unheard) and self.manners.transcription is not None
-        is_owed = self._wants_answer or self._is_asked or is_unwritten or not self.happenings.empty()
+        is_owed = self.responses.are_owed or is_unwritten or not self.happenings.empty()
         return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
 
     def answered(self, key: str, answer: Any) -> None:
@@ -262,8 +271,15 @@ class Talk:
 
     def hang_up(self) -> None:
         """Have everything stop. Nothing is sent from now on."""
-        self.line.is_closed = True
+        if self.is_closing:
+            return
+        self.line.stop()
+        self._break_off()
         self._stop_waiting()
+        if self.speaker is not None:
+            self.speaker.stop_working()
+        if self._deadline is not None:
+            self._deadline.reschedule(asyncio.get_running_loop().time() + _GRACE)
         self.happenings.put_nowait(HungUp())
 
     async def close(self) -> None:
@@ -282,24 +298,31 @@ class Talk:
         """All that was said so far."""
         return self.speaker.everything_said() if self.speaker is not None else ()
 
-    def lost(self, attempt: int, because: str) -> None:
+    async def lost(self, attempt: int, because: str) -> None:
         """The connection is gone, and with it what was being said."""
-        if self.response:
-            self.happenings.put_nowait(self.speech.broken_off(self.response))
-            self._wants_answer = True
-        self._wants_answer = self._wants_answer or self._is_asked
-        self.response, self._is_asked = "", False
-        self._configuring.clear()
+        self._break_off()
+        for item_id in self.unheard:
+            self.happenings.put_nowait(TranscriptionFailed(item_id, because))
+        self.responses.lost()
         self.speech.forget()
         self.deliver(Reconnecting(self.origin, attempt, because))
+        # What was said until now is to be told on the next connection, so it has to be on record first.
+        noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.happenings.put_nowait(Refresh(noted))
+        await asyncio.wait([noted], timeout=_GRACE)
 
     async def restored(self) -> None:
         """There is a connection again; what was owed is asked for."""
         self.deliver(Reconnected(self.origin))
-        await self._ask_if_free()
+        await self.responses.ask_if_free()
+
+    def told_late(self) -> None:
+        """The provider knows something that it did not take before."""
+        self.responses.told_late()
 
     def ended(self, error: BaseException | None) -> None:
         """The provider has closed the conversation, or it is lost."""
+        self._break_off()
         self._stop_waiting()
         self.happenings.put_nowait(HungUp(is_by_provider=True, error=error))
 
@@ -309,27 +332,44 @@ class Talk:
             # Most of what comes is this. It is passed on and nothing else: nothing is recorded, nobody has to wait.
             self.speech.hear(signal)
             return
+        is_stale = self.responses.is_stale(getattr(signal, "response_id", ""))
         match signal:
-            case ResponseStarted():
-                await self._started(signal)
+            case ResponseStarted(response_id):
+                self.speech.begin(response_id)
+                is_stale = not await self.responses.started(signal)
+                if is_stale:
+                    self.speech.hush(response_id)
             case ResponseEnded():
                 self._ended(signal)
             case Configured():
-                if self._configuring:
-                    self._configuring.popleft()
+                self.responses.configured()
             case SpeechBegan() | SpeechEnded():
                 await self.speech.user_speaks(signal)
+                if isinstance(signal, SpeechEnded):
+                    self.responses.user_has_spoken()
             case Trouble():
                 self._trouble(signal)
             case _:
                 self.speech.hear(signal)
-        if isinstance(signal, _QUEUED) and getattr(signal, "response_id", "") not in self._stale:
+        if isinstance(signal, AudioCommitted):
+            self.responses.user_has_spoken()
+        if isinstance(signal, _QUEUED) and not is_stale:
             self.happenings.put_nowait(signal)
-        if isinstance(signal, ResponseEnded):
-            self._stale.discard(signal.response_id)
-            await self._ask_if_free()
+        if isinstance(signal, ResponseEnded | SpeechEnded):
+            await self._ask_after(signal)
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
+
+    async def _ask_after(self, signal: ResponseEnded | SpeechEnded) -> None:
+        detection = self.manners.turn_detection
+        # A provider that answers what the user has just said by itself is not asked on top of it.
+        if isinstance(signal, ResponseEnded) or detection is None or not detection.creates_response:
+            await self.responses.ask_if_free()
+
+    def _break_off(self) -> None:
+        """What was being said when the connection went is all that will be said of it."""
+        if self.response and not self.responses.is_stale(self.response):
+            self.happenings.put_nowait(self.speech.broken_off(self.response))
 
     def _stop_waiting(self) -> None:
         """Nobody can answer any more: whoever waits for an answer is suspended."""
@@ -338,54 +378,19 @@ class Talk:
             if not waiting.done():
                 waiting.set_exception(Suspend(key))
 
-    async def _started(self, signal: ResponseStarted) -> None:
-        self.response, self._is_asked = signal.response_id, False
-        self.speech.begin(signal.response_id)
-        is_stale = any(self._configuring)
-        if not self.line.has_unacknowledged and not is_stale:
-            # It began when the provider knew everything: nothing more is owed.
-            self._wants_answer = False
-        if is_stale:
-            self._stale.add(signal.response_id)
-            self._wants_answer = True
-            await self.stop_response()
-        else:
-            self.unnoted[signal.response_id] = None
+    def _may_speak(self) -> bool:
+        return not self.speech.is_user_speaking and not self.is_closing
 
     def _ended(self, signal: ResponseEnded) -> None:
-        if signal.response_id == self.response:
-            self.response = ""
-        self._is_asked = False
+        self.responses.ended(signal)
+        self.speech.end(signal.response_id)
         if signal.status == "failed":
             self.deliver(SessionTrouble(self.origin, signal.reason or "response_failed", signal.error))
 
     def _trouble(self, trouble: Trouble) -> None:
-        if trouble.code == _BUSY:
-            # The user was faster: there is a response of which we have not heard yet. Then ask again after it.
-            self._is_asked, self._wants_answer = False, True
-            asyncio.get_running_loop().call_later(_ASK_AGAIN_AFTER, self._ask_later)
-        elif trouble.code not in _HARMLESS:
+        if not self.responses.is_about_asking(trouble) and trouble.code not in _HARMLESS:
             self.deliver(SessionTrouble(self.origin, trouble.code, trouble.message))
 
-    def _ask_later(self) -> None:
-        if not self.is_closing:
-            task = asyncio.ensure_future(self._ask_if_free())
-            task.add_done_callback(_noted)
-
-    async def _ask_if_free(self) -> None:
-        is_busy = self.response or self._is_asked or self.speech.is_user_speaking or self.is_closing
-        if self._wants_answer and not is_busy and self.line.is_up:
-            self._wants_answer, self._is_asked = False, True
-            if not await self.line.send(Respond()):
-                self._wants_answer, self._is_asked = True, False
-
     async def _configure(self, settings: SessionSettings, *, changes_floor: bool) -> None:
-        self._configuring.append(changes_floor)
-        if not await self.line.send(Configure(settings, changes_voice=not self.speech.was_heard)):
-            self._configuring.clear()
-
-
-def _noted(task: "asyncio.Task[None]") -> None:
-    # Whoever has the floor finds out by the line; here it is only seen to that nobody complains about it.
-    if not task.cancelled() and not isinstance(task.exception(), BatonError | None):
-        task.result()
+        is_free = not self.speech.was_heard
+        await self.responses.configure(settings, changes_voice=is_free, changes_floor=changes_floor)

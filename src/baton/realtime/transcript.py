@@ -68,8 +68,15 @@ class Transcript:
             self._slots.remove(slot)
         self._flush()
 
-    def finish(self) -> None:
-        """Nothing more will be known of any place: where nothing is known by now, nothing was said."""
+    def take_back(self, slot: Slot) -> None:
+        """What was put down here last does not count, wherever it has got to."""
+        taken = {id(entry) for entry in slot.entries}
+        self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in taken]
+        self._history.views.clear()
+        self.drop(slot)
+
+    def end(self) -> None:
+        """Nobody will say anything more here: what is still open stays empty, and all the rest is known."""
         self._slots = [slot for slot in self._slots if not slot.is_open]
         self._flush()
 

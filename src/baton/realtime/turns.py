@@ -6,7 +6,7 @@ from typing import Any
 
 from ..agents import AgentContext
 from ..agents.toolbox import Toolbox
-from ..agents.turn import Turn, TurnOutcome
+from ..agents.turn import Turn, TurnOutcome, record_result
 from ..context import Entry, History, RunContext
 from ..errors import GuardrailTripped
 from ..events import Said
@@ -15,6 +15,10 @@ from ..messages import ToolMessage, text_of
 from .definition import RealtimeDefinition
 from .happenings import Happening, TurnEnded
 from .transcript import Slot, Transcript
+
+STOPPED = "guardrail"
+"""Why a response ended that a guardrail stopped; nothing that it asks for is done, then or later."""
+_NOT_CARRIED_OUT = "Not carried out: a guardrail stopped this response."
 
 
 class Turns:
@@ -51,8 +55,8 @@ class Turns:
     async def take(self, slot: Slot, said: Said, toolbox: Toolbox) -> TurnOutcome:
         """Carry out the calls of a response; its place then has what they came to."""
         ctx = self._context_for(slot)
-        if slot.is_stopped:
-            self.break_off(slot, said, "Not carried out: a guardrail stopped this response.")
+        if said.stop_reason == STOPPED:
+            self._refuse(slot, said, ctx)
             return TurnOutcome()
         try:
             outcome = await Turn(self.agent, ctx, said, toolbox, is_beside_others=True).run()
@@ -75,18 +79,22 @@ class Turns:
     def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[Slot, TurnOutcome] | None:
         """What a turn came to; None if it has been stopped. Raises what ended it."""
         slot = self._running.pop(task, None)
-        return None if slot is None else (slot, task.result())
+        return None if slot is None or task.cancelled() else (slot, task.result())
 
     async def wait(self) -> None:
         """Return when all turns have ended."""
         if self._running:
             await asyncio.wait(self._running)
 
+    def cancel(self) -> None:
+        """Have all turns stop; `stop` waits for that."""
+        for task in self._running:
+            task.cancel()
+
     async def stop(self) -> None:
         """Stop all turns, and return when they have ended."""
+        self.cancel()
         running, self._running = self._running, {}
-        for task in running:
-            task.cancel()
         if not running:
             return
         await asyncio.wait(running)
@@ -96,6 +104,13 @@ class Turns:
         for slot in running.values():
             if slot.is_open and slot.said is not None:
                 self.break_off(slot, slot.said, NO_RESULT)
+
+    def _refuse(self, slot: Slot, said: Said, ctx: AgentContext[Any]) -> None:
+        """Put down for each call, and on record, that it was not carried out."""
+        slot.branch = None
+        keyed = [(f"{said.key}.{position}", call) for position, call in enumerate(said.message.calls)]
+        results = [record_result(ctx, key, call, _NOT_CARRIED_OUT, is_error=True) for key, call in keyed]
+        self._transcript.fill(slot, *[Entry(result.message, ctx.origin) for result in results])
 
     def break_off(self, slot: Slot, said: Said, told: str) -> None:
         """Put down for each call that it came to nothing."""

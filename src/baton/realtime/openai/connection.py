@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from logging import getLogger
 from typing import TYPE_CHECKING
 
 from ...errors import ModelConnectionError
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from openai.resources.realtime.realtime import AsyncRealtimeConnection
     from websockets.exceptions import ConnectionClosed
 
+_log = getLogger(__name__)
 _FIRST = "baton_first_settings"
+_LONGEST_CLOSING = 3.0
 
 
 class OpenAIRealtimeConnection:
@@ -67,9 +70,13 @@ class OpenAIRealtimeConnection:
                 yield signal
 
     async def close(self) -> None:
-        """Close it."""
+        """Close it. A provider that does not even read is not waited for: the websocket's keep-alive ends that."""
         self._is_closed = True
-        await self._websocket.close()
+        try:
+            async with asyncio.timeout(_LONGEST_CLOSING):
+                await self._websocket.close()
+        except TimeoutError:
+            _log.info("`%s` did not take its leave within %g s", self._model, _LONGEST_CLOSING)
 
     async def _first_signal(self) -> Signal | None:
         try:
@@ -78,7 +85,7 @@ class OpenAIRealtimeConnection:
             raise cut_short(self._model, has_begun=False) from None
         if isinstance(signal, Trouble):
             raise complaint(self._model, signal)
-        if signal is not None:
+        if signal is not None and not isinstance(signal, Configured):
             self._early.append(signal)
         return signal
 

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from openai.resources.realtime.realtime import AsyncRealtimeConnection
 
 _SECONDS_TO_CLOSE = 2.0
+_MOST_WAITING = 16_384
+"""How many events may wait to be read. Not few: who tells a long history reads only afterwards, and while nothing is
+read, the provider reads nothing either."""
 
 
 class OpenAIRealtimeModel:
@@ -75,7 +78,7 @@ class OpenAIRealtimeModel:
         from openai import OpenAIError
         from websockets.exceptions import WebSocketException
 
-        options: Any = {"close_timeout": _SECONDS_TO_CLOSE}
+        options: Any = {"close_timeout": _SECONDS_TO_CLOSE, "max_queue": _MOST_WAITING}
         try:
             async with asyncio.timeout(self._timeout):
                 client = self._given or await self._clients.get()

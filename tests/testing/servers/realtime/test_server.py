@@ -210,6 +210,31 @@ async def test_a_client_cancels_by_hand_and_an_unfinished_call_is_incomplete() -
     check_all(server.sessions[0].sent)
 
 
+async def test_a_response_that_is_cancelled_at_once_has_a_beginning_and_an_end() -> None:
+    async with OpenAIRealtimeServer([Stream(asyncio.Event(), "Never.")]) as server, raw(server) as client:
+        await client.send("response.create")
+        await client.send("response.cancel")
+        done = (await client.until("response.done"))["response"]
+        assert (done["status"], done["output"]) == ("cancelled", [])
+    assert client.types() == ["session.created", "response.created", "rate_limits.updated", "response.done"]
+    assert server.complaints == []
+
+
+async def test_a_slow_reader_gets_whole_items_when_it_cancels() -> None:
+    words = " ".join(["word"] * 400)
+    async with OpenAIRealtimeServer([words], ms_per_word=500) as server, raw(server) as client:
+        await client.send("response.create")
+        # The server is stuck in the middle of an event now: more than the buffers between the two can take was said.
+        await server.sessions[0].until_sent("response.output_audio.delta", 20)
+        await client.send("response.cancel")
+        done = (await client.until("response.done"))["response"]
+    assert done["status"] == "cancelled"
+    types = client.types()
+    for kind in ("response.output_item", "conversation.item", "response.content_part"):
+        assert types.count(f"{kind}.added") == types.count(f"{kind}.done") == 1
+    assert server.complaints == []
+
+
 async def test_an_answer_waits_its_turn_if_speech_does_not_interrupt() -> None:
     gate = asyncio.Event()
     async with OpenAIRealtimeServer([Stream("One ", gate, "two"), "Three."]) as server, raw(server) as client:

@@ -1,7 +1,6 @@
 """One conversation with one client: what it sends is checked, carried out and answered."""
 
-import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from logging import getLogger
 from typing import Any, TypeAlias, assert_never
@@ -11,14 +10,14 @@ from aiohttp import web
 from msgspec import Struct
 
 from ....messages import ToolSpec
-from ....models import ModelRequest
+from ....models import Chunk, ModelRequest
 from ....realtime.settings import AudioFormat, milliseconds_of
 from ...scripted import ScriptedModel
 from ..openai.errors import told, wrong
 from ..openai.media import base64
 from ..reading import Invalid, decoded
 from ..received import Received, Rejection
-from . import wire
+from .answering import Answering
 from .audio import FORMATS
 from .checks import item_from, response_fields, session_fields
 from .conversation import Conversation, Item, Spoken, new_id
@@ -26,7 +25,24 @@ from .faults import Ignore, Plan, Refuse
 from .line import Line
 from .listening import Begun, Ear, Ended
 from .settings import at_first, updated
-from .speaking import Pace, Speaking
+from .speaking import Pace
+from .wire import (
+    CLIENT_EVENTS,
+    LABELS,
+    AudioAppend,
+    AudioClear,
+    AudioCommit,
+    ClientEvent,
+    ItemCreate,
+    ItemDelete,
+    ItemRetrieve,
+    ItemTruncate,
+    Label,
+    OutputClear,
+    ResponseCancel,
+    ResponseCreate,
+    SessionUpdate,
+)
 
 _log = getLogger(__name__)
 _LEAST_MS = 100
@@ -34,7 +50,7 @@ Heard: TypeAlias = str | BaseException
 
 
 class Complaint(Struct, frozen=True):
-    """Something a client did that the provider does not take; `event` is what it sent."""
+    """Something a client did that the provider does not take; `raw` is what it sent."""
 
     code: str | None
     message: str
@@ -79,11 +95,10 @@ class ServedSession(Line):
         self._plan = plan
         self._ear = Ear()
         self._speech_item = ""
-        self._speaking: Speaking | None = None
-        self._playing: asyncio.Task[None] | None = None
-        self._answers_next = False
-        self._has_spoken = False
         self._transcripts: list[Item] = []
+        self._answering = Answering(
+            self, self.conversation, pace=provider.pace, ask=self._ask, afterwards=self._transcribe_late
+        )
 
     async def serve(self, http: web.BaseRequest) -> web.StreamResponse:
         """Hold the conversation until one of the two goes."""
@@ -95,9 +110,7 @@ class ServedSession(Line):
         except ConnectionError:
             _log.debug("the connection of %s is gone", self.id)
         finally:
-            if self._playing is not None:
-                self._playing.cancel()
-                await asyncio.wait([self._playing])
+            await self._answering.close()
         return websocket
 
     @property
@@ -108,7 +121,7 @@ class ServedSession(Line):
     @property
     def is_speaking(self) -> bool:
         """Whether a response is under way."""
-        return self._playing is not None and not self._playing.done()
+        return self._answering.is_under_way
 
     async def _take(self, raw: bytes) -> None:
         label = _label(raw)
@@ -121,13 +134,13 @@ class ServedSession(Line):
             await self.tell("error", error={**error, "event_id": label.event_id})
             return
         try:
-            await self._carry_out(decoded(wire.CLIENT_EVENTS, raw))
+            await self._carry_out(decoded(CLIENT_EVENTS, raw))
         except Invalid as invalid:
             await self._complain(told(invalid), label, raw)
         except Rejection as rejection:
             await self._complain(rejection, label, raw)
 
-    async def _complain(self, rejection: Rejection, label: wire.Label, raw: bytes) -> None:
+    async def _complain(self, rejection: Rejection, label: Label, raw: bytes) -> None:
         error = msgspec.json.decode(rejection.body)["error"]
         event_id = label.event_id if isinstance(label.event_id, str) else None
         complaint = Complaint(error["code"], error["message"], error["param"], event_id, str(label.type), raw)
@@ -135,48 +148,45 @@ class ServedSession(Line):
         self._provider.complaints.append(complaint)
         await self.tell("error", error={**error, "event_id": event_id})
 
-    async def _carry_out(self, event: wire.ClientEvent) -> None:
+    async def _carry_out(self, event: ClientEvent) -> None:
         match event:
-            case wire.AudioAppend():
+            case AudioAppend():
                 await self._append(event.audio)
-            case wire.AudioCommit():
+            case AudioCommit():
                 await self._commit_by_hand()
-            case wire.AudioClear():
+            case AudioClear():
                 self._ear.clear()
                 await self.tell("input_audio_buffer.cleared")
-            case wire.SessionUpdate():
+            case SessionUpdate():
                 await self._update(event.session)
-            case wire.ItemCreate():
+            case ItemCreate():
                 item = self.conversation.made_from(item_from(event.item))
                 await self._tell_item(item, self.conversation.add(item, event.previous_item_id))
-            case wire.ItemTruncate():
+            case ItemTruncate():
                 self.conversation.truncate(event)
                 where = {"item_id": event.item_id, "content_index": event.content_index}
                 await self.tell("conversation.item.truncated", **where, audio_end_ms=event.audio_end_ms)
-            case wire.ItemDelete():
+            case ItemDelete():
                 self.conversation.delete(event.item_id)
                 await self.tell("conversation.item.deleted", item_id=event.item_id)
-            case wire.ItemRetrieve():
+            case ItemRetrieve():
                 item = self.conversation.find(event.item_id, "retrieve")
                 await self.tell("conversation.item.retrieved", item=item.whole())
-            case wire.ResponseCreate():
+            case ResponseCreate():
                 await self._create_response(event.response or {})
-            case wire.ResponseCancel():
-                await self._cancel_by_hand(event.response_id)
-            case wire.OutputClear():
+            case ResponseCancel():
+                await self._answering.cancel_by_hand(event.response_id)
+            case OutputClear():
                 message = "'output_audio_buffer.clear' is only for WebRTC and SIP connections."
                 raise wrong(message, param="type", code="invalid_value")
             case _:
                 assert_never(event)
 
     async def _update(self, given: dict[str, Any]) -> None:
-        session_fields(given, self.settings, model=self.model, has_spoken=self._has_spoken or self._is_heard())
+        session_fields(given, self.settings, model=self.model, has_spoken=self._answering.has_audio)
         self.settings = updated(self.settings, given)
         self.updates.append(self.settings)
         await self.tell("session.updated", session=self.settings)
-
-    def _is_heard(self) -> bool:
-        return self._speaking is not None and self._speaking.has_spoken
 
     async def _append(self, encoded: str) -> None:
         audio = base64(encoded, "audio")
@@ -198,18 +208,14 @@ class ServedSession(Line):
         where = {"audio_start_ms": turn.at_ms, "item_id": self._speech_item}
         await self.tell("input_audio_buffer.speech_started", **where)
         if interrupts:
-            await self._cancel("turn_detected")
+            await self._answering.cancel("turn_detected")
 
     async def _speech_ended(self, turn: Ended, *, answers: bool) -> None:
         where = {"audio_end_ms": turn.at_ms, "item_id": self._speech_item}
         await self.tell("input_audio_buffer.speech_stopped", **where)
         await self._commit(turn.audio, self._speech_item)
-        if not answers:
-            return
-        if self.is_speaking:
-            self._answers_next = True
-        else:
-            self._respond(self.settings, None)
+        if answers:
+            await self._answering.follow(self.settings)
 
     async def _commit_by_hand(self) -> None:
         milliseconds = milliseconds_of(len(self._ear.buffer), self._input_format)
@@ -219,7 +225,8 @@ class ServedSession(Line):
                 f"but buffer only has {milliseconds:.2f}ms of audio."
             )
             raise wrong(message, code="input_audio_buffer_commit_empty")
-        await self._commit(self._ear.take(), self._speech_item if self._ear.is_speech else new_id("item"))
+        item_id = self._speech_item if self._ear.is_speech else new_id("item")
+        await self._commit(self._ear.take(), item_id)
 
     async def _commit(self, audio: bytes, item_id: str) -> None:
         content = [{"type": "input_audio", "transcript": None}]
@@ -261,70 +268,25 @@ class ServedSession(Line):
 
     async def _create_response(self, given: dict[str, Any]) -> None:
         response_fields(given, self.settings)
-        if self._speaking is not None and self._speaking.is_ending and self._playing is not None:
-            # The client may know already that it has ended: it is only its task that has not.
-            await asyncio.wait([self._playing])
-        if self.is_speaking and self._speaking is not None:
-            message = (
-                f"Conversation already has an active response in progress: {self._speaking.id}. "
-                "Wait until the response is finished before creating a new one."
-            )
-            raise wrong(message, code="conversation_already_has_active_response")
         own = {key: value for key, value in given.items() if key not in ("metadata", "conversation")}
-        self._respond(updated(self.settings, own), given.get("metadata"))
+        await self._answering.create(updated(self.settings, own), given.get("metadata"))
 
-    def _respond(self, settings: dict[str, Any], metadata: Any) -> None:
-        pace = self._provider.pace
-        self._speaking = Speaking(self, self.conversation, settings=settings, metadata=metadata, pace=pace)
-        self._playing = asyncio.create_task(self._play(self._speaking, settings))
-
-    async def _play(self, speaking: Speaking, settings: dict[str, Any]) -> None:
+    def _ask(self, settings: dict[str, Any]) -> AsyncIterator[Chunk]:
         tools = [ToolSpec(t["name"], t.get("description", ""), t.get("parameters") or {}) for t in settings["tools"]]
-        request = ModelRequest(
-            self.conversation.messages(),
-            settings["instructions"],
-            tools=tuple(tools),
-            agent=self._provider.key_of(self),
-        )
-        # A line that is gone needs no answer: whoever reads from it finds out by itself.
-        with suppress(ConnectionError):
-            await speaking.play(self._provider.script.respond(request))
-            self._has_spoken = self._has_spoken or speaking.has_spoken
-            await self._after_response()
+        told = self.conversation.messages()
+        request = ModelRequest(told, settings["instructions"], tuple(tools), agent=self._provider.key_of(self))
+        return self._provider.script.respond(request)
 
-    async def _after_response(self) -> None:
+    async def _transcribe_late(self) -> None:
         while self._transcripts:
             await self._transcribe(self._transcripts.pop(0))
-        if self._answers_next:
-            self._answers_next = False
-            self._respond(self.settings, None)
-
-    async def _cancel_by_hand(self, response_id: str | None) -> None:
-        running = self._speaking.id if self._speaking is not None and self.is_speaking else None
-        if running is None or response_id not in (None, running) or not await self._cancel("client_cancelled"):
-            raise wrong("Cancellation failed: no active response found", code="response_cancel_not_active")
-
-    async def _cancel(self, reason: str) -> bool:
-        """Stop the response under way; False if there is none, or if it has just said everything."""
-        speaking, playing = self._speaking, self._playing
-        if speaking is None or playing is None or playing.done():
-            return False
-        if speaking.is_ending:
-            await asyncio.wait([playing])
-            return False
-        playing.cancel()
-        await asyncio.wait([playing])
-        self._has_spoken = self._has_spoken or speaking.has_spoken
-        await speaking.end("cancelled", reason)
-        await self._after_response()
-        return True
 
     @property
     def _input_format(self) -> AudioFormat:
         return FORMATS[self.settings["audio"]["input"]["format"]["type"]]
 
 
-def _label(raw: bytes) -> wire.Label:
+def _label(raw: bytes) -> Label:
     with suppress(msgspec.DecodeError):
-        return wire.LABELS.decode(raw)
-    return wire.Label()
+        return LABELS.decode(raw)
+    return Label()

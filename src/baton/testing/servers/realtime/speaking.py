@@ -2,9 +2,10 @@
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from logging import getLogger
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
@@ -20,6 +21,7 @@ from .line import Line
 from .usage import counted
 
 _log = getLogger(__name__)
+T = TypeVar("T")
 _PIECE_MS = 100
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter", "refusal": "content_filter"}
 
@@ -58,6 +60,8 @@ class Speaking:
         """Whether it has said all it will say: too late to cancel it."""
         self.has_spoken = False
         """Whether there is any audio in it."""
+        self._is_waiting = False
+        self._is_stopped = False
         self._line = line
         self._conversation = conversation
         self._settings = settings
@@ -73,12 +77,22 @@ class Speaking:
         self._spoken_ms = 0.0
         self._began_to_speak = 0.0
 
-    async def play(self, chunks: AsyncIterator[Chunk]) -> None:
-        """Say all of it. ConnectionError if the line is gone or the script cuts it."""
+    async def begin(self) -> None:
+        """Say that there is a response."""
         await self._line.tell("response.created", response=self._shown("in_progress"))
         await self._line.tell("rate_limits.updated", rate_limits=_RATE_LIMITS)
+
+    def stop(self, playing: asyncio.Task[None]) -> None:
+        """Let the task that plays it end where it is, but never between two events that belong together."""
+        self._is_stopped = True
+        if self._is_waiting:
+            playing.cancel()
+
+    async def play(self, ask: Callable[[], AsyncIterator[Chunk]]) -> None:
+        """Say all of it. ConnectionError if the line is gone or the script cuts it."""
         try:
-            await self._say_all(chunks)
+            async with aclosing(cast("AsyncGenerator[Chunk, None]", ask())) as chunks:
+                await self._say_all(chunks)
         except ConnectionError:
             raise
         except ModelError as error:
@@ -110,7 +124,7 @@ class Speaking:
 
     async def _say_all(self, chunks: AsyncIterator[Chunk]) -> None:
         has_begun = False
-        async for chunk in chunks:
+        while (chunk := await self._interruptibly(lambda: anext(chunks, None))) is not None:
             if isinstance(chunk, Response):
                 self._usage, self._stop_reason = chunk.usage, chunk.stop_reason
                 if has_begun or chunk.message is None:
@@ -119,7 +133,17 @@ class Speaking:
                 has_begun = True
                 await self._piece(piece)
                 # Even as fast as possible, whoever wants to interrupt gets a turn.
-                await asyncio.sleep(self._pace.delay)
+                await self._interruptibly(lambda: asyncio.sleep(self._pace.delay))
+
+    async def _interruptibly(self, wait: Callable[[], Awaitable[T]]) -> T:
+        """Wait, and be stopped if somebody wants that now or has wanted it since the last time."""
+        if self._is_stopped:
+            raise asyncio.CancelledError
+        self._is_waiting = True
+        try:
+            return await wait()
+        finally:
+            self._is_waiting = False
 
     async def _failed(self, error: ModelError) -> None:
         match error:
@@ -127,7 +151,7 @@ class Speaking:
                 await self._line.cut()
             case ModelTimeout():
                 # Nothing more comes; whoever cancels the response, or closes the line, ends it.
-                await asyncio.get_running_loop().create_future()
+                await self._interruptibly(asyncio.get_running_loop().create_future)
             case MalformedResponseError():
                 await self._line.raw(str(error))
                 await self.end("failed", error={"type": "server_error", "code": None, "message": str(error)})
@@ -177,7 +201,7 @@ class Speaking:
             self._began_to_speak = now
         self._spoken_ms += milliseconds
         due = self._began_to_speak + self._spoken_ms / 1000 / self._pace.factor
-        await asyncio.sleep(max(0.0, due - now))
+        await self._interruptibly(lambda: asyncio.sleep(max(0.0, due - now)))
 
     async def _write(self, text: str) -> None:
         words = await self._open_words()
