@@ -4,6 +4,7 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
 from tests.laws.clockless import rest, without_a_clock
 
 from baton import tool
@@ -13,7 +14,8 @@ from baton.flow import recalled
 from baton.messages import AssistantMessage, ToolMessage
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
 from baton.realtime.commands import AddItem
-from baton.testing import ScriptedRealtimeModel, Stream, call, say
+from baton.realtime.signals import ResponseEnded, ResponseStarted
+from baton.testing import ScriptedRealtimeModel, call
 
 
 def _desk(model: ScriptedRealtimeModel, *tools: Any, has_exit: bool = False, **options: Any) -> RealtimeRunner[Any]:
@@ -71,19 +73,19 @@ def test_what_is_said_while_the_floor_is_wanted_elsewhere_is_of_whoever_said_it(
     """The response has ended on the wire, and whoever has the floor has not taken note of it yet (R4)."""
 
     async def held() -> RealtimeSession:
-        model = ScriptedRealtimeModel({"A": ["I am A."], "B": ["I am B."]})
+        model = ScriptedRealtimeModel({"B": ["I am B."]})
         async with _desk(model).connect() as session:
             connection = await model.connection()
-            connection.user_speaks("hello")
+            connection.emit(ResponseStarted("of A"))
+            await rest()
             wish = asyncio.create_task(session.handoff_to("B"))
-            await session.settled()
+            connection.emit(ResponseEnded("of A", "completed", AssistantMessage("I am A.")))
             await wish
+            await session.settled()
         return session
 
     events = without_a_clock(held()).result.events
     assert _said(events) == [("A", "I am A."), ("B", "I am B.")]
-    moved = next(place for place, each in enumerate(events) if isinstance(each, Transferred))
-    assert any(isinstance(each, Said) for each in events[:moved])
 
 
 def test_of_an_exit_and_a_transfer_in_two_responses_the_log_says_which_it_was() -> None:
@@ -158,12 +160,11 @@ def test_what_was_said_in_the_moment_of_an_error_is_there_when_it_is_taken_up() 
     """A run that has failed fails again; its history is that of its log all the same (D8)."""
 
     async def held() -> tuple[Event, ...]:
-        model = ScriptedRealtimeModel([Stream("well ", call("transfer_to_b"), call("transfer_to_b")), say("so.")])
+        model = ScriptedRealtimeModel([[call("transfer_to_b"), call("transfer_to_b")]])
         session = _desk(model, multiple_transfers="error").connect(run_id="r")
         with suppress(BatonError):
             async with session:
-                (await model.connection()).user_speaks("go")
-                (await model.connection()).user_speaks("on")
+                await session.send_text("go")
                 await rest()
         return session.result.events
 
@@ -175,6 +176,10 @@ def test_what_was_said_in_the_moment_of_an_error_is_there_when_it_is_taken_up() 
                 pass
         return session
 
-    result = without_a_clock(taken_up(without_a_clock(held()))).result
+    *before, failed = without_a_clock(held())
+    said = next(each for each in before if isinstance(each, Said))
+    beside = replace(said, key="1/i9", message=AssistantMessage("so be it."))
+    result = without_a_clock(taken_up((*before, beside, failed))).result
     assert result.status == "failed"
     assert list(result.messages) == [entry.message for entry in recalled(result.events)]
+    assert result.messages[-1] == AssistantMessage("so be it.")
