@@ -25,8 +25,8 @@ class Account(TypedDict):
     received: int
     received_digest: str
     frames: int
-    sent: int
-    sent_digest: str
+    sent: dict[str, tuple[int, str, bool]]
+    """By item: how many bytes, their digest, and whether it was said to its end, and not interrupted."""
     changes: int
     since_arguments: list[float]
     since_done: list[float]

@@ -55,13 +55,19 @@ def account_of(session: ServedSession) -> dict[str, Any]:
         "received": len(session.audio),
         "received_digest": blake2b(session.audio).hexdigest(),
         "frames": session.audio_frames,
-        "sent": len(session.audio_sent),
-        "sent_digest": blake2b(session.audio_sent).hexdigest(),
+        "sent": {id: _sound(session, id) for id in session.audio_sent},
         "changes": len(updates),
         "since_arguments": since_arguments,
         "since_done": since_done,
         "complaints": [each.message for each in session.complaints if each.code not in _CROSSED],
     }
+
+
+def _sound(session: ServedSession, item_id: str) -> tuple[int, str, bool]:
+    """How much was sent of an item, what, and whether all of it was to be heard."""
+    audio, item = session.audio_sent[item_id], session.conversation[item_id]
+    is_whole = item.wire["status"] == "completed" and not item.is_truncated
+    return len(audio), blake2b(audio).hexdigest(), is_whole
 
 
 async def main(kind: Kind, pace: float) -> None:
