@@ -11,8 +11,7 @@ from collections import Counter
 
 from baton import tool
 from baton.events import Heard, Said, Transferred
-from baton.realtime import AudioDelta, RealtimeAgent, RealtimeRunner
-from baton.realtime.openai import OpenAIRealtimeModel
+from baton.realtime import AudioDelta, OpenAIRealtimeModel, RealtimeAgent, RealtimeRunner
 from baton.testing import Step, call, say
 from baton.testing.servers.realtime import OpenAIRealtimeServer, speech
 
@@ -44,7 +43,8 @@ async def main() -> None:
             async for event in session:
                 if isinstance(event, AudioDelta):
                     played[event.item_id] += len(event.audio) // 48
-                    session.playback.played(event.item_id, played[event.item_id])  # So it knows where to cut.
+                    # Who plays says how far; where the caller interrupts, it is cut at that word.
+                    session.playback.played(event.item_id, played[event.item_id])
                 elif isinstance(event, Transferred):
                     print(f"  {event.source} → {event.target}")
                 elif isinstance(event, Heard | Said) and event.text:

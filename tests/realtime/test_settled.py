@@ -7,6 +7,7 @@ from baton.errors import ModelError
 from baton.events import Heard, Said
 from baton.messages import AssistantMessage
 from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime.commands import Respond
 from baton.realtime.signals import AudioCommitted, ResponseEnded, ResponseStarted, SpeechBegan, SpeechEnded, Transcribed
 from baton.testing import ScriptedRealtimeModel, Stream, call, say, speech_like
 
@@ -71,6 +72,16 @@ async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
         assert texts == ["Hello", "Good day."]
 
 
+async def test_what_is_committed_by_hand_is_answered_also_where_the_provider_takes_turns() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        await session.send_audio(speech_like("Hello"), commit=True)
+        async with asyncio.timeout(5):
+            await session.settled()
+        assert [event.text for event in session.log.events if isinstance(event, Said)] == ["Good day."]
+    assert (model.complaints, len(model.requests)) == ([], 1)
+
+
 async def test_an_answer_that_fails_or_says_nothing_settles_it_too() -> None:
     model = ScriptedRealtimeModel([ModelError("overloaded"), ""])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
@@ -79,6 +90,17 @@ async def test_an_answer_that_fails_or_says_nothing_settles_it_too() -> None:
             async with asyncio.timeout(5):
                 await session.settled()
     assert len(model.requests) == 2
+
+
+async def test_a_provider_that_will_not_answer_settles_it_too() -> None:
+    model = ScriptedRealtimeModel([])
+    for _ in range(3):
+        model.refuse(Respond, code="server_error", message="not now")
+    async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
+        await session.send_text("Hello")
+        async with asyncio.timeout(5):
+            await session.settled()
+    assert len(model.connections[0].sent_of(Respond)) == 3
 
 
 async def test_it_returns_when_the_conversation_is_over() -> None:
@@ -96,10 +118,10 @@ async def test_an_answer_that_the_provider_is_about_to_give_is_waited_for() -> N
     model = ScriptedRealtimeModel(["Good day."])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect() as session:
         connection = model.connections[0]
-        connection.emit(SpeechBegan("said"), SpeechEnded("said"))
-        await connection.wait_until_read(SpeechEnded)
+        connection.emit(SpeechBegan("said"), SpeechEnded("said"), AudioCommitted("said"))
+        await connection.wait_until_read(AudioCommitted)
         settling = asyncio.create_task(session.settled())
-        connection.emit(AudioCommitted("said"), Transcribed("said", "Hello"))
+        connection.emit(Transcribed("said", "Hello"))
         await connection.wait_until_read(Transcribed)
         # Whatever is to be done about it is done before the floor is quiet again.
         await session.send_text("Are you there?", respond=False)

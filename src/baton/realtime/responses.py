@@ -31,6 +31,8 @@ class Responses:
     def __init__(self, wire: _Wire, manners: Manners, may_speak: Callable[[], bool]) -> None:
         self.under_way = ""
         """The response that the model is giving."""
+        self.unnoted: dict[str, None] = {}
+        """Those of whoever has the floor whose end it has not taken note of, in order."""
         self._wire = wire
         self._manners = manners
         self._may_speak = may_speak
@@ -45,8 +47,6 @@ class Responses:
         self._stale: set[str] = set()
         """Those that began under the settings of whoever had the floor before."""
         self._stopping = ""
-        self.unnoted: dict[str, None] = {}
-        """Those of whoever has the floor whose end it has not taken note of, in order."""
 
     @property
     def are_owed(self) -> bool:
@@ -105,10 +105,10 @@ class Responses:
             self._is_wanted = True
             await self.stop()
             return False
+        self.unnoted[signal.response_id] = None
         if not self._wire.has_unacknowledged:
             # It began when the provider knew everything: nothing more is owed.
             self._is_wanted = False
-        self.unnoted[signal.response_id] = None
         return True
 
     def ended(self, signal: ResponseEnded) -> None:

@@ -86,8 +86,8 @@ class RealtimeSession:
             await self._send(AppendAudio(audio))
         if commit:
             await self._send(CommitAudio())
-            if self._talk.manners.turn_detection is None:
-                await self._talk.ask()
+            # A provider that takes turns answers what it has found the end of itself, and nothing else.
+            await self._talk.ask()
 
     async def clear_audio(self) -> None:
         """Forget what the user has said since the last commit."""

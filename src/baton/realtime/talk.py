@@ -359,6 +359,7 @@ class Talk:
             await self._ask_after(signal)
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
+        self.moved()
 
     async def _ask_after(self, signal: ResponseEnded | SpeechEnded) -> None:
         detection = self.manners.turn_detection

@@ -305,3 +305,61 @@ def test_the_help_names_the_commands(baton: Any) -> None:
     told = baton("voice", "--help").output
     for word in ("/to NAME", "/interrupt", "/answer", "--wav-in", "--wav-out", "--pace", "--base-url"):
         assert word in told
+
+
+CLOCKED = """
+import threading
+
+class _Stream:
+    def __init__(self, *, samplerate, channels, dtype, blocksize, callback):
+        self.size, self.callback, self.is_closed = 2 * blocksize, callback, threading.Event()
+    def start(self):
+        threading.Thread(target=self.run, daemon=True).start()
+    def close(self):
+        self.is_closed.set()
+
+class RawInputStream(_Stream):
+    def run(self): pass
+
+class RawOutputStream(_Stream):
+    def run(self):
+        played = 0
+        while not self.is_closed.wait(0.005):
+            block = bytearray(self.size)
+            self.callback(memoryview(block), self.size // 2, None, None)
+            played += any(block)
+            if played == 25:
+                on_half_a_second()
+
+def on_half_a_second(): pass
+"""
+
+
+def test_a_person_who_speaks_up_stops_the_speaker_at_the_word_that_was_played(
+    write: Write, terminal: Callable[..., Terminal]
+) -> None:
+    """R7: the speaker feeds the playback, and what was heard is what it has played."""
+    Path("sounddevice.py").write_text(CLOCKED)
+    write(
+        f"""{LIVE}
+import asyncio, sounddevice
+def story(request):
+    loop = asyncio.get_running_loop()
+    def stop():
+        sounddevice.on_half_a_second = lambda: None
+        loop.call_soon_threadsafe(model.connections[0].user_speaks, "Stop!")
+    sounddevice.on_half_a_second = stop
+    return Stream(" ".join(str(number) for number in range(100)), asyncio.Event())
+model = ScriptedRealtimeModel([story, "Yes?"])
+runner = RealtimeRunner(RealtimeAgent("Teller"), model=model)
+"""
+    )
+    session = terminal("voice", "desk:runner", is_real=True)
+    session.read_until("live with Teller")
+    session.type("tell me a story")
+    session.read_until("interrupted; heard: 0 1")
+    rest = session.read_until("Yes?")
+    assert "99" not in rest
+    assert "you › Stop!" in rest
+    session.type("/quit")
+    assert session.process.wait(timeout=20) == 0

@@ -254,11 +254,14 @@ async def test_committed_audio_is_what_hears_says() -> None:
         connection.user_begins()
 
 
-async def test_committed_audio_is_answered_if_the_provider_takes_turns() -> None:
-    connection = await ScriptedRealtimeModel(["Good day."], hears=["Hello"]).connect(TEXT)
+async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
+    connection = await model.connect(TEXT)
     await connection.send(AppendAudio(speech_like("Hello")))
     await connection.send(CommitAudio())
+    await connection.send(Respond())
     assert [type(signal) for signal in (await read(connection))[1:4]] == [AudioCommitted, Transcribed, ResponseStarted]
+    assert model.complaints == []
 
 
 async def test_nobody_writes_down_what_nobody_wants_written_down() -> None:

@@ -107,6 +107,7 @@ class Provider:
         item_id, self._speech = self._speech, ""
         self._wire.tell(SpeechEnded(item_id))
         self._take_in(text, item_id, why="nobody could make it out")
+        self._answer_by_itself()
         return item_id
 
     def stop(self) -> list[asyncio.Task[None]]:
@@ -140,11 +141,14 @@ class Provider:
         tell(AudioCommitted(item_id))
         if manners.transcription is not None:
             tell(Transcribed(item_id, text) if text is not None else TranscriptionFailed(item_id, why))
-        if manners.turn_detection is not None and manners.turn_detection.creates_response:
+
+    def _answer_by_itself(self) -> None:
+        detection = self.settings.manners.turn_detection
+        if detection is not None and detection.creates_response:
             try:
                 self._begin_to_answer()
             except Objection as objection:
-                tell(Trouble(objection.code, str(objection)))
+                self._wire.tell(Trouble(objection.code, str(objection)))
 
     def _begin_to_answer(self) -> None:
         playing = self._playing
