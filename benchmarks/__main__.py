@@ -20,8 +20,8 @@ from benchmarks.results import Results
 from benchmarks.timing import QUICK, Effort, Gap, measure
 from benchmarks.workloads import WORKLOADS
 
-IMPORT, HTTP, DURABLE = "import", "http", "durable"
-NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE]
+IMPORT, HTTP, DURABLE, REALTIME = "import", "http", "durable", "realtime"
+NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE, REALTIME]
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 # A peer is two orders of magnitude away from the bare loop; few rounds settle that.
@@ -60,6 +60,8 @@ def main(
         _progress("runs that are kept")
         rounds = 5 if quick else 15
         results.durability = measured(rounds, postgres=postgres, peers_python=peers_python if peers else None)
+    if REALTIME in names:
+        _measure_realtime(results, is_quick=quick)
     found = checks(results)
     report.show(results, found)
     results.write(json_path, [asdict(budget) | {"holds": budget.holds} for budget in found])
@@ -110,6 +112,14 @@ def _measure_http(results: Results, *, rounds: int) -> None:
     from benchmarks.http.measured import http_costs
 
     results.http = http_costs(rounds)
+
+
+def _measure_realtime(results: Results, *, is_quick: bool) -> None:
+    _progress("live conversations over a websocket")
+    # Imported here because it brings aiohttp, websockets and OpenAI's client along.
+    from benchmarks.realtime.measured import realtime_costs
+
+    results.realtime = realtime_costs(is_quick=is_quick)
 
 
 def _version(contender: Contender) -> str:

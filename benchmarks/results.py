@@ -7,13 +7,18 @@ import platform
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from benchmarks.cold_import import ImportCost
 from benchmarks.durable import Durability
 from benchmarks.http.cost import HttpCost
 from benchmarks.timing import Gap, Measurement
 from benchmarks.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from benchmarks.realtime.measured import RealtimeCosts
 
 
 @dataclass(slots=True)
@@ -25,6 +30,7 @@ class Results:
     http: list[HttpCost] = field(default_factory=list[HttpCost])
     gaps: list[Gap] = field(default_factory=list[Gap])
     durability: Durability = field(default_factory=Durability)
+    realtime: RealtimeCosts | None = None
 
     def cell(self, workload: str, contender: str) -> Measurement | None:
         wanted = (workload, contender)
@@ -53,6 +59,7 @@ class Results:
             "http": [asdict(cost) for cost in self.http],
             "gaps": [asdict(gap) for gap in self.gaps],
             "durability": [asdict(cost) for cost in self.durability.costs],
+            "realtime": msgspec.to_builtins(self.realtime),
         }
 
     def write(self, path: Path, checks: list[dict[str, Any]]) -> None:

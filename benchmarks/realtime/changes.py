@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from statistics import median
 
-from benchmarks.realtime.provider import Account, desk, provider_for
 from msgspec import Struct
 
 from baton.events import Transferred
 from baton.realtime import Manners, RealtimeSession, TurnDetection
+from benchmarks.realtime.provider import Account, desk, provider_for
 
 _PIECE_MS = 20
 _QUIET = Manners(turn_detection=TurnDetection(threshold=1.0))

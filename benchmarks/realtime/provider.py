@@ -10,11 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypedDict
 
-from benchmarks.realtime.serving import Kind
-
 from baton import Limits
 from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, realtime_handoff
 from baton.realtime.openai import OpenAIRealtimeModel
+from benchmarks.realtime.serving import Kind
 
 _REPOSITORY = Path(__file__).parents[2]
 _MOST_BYTES = 64 * 1024 * 1024
@@ -26,8 +25,8 @@ class Account(TypedDict):
     received: int
     received_digest: str
     frames: int
-    sent: int
-    sent_digest: str
+    sent: dict[str, tuple[int, str, bool]]
+    """By item: how many bytes, their digest, and whether it was said to its end, and not interrupted."""
     changes: int
     since_arguments: list[float]
     since_done: list[float]
@@ -58,7 +57,8 @@ class Provider:
         return went, came
 
     async def _answer(self, wish: bytes) -> bytes:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
         self._process.stdin.write(wish)
         return await self._process.stdout.readline()
 
@@ -71,7 +71,8 @@ async def provider_for(kind: Kind, *, pace: float = 0.0) -> AsyncGenerator[Provi
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, cwd=_REPOSITORY, limit=_MOST_BYTES
     )
-    assert process.stdin is not None and process.stdout is not None
+    assert process.stdin is not None
+    assert process.stdout is not None
     try:
         base_url = (await process.stdout.readline()).decode().strip()
         yield Provider(process, base_url)
@@ -87,8 +88,18 @@ async def provider_for(kind: Kind, *, pace: float = 0.0) -> AsyncGenerator[Provi
 
 def desk(base_url: str, manners: Manners) -> RealtimeRunner:
     """Two agents that can hand over to each other, and the provider as their model."""
-    b = RealtimeAgent("B", description="The other.", instructions="b", handoffs=[realtime_handoff("A", tool_name_override="transfer_to_a")])
-    a = RealtimeAgent("A", description="The one.", instructions="a", handoffs=[realtime_handoff(b, tool_name_override="transfer_to_b")])
+    b = RealtimeAgent(
+        "B",
+        description="The other.",
+        instructions="b",
+        handoffs=[realtime_handoff("A", tool_name_override="transfer_to_a")],
+    )
+    a = RealtimeAgent(
+        "A",
+        description="The one.",
+        instructions="a",
+        handoffs=[realtime_handoff(b, tool_name_override="transfer_to_b")],
+    )
     model = OpenAIRealtimeModel(api_key="test-key", base_url=base_url)
     limits = Limits(model_calls=None, transfers=None, round_trips=None)
     return RealtimeRunner(a, model=model, manners=manners, limits=limits)

@@ -1,7 +1,7 @@
 """`python -m benchmarks.realtime.serving`: a provider of live conversations in a process of its own, which counts.
 
-It prints its address. To each line that it reads it answers in JSON: to `quiet` how much came and went, as soon as it says
-nothing more; to `report` what it has counted in the sessions since the last one, as soon as they are closed.
+It prints its address. To each line that it reads it answers in JSON: to `quiet` how much came and went, as soon as it
+says nothing more; to `report` what it has counted in the sessions since the last one, as soon as they are closed.
 """
 
 from __future__ import annotations
@@ -55,13 +55,19 @@ def account_of(session: ServedSession) -> dict[str, Any]:
         "received": len(session.audio),
         "received_digest": blake2b(session.audio).hexdigest(),
         "frames": session.audio_frames,
-        "sent": len(session.audio_sent),
-        "sent_digest": blake2b(session.audio_sent).hexdigest(),
+        "sent": {id: _sound(session, id) for id in session.audio_sent},
         "changes": len(updates),
         "since_arguments": since_arguments,
         "since_done": since_done,
         "complaints": [each.message for each in session.complaints if each.code not in _CROSSED],
     }
+
+
+def _sound(session: ServedSession, item_id: str) -> tuple[int, str, bool]:
+    """How much was sent of an item, what, and whether all of it was to be heard."""
+    audio, item = session.audio_sent[item_id], session.conversation[item_id]
+    is_whole = item.wire["status"] == "completed" and not item.is_truncated
+    return len(audio), blake2b(audio).hexdigest(), is_whole
 
 
 async def main(kind: Kind, pace: float) -> None:
@@ -72,7 +78,7 @@ async def main(kind: Kind, pace: float) -> None:
         began = time.process_time()
         while wish := await loop.run_in_executor(None, sys.stdin.readline):
             if wish == "quiet\n":
-                while any(session.is_speaking for session in server.sessions):
+                while any(session.is_speaking for session in server.sessions):  # noqa: ASYNC110 - it tells nobody
                     await asyncio.sleep(0.01)
                 went = sum(len(session.sent) for session in server.sessions)
                 came = sum(len(session.received) for session in server.sessions)

@@ -1,8 +1,8 @@
 """A live conversation in which anything may happen at any time, unattended; and what is left of it after a crash."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -18,8 +18,9 @@ from baton.errors import AnswerError
 from baton.events import Event
 from baton.messages import text_of
 from baton.models import ModelRequest
-from baton.realtime import Playback, RealtimeSession
+from baton.realtime import Playback, RealtimeRunner, RealtimeSession
 from baton.realtime.commands import AddItem, Configure, Respond
+from baton.stores import Store
 from baton.testing import ScriptedRealtimeModel, Stream
 
 ActKind: TypeAlias = Literal[
@@ -106,9 +107,11 @@ def _with_once(plan: AgentPlan) -> AgentPlan:
 class LivePlay:
     """One conversation on one stage. `number` keeps the ids of its calls apart from those before a crash."""
 
-    def __init__(self, plan: LivePlan, *, number: int = 0, replies: Sequence[ReplyPlan] | None = None) -> None:
+    def __init__(
+        self, plan: LivePlan, *, number: int = 0, replies: Sequence[ReplyPlan] | None = None, stage: Stage | None = None
+    ) -> None:
         self.plan = plan
-        self.stage = Stage()
+        self.stage = stage or Stage()
         self.held: list[asyncio.Event] = []
         self.model = ScriptedRealtimeModel([self._say], cycle=True, hears=["something"] * 50)
         self._replies = list(plan.replies if replies is None else replies)
@@ -116,39 +119,51 @@ class LivePlay:
         self._wishes: set[asyncio.Task[None]] = set()
         self._is_free = False
 
-    async def hold(self, *, watch: Callable[[RealtimeSession], Awaitable[None]] | None = None) -> RunResult[Any]:
+    async def hold(self, *, store: Store | None = None) -> RunResult[Any]:
         """The conversation from its beginning to its end."""
-        runner = live_runner(self.plan.desk, self.stage, self.model, async_tool_calls=not self.plan.waits_for_tools)
-        playback = Playback(clock=asyncio.get_running_loop().time)
-        session = runner.connect(run_id=RUN_ID, playback=playback)
+        session = self._runner(store).connect(run_id=RUN_ID, playback=_playback())
         with suppress(BatonError):
-            async with session:
-                listening = asyncio.create_task(_listen(session))
+            async with session, _heard(session) as listening:
                 for act in self.plan.acts:
                     with suppress(BatonError):
                         await self._act(session, act)
                 await self._bring_to_rest(session, listening)
-                if watch is not None:
-                    await watch(session)
-        await listening
-        await self._end_wishes()
+        if self._wishes:
+            await asyncio.wait(self._wishes)
         return session.result
 
-    async def take_up(self, events: Sequence[Event]) -> RunResult[Any]:
-        """The rest of a conversation, by a new runner that has only this log of it; the user says one more thing."""
-        runner = live_runner(self.plan.desk, self.stage, self.model)
-        playback = Playback(clock=asyncio.get_running_loop().time)
-        session = runner.resume(runner.text.adopt(events), playback=playback)
-        self.stage.has_open_gates = self._is_free = True
+    async def take_up(self, events: Sequence[Event] = (), *, store: Store | None = None) -> RunResult[Any]:
+        """The rest of a conversation, by a new runner that has only its log; the user says one more thing."""
+        runner = self._runner(store)
+        if store is None:
+            runner.text.adopt(events)
+        session = runner.resume(RUN_ID, playback=_playback())
         with suppress(BatonError):
-            async with session:
-                listening = asyncio.create_task(_listen(session))
+            async with session, _heard(session) as listening:
                 await self._bring_to_rest(session, listening)
                 with suppress(BatonError):
                     await session.send_text("are you still there?")
                 await self._bring_to_rest(session, listening)
-            await listening
         return session.result
+
+    async def take_up_by_the_clock(self, events: Sequence[Event], *, store: Store) -> RunResult[Any]:
+        """The same in a loop like any other, with a store that has to be waited for."""
+        runner = self._runner(store)
+        await runner.text.fork(events, run_id=RUN_ID)
+        self.stage.has_open_gates = self._is_free = True
+        session = runner.resume(RUN_ID)
+        with suppress(BatonError):
+            async with session, _heard(session), asyncio.timeout(30):
+                await _until_settled(session)
+                with suppress(BatonError):
+                    await session.send_text("are you still there?")
+                await _until_settled(session)
+        await runner.close()
+        return session.result
+
+    def _runner(self, store: Store | None) -> RealtimeRunner[Any]:
+        is_async = not self.plan.waits_for_tools
+        return live_runner(self.plan.desk, self.stage, self.model, async_tool_calls=is_async, store=store)
 
     def complaints(self) -> list[str]:
         """What the provider has to complain of, but for results of calls of which it refused to be told again."""
@@ -237,15 +252,38 @@ class LivePlay:
         task = asyncio.create_task(done())
         self._wishes.add(task)
 
-    async def _end_wishes(self) -> None:
-        if self._wishes:
-            await asyncio.wait(self._wishes)
+
+def _playback() -> Playback:
+    return Playback(clock=asyncio.get_running_loop().time)
 
 
-async def _listen(session: RealtimeSession) -> None:
-    with suppress(BatonError):
-        async for _ in session:
-            pass
+@asynccontextmanager
+async def _heard(session: RealtimeSession) -> AsyncGenerator["asyncio.Task[None]"]:
+    """Somebody listens, to the end; the task is done when the conversation is."""
+
+    async def listen() -> None:
+        with suppress(BatonError):
+            async for _ in session:
+                pass
+
+    listening = asyncio.create_task(listen())
+    try:
+        yield listening
+    finally:
+        with suppress(BatonError):
+            await session.close()
+        await listening
+
+
+async def _until_settled(session: RealtimeSession) -> None:
+    """Answer whatever is asked until nothing more happens by itself."""
+    await session.settled()
+    while session.interrupts:
+        with suppress(BatonError):
+            await _answer(session, 0)
+            await session.settled()
+            continue
+        return
 
 
 async def _answer(session: RealtimeSession, pick: int) -> None:

@@ -2,18 +2,34 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, get_args
 
 from hypothesis import event, given, note, settings
+from hypothesis import strategies as st
 from tests.laws.clockless import without_a_clock
 from tests.laws.live_play import RUN_ID, LivePlan, LivePlay, live_plans
 from tests.laws.live_stage import live_runner
 from tests.laws.play import in_loop
+from tests.laws.stage import Stage
 
 from baton import RunResult
-from baton.events import Asked, Completed, Event, Said, Stepped, ToolReturned, decode_log, encode_log
+from baton.events import (
+    Asked,
+    Completed,
+    Event,
+    Failed,
+    Said,
+    Stepped,
+    ToolReturned,
+    decode_lines,
+    decode_log,
+    encode_log,
+)
 from baton.flow import recalled
 from baton.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
+from baton.stores import SQLiteStore
+from baton.testing.mortal import Moment, MortalStore
 
 _HANDED_OVER = "handed over with:"
 
@@ -36,7 +52,7 @@ def test_a_live_conversation_is_replayed_as_it_was(plan: LivePlan) -> None:
     assert all(count == 1 for count in play.stage.deeds.values()), "something was done twice"
 
 
-@settings(max_examples=settings().max_examples // 2)  # Each is taken up again after each of its events.
+@settings(max_examples=settings().max_examples // 3)  # Each is taken up again after each of its events.
 @given(plan=live_plans())
 def test_a_live_conversation_survives_a_crash_after_every_event(plan: LivePlan) -> None:
     note(repr(plan))
@@ -55,6 +71,63 @@ def test_a_live_conversation_survives_a_crash_after_every_event(plan: LivePlan) 
         assert ended.status in ("completed", "failed"), ended.interrupts
         _check_history(ended)
         _check_nothing_was_done_again(after, recorded, ended.events)
+
+
+@settings(max_examples=settings().max_examples // 5)  # Each is held again for each of its events.
+@given(plan=live_plans(), moment=st.sampled_from(get_args(Moment)))
+def test_a_kept_conversation_survives_the_death_of_its_process(plan: LivePlan, moment: Moment) -> None:
+    note(repr(plan))
+    whole = MortalStore()
+    without_a_clock(LivePlay(plan).hold(store=whole))
+    length = whole.commits[-1]
+
+    for last in range(1, length):
+        note(f"died at event {last}, {moment}")
+        store, stage = MortalStore(), Stage()
+        store.let_die(last, moment)
+        without_a_clock(LivePlay(plan, stage=stage).hold(store=store))
+        if not store.is_dead:
+            continue
+        store.next_process()
+        events = without_a_clock(_stored(store))
+        after = LivePlay(plan, number=1000, replies=(), stage=stage)
+        ended = without_a_clock(after.take_up(store=store))
+
+        assert not after.complaints()
+        assert ended.status in ("completed", "failed"), ended.interrupts
+        assert ended.events[: len(events)] == tuple(events)
+        _check_history(ended)
+        _check_what_must_happen_once(stage, plan)
+
+
+@settings(max_examples=max(10, settings().max_examples // 8))  # Each has a database of its own.
+@given(plan=live_plans(), cut=st.integers(1, 60))
+def test_a_conversation_in_sqlite_goes_on_after_any_event(plan: LivePlan, cut: int) -> None:
+    note(repr(plan))
+    result = without_a_clock(LivePlay(plan).hold())
+    # How it ended is not part of what another run begins with.
+    happened = [each for each in result.events if not isinstance(each, Completed | Failed)]
+    recorded = happened[: 1 + cut % len(happened)]
+    after = LivePlay(plan, number=1000, replies=())
+    with TemporaryDirectory() as directory:
+        store = SQLiteStore(f"{directory}/runs.db")
+        ended = in_loop(after.take_up_by_the_clock(recorded, store=store))
+
+    assert not after.complaints()
+    assert ended.status in ("completed", "failed"), ended.interrupts
+    assert [each.key for each in ended.events[1 : len(recorded)]] == [each.key for each in recorded[1:]]
+    _check_history(ended)
+    _check_nothing_was_done_again(after, recorded, ended.events)
+
+
+async def _stored(store: MortalStore) -> list[Event]:
+    return decode_lines(await store.load(RUN_ID))
+
+
+def _check_what_must_happen_once(stage: Stage, plan: LivePlan) -> None:
+    """What processes did, the dead and the living together: what must not happen twice has not."""
+    once = {tool.name for agent in plan.desk.team.agents for tool in agent.tools if tool.is_once}
+    assert not [key for key, doer in stage.doers.items() if doer.tool in once and stage.deeds[key] > 1]
 
 
 def _what_counts(result: RunResult[Any]) -> tuple[object, ...]:

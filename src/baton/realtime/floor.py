@@ -104,6 +104,8 @@ class Floor:
         ctx = self._ctx
         ready = self._ready = await talk.enter(self._agent, ctx, self)
         write_again(ctx, ready.changes)
+        if isinstance(self._action, Transfer):
+            talk.claim(self._action.to)
         for item_id in talk.unheard:
             self._heard_items[item_id] = self._transcript.open()
         for slot, said in waiting:

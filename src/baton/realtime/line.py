@@ -138,6 +138,10 @@ class Line:
             if not any(message is told for told in self._told_first):
                 await self._passed_on(self._item(message, name))
 
+    def has_told(self, name: str) -> bool:
+        """Whether the model knows this, or will be told with all the rest on the next connection."""
+        return name in self._known
+
     def stop(self) -> None:
         """Send nothing more. Nobody waits for a connection any longer."""
         self.is_closed = True

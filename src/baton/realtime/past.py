@@ -6,6 +6,7 @@ from typing import Any
 from ..agents import AgentContext
 from ..agents.sources import recorded_toolbox
 from ..context import Entry
+from ..errors import BatonError
 from ..events import Action, CutShort, Event, Finished, Heard, Said, Transfer, Transferred
 from ..flow.recall import NO_RESULT
 from ..log import ReadOnlyLog
@@ -42,13 +43,20 @@ class Past:
         self.is_over = log.find(f"{ctx.scope}/end", Finished) is not None
         moved = log.find(f"{ctx.scope}/to", Transferred)
         waiting: list[tuple[Slot, Said]] = []
+        failure: BatonError | None = None
         for place, event in sorted(_spoken_in(log.inside(ctx.scope), ctx.scope), key=lambda each: each[0]):
             self.is_begun = True
             slot = self._transcript.open(place)
             if isinstance(event, Heard):
                 self._transcript.fill(slot, Entry(event.message))
             elif isinstance(event, Said):
-                await self._say_again(slot, event, waiting)
+                try:
+                    await self._say_again(slot, event, waiting)
+                except BatonError as error:
+                    # It ended the conversation before; what was said in the same moment counts all the same.
+                    failure = failure or error
+        if failure is not None:
+            raise failure
         log.visit(ctx.scope)
         self.action = self._chosen(moved)
         self.is_over = self.is_over or moved is not None

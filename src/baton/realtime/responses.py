@@ -118,7 +118,7 @@ class Responses:
             self.under_way = ""
 
     def disown(self) -> None:
-        """Let nobody take note of what is still under way: whoever began it has given up the floor."""
+        """Let nobody hear of what is still to be noted: whoever began it has given up the floor."""
         self._stale.update(self.unnoted)
         self.unnoted.clear()
 

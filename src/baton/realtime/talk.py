@@ -176,7 +176,8 @@ class Talk:
     async def give(self, results: Iterable[ToolMessage]) -> None:
         """Tell the model what calls came to; each once on each connection."""
         for result in results:
-            await self.line.tell(result, result.call_id)
+            if not self.line.has_told(result.call_id):
+                await self.line.tell(result, result.call_id)
 
     def spoke(self, item_id: str, said: Said, entry: Entry) -> None:
         """Remember what was said as this item."""

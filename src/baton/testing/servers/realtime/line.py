@@ -3,7 +3,8 @@
 import asyncio
 import time
 from base64 import b64decode
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -42,8 +43,8 @@ class Line:
         """Every event that came, in order, also those that were refused; without its bytes if nothing is recorded."""
         self.sent: list[Recorded] = []
         """Every event that was sent, in order."""
-        self.audio_sent = bytearray()
-        """All the sound that was sent, byte by byte."""
+        self.audio_sent: defaultdict[str, bytearray] = defaultdict(bytearray)
+        """All the sound that was sent, byte by byte, by the item that it belongs to."""
         self.is_closed = False
         self.is_cut = False
         """Whether the server tore it or closed it because it was told to."""
@@ -145,13 +146,13 @@ class Line:
             await self._put("", text.encode())
 
     async def _write(self, event: dict[str, Any]) -> None:
-        sound = b64decode(event["delta"]) if event["type"] == _SOUND else b""
-        await self._put(event["type"], _encode(event), sound)
+        await self._put(event["type"], _encode(event), event)
 
-    async def _put(self, kind: str, raw: bytes, sound: bytes = b"") -> None:
+    async def _put(self, kind: str, raw: bytes, event: Mapping[str, Any] | None = None) -> None:
         if self.is_cut or self._websocket.closed:
             raise ConnectionResetError("the connection is gone")
-        self.audio_sent += sound
+        if kind == _SOUND and event is not None:
+            self.audio_sent[event["item_id"]] += b64decode(event["delta"])
         self.sent.append(Recorded(time.monotonic(), kind, raw if self._record else b""))
         self._tell_news()
         await self._websocket.send_str(raw.decode())
