@@ -20,8 +20,8 @@ from benchmarks.results import Results
 from benchmarks.timing import QUICK, Effort, Gap, measure
 from benchmarks.workloads import WORKLOADS
 
-IMPORT, HTTP, DURABLE, A2A = "import", "http", "durable", "a2a"
-NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE, A2A]
+IMPORT, HTTP, DURABLE, A2A, REALTIME = "import", "http", "durable", "a2a", "realtime"
+NAMES = [*(workload.name for workload in WORKLOADS), IMPORT, HTTP, DURABLE, A2A, REALTIME]
 LATEST = Path(__file__).parent / "results" / "latest.json"
 
 # A peer is two orders of magnitude away from the bare loop; few rounds settle that.
@@ -62,6 +62,8 @@ def main(
         results.durability = measured(rounds, postgres=postgres, peers_python=peers_python if peers else None)
     if A2A in names:
         _measure_a2a(results, rounds=1 if quick else 5)
+    if REALTIME in names:
+        _measure_realtime(results, is_quick=quick)
     found = checks(results)
     report.show(results, found)
     results.write(json_path, [asdict(budget) | {"holds": budget.holds} for budget in found])
@@ -120,6 +122,14 @@ def _measure_a2a(results: Results, *, rounds: int) -> None:
     from benchmarks.a2a.measured import stream_costs
 
     results.a2a = stream_costs(rounds)
+
+
+def _measure_realtime(results: Results, *, is_quick: bool) -> None:
+    _progress("live conversations over a websocket")
+    # Imported here because it brings aiohttp, websockets and OpenAI's client along.
+    from benchmarks.realtime.measured import realtime_costs
+
+    results.realtime = realtime_costs(is_quick=is_quick)
 
 
 def _version(contender: Contender) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from benchmarks.a2a.cost import StreamCost, cost_of
 from benchmarks.cold_import import ImportCost
@@ -10,6 +11,9 @@ from benchmarks.contender import BATON
 from benchmarks.durable import Durability
 from benchmarks.http.cost import times_cheaper
 from benchmarks.results import Results
+
+if TYPE_CHECKING:
+    from benchmarks.realtime.measured import RealtimeCosts
 
 MOST_TIMES_BARE = {
     "tool_loop": 5.0,
@@ -36,6 +40,14 @@ MOST_OF_A_PEER = 0.1
 # Not a ratio: it is what an acceptance names for two slow cores.
 MOST_CPU_SECONDS_FOR_1000_TOKENS = 2.0
 MOST_GROWTH_PER_TOKEN = 1.6
+# Far above what is measured, because others use the machine too: what they are to find is a change of kind.
+MOST_FOR_A_PIECE_HEARD = 40.0
+MOST_FOR_A_PIECE_SAID = 25.0
+MOST_FOR_A_CHANGE = 50.0
+MOST_FOR_99_CHANGES_OF_100 = 150.0
+# CPU seconds for a minute of the user's audio: a core then holds some 300 conversations.
+MOST_FOR_A_MINUTE = 0.2
+MOST_GROWTH_OF_MEMORY = 1.1
 MOST_IMPORT_CPU_SECONDS = 0.15
 MOST_IMPORT_MEGABYTES = 30.0
 
@@ -79,10 +91,25 @@ def checks(results: Results) -> list[Check]:
         found.append(Check("http: CPU time beside bare aiohttp", bare, MOST_TIMES_BARE_HTTP, "x"))
     found += _durability_checks(results.durability)
     found += _stream_checks(results.a2a)
+    if results.realtime is not None:
+        found += _realtime_checks(results.realtime)
     for cost in results.imports:
         if cost.contender == BATON.name and cost.statement == BATON.import_statement:
             found += _import_checks(cost)
     return found
+
+
+def _realtime_checks(found: RealtimeCosts) -> list[Check]:
+    changes, last = found.changes, found.rounds[-1]
+    return [
+        Check("realtime: CPU time of a piece of audio that comes", found.heard, MOST_FOR_A_PIECE_HEARD, "µs"),
+        Check("realtime: CPU time of one that is sent", found.said, MOST_FOR_A_PIECE_SAID, "µs"),
+        Check("realtime: a change of the floor, median", changes.since_done[0], MOST_FOR_A_CHANGE, "ms"),
+        Check("realtime: 99 of 100 changes", changes.since_done[1], MOST_FOR_99_CHANGES_OF_100, "ms"),
+        Check("realtime: CPU time of a minute", last.cpu_for_a_minute, MOST_FOR_A_MINUTE, "s"),
+        Check("realtime: memory at the end beside the round before", found.growth, MOST_GROWTH_OF_MEMORY, "x"),
+        Check("realtime: memory at the end beside a fifth", found.growth_within, MOST_GROWTH_OF_MEMORY, "x"),
+    ]
 
 
 def _durability_checks(found: Durability) -> list[Check]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from rich.console import Console
 from rich.table import Table
 
@@ -10,6 +12,9 @@ from benchmarks.contender import BARE
 from benchmarks.results import Results
 from benchmarks.timing import Gap, Measurement
 from benchmarks.workloads import WORKLOADS, Workload
+
+if TYPE_CHECKING:
+    from benchmarks.realtime.measured import RealtimeCosts
 
 WIDTH_WHEN_PIPED = 150
 DISTURBED = "~"
@@ -35,6 +40,8 @@ def show(results: Results, checks: list[Check]) -> None:
         console.print(_durability(results))
     if results.a2a:
         console.print(_streams(results))
+    if results.realtime is not None:
+        console.print(_realtime(results.realtime))
     if checks:
         console.print(_budgets(checks))
 
@@ -118,6 +125,40 @@ def _durability(results: Results) -> Table:
     for cost in results.durability.costs:
         table.add_row(cost.name, f"{cost.value:,.4g} {cost.unit}")
     return table
+
+
+def _realtime(costs: RealtimeCosts) -> Table:
+    table = Table(title="Live conversations over a websocket", title_justify="left")
+    table.add_column("what")
+    table.add_column("costs", justify="right")
+    changes, last = costs.changes, costs.rounds[-1]
+    for what, cost in (
+        ("a piece of audio that comes: CPU time", f"{costs.heard:.1f} µs"),
+        ("a piece of audio that is sent: CPU time", f"{costs.said:.1f} µs"),
+        (
+            f"{changes.count} changes of the floor: from the call to the new settings, median",
+            _ms(changes.since_arguments[0]),
+        ),
+        ("the same, 99 of 100", _ms(changes.since_arguments[1])),
+        ("from the end of the response to the new settings, median", _ms(changes.since_done[0])),
+        ("the same, 99 of 100", _ms(changes.since_done[1])),
+        ("audio of the user that was lost meanwhile", f"{changes.audio_sent - changes.audio_arrived:,} bytes"),
+        (
+            f"{last.conversations} conversations at once: spoken and heard",
+            f"{last.audio_up:,.0f} s, {last.audio_down:,.0f} s",
+        ),
+        ("changes of the floor, wall time", f"{last.changes}, {last.seconds:.1f} s"),
+        ("CPU time of the process, of the provider's", f"{last.cpu_seconds:.1f} s, {last.provider_cpu_seconds:.1f} s"),
+        ("latest piece of audio", f"{last.late * 1000:,.0f} ms late"),
+        ("memory at a fifth, at the end", f"{last.megabytes_early:.1f} MB, {last.megabytes_late:.1f} MB"),
+        ("memory at the end of each round", ", ".join(f"{each.megabytes_late:.1f} MB" for each in costs.rounds)),
+    ):
+        table.add_row(what, cost)
+    return table
+
+
+def _ms(milliseconds: float) -> str:
+    return f"{milliseconds:.2f} ms"
 
 
 def _http(results: Results) -> Table:

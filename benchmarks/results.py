@@ -7,7 +7,9 @@ import platform
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from benchmarks.a2a.cost import StreamCost
 from benchmarks.cold_import import ImportCost
@@ -15,6 +17,9 @@ from benchmarks.durable import Durability
 from benchmarks.http.cost import HttpCost
 from benchmarks.timing import Gap, Measurement
 from benchmarks.workloads import WORKLOADS
+
+if TYPE_CHECKING:
+    from benchmarks.realtime.measured import RealtimeCosts
 
 
 @dataclass(slots=True)
@@ -27,6 +32,7 @@ class Results:
     gaps: list[Gap] = field(default_factory=list[Gap])
     durability: Durability = field(default_factory=Durability)
     a2a: list[StreamCost] = field(default_factory=list[StreamCost])
+    realtime: RealtimeCosts | None = None
 
     def cell(self, workload: str, contender: str) -> Measurement | None:
         wanted = (workload, contender)
@@ -56,6 +62,7 @@ class Results:
             "gaps": [asdict(gap) for gap in self.gaps],
             "durability": [asdict(cost) for cost in self.durability.costs],
             "a2a": [asdict(cost) for cost in self.a2a],
+            "realtime": msgspec.to_builtins(self.realtime),
         }
 
     def write(self, path: Path, checks: list[dict[str, Any]]) -> None:

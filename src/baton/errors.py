@@ -13,6 +13,7 @@ BatonError
 │   ├── OverloadedError         the provider cannot answer at present
 │   ├── ModelTimeout            no answer within the time allowed
 │   ├── ModelConnectionError    the connection failed, or was cut in the middle of an answer
+│   │   └── SessionLostError        a live conversation was cut off, and could not be taken up again
 │   ├── MalformedResponseError  the provider sent something that is not its own format
 │   ├── EmptyResponseError      it answered with neither text nor calls
 │   ├── OutputError             its answer does not fit the agent's output type
@@ -121,6 +122,14 @@ class ModelTimeout(ModelError):
 
 class ModelConnectionError(ModelError):
     """The provider could not be reached, or the connection was cut in the middle of an answer."""
+
+
+class SessionLostError(ModelConnectionError):
+    """The connection of a live conversation was lost, and `attempts` to have another failed. It can be resumed."""
+
+    def __init__(self, message: str, *, model: str = "", attempts: int = 0) -> None:
+        super().__init__(message, model=model, retryable=True)
+        self.attempts = attempts
 
 
 class MalformedResponseError(ModelError):

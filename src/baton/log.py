@@ -156,6 +156,11 @@ class Log:
                 waiting = {key: asked for key, asked in waiting.items() if not key.startswith(inside)}
         return waiting
 
+    def inside(self, key: str) -> list[Event]:
+        """What the log was loaded with below this key. Does not count as asking for it."""
+        index = self._indexed()
+        return [index[known] for known in self._keys_inside(key)]
+
     def visit(self, key: str) -> list[Event]:
         """What was recorded inside the effect with this key, for code that need not run again to account for it."""
         index, inside = self._indexed(), self._keys_inside(key)

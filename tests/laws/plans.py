@@ -53,6 +53,7 @@ class ToolPlan(Plan):
     kind: ToolKind
     target: str = ""
     is_looked_up: bool = False
+    is_once: bool = False
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypedDict
 
 from pydantic import BaseModel
 from tests.laws.plans import (
@@ -49,6 +49,8 @@ class Stage:
         self.gates: dict[str, asyncio.Future[None]] = {}
         self.has_open_gates = False
         self.register: dict[str, AnyAgent] = {}
+        self.callbacks: list[tuple[str, str, str]] = []
+        """Every `on_handoff`: the call, whose it was, and the word that came with it."""
 
     def note(self, ctx: RunContext[Any], tool_name: str, word: str) -> None:
         """An effect happened."""
@@ -119,26 +121,46 @@ class Stage:
         return None
 
 
-def cast_of(team: TeamPlan, stage: Stage) -> list[AnyAgent]:
+class Parts(TypedDict):
+    """What every agent of a plan is made of, whatever kind of agent it is."""
+
+    description: str
+    tools: list[Any]
+    sub_agents: list[AnyAgent]
+    handoffs: list[Any]
+    exit_tool: bool
+    disallow_transfer_to_parent: bool
+    parallel_tools: bool
+
+
+def text_agent(plan: AgentPlan, parts: Parts) -> AnyAgent:
+    """The agent of this plan that is asked turn by turn."""
+    agent: AnyAgent = Agent(
+        plan.name,
+        **parts,
+        history=plan.history,
+        max_turns=plan.max_turns,
+        on_limit=plan.on_limit,
+        output_key=plan.output_key,
+    )
+    return agent if plan.then is None else then_transfer(agent, to=plan.then)
+
+
+def cast_of(team: TeamPlan, stage: Stage, make: Callable[[AgentPlan, Parts], AnyAgent] = text_agent) -> list[AnyAgent]:
     """The agents of the plan, the root first."""
     made: dict[str, AnyAgent] = {}
     assigned: list[Callable[[dict[str, AnyAgent]], None]] = []
     for plan in reversed(team.agents):
-        agent: AnyAgent = Agent(
-            plan.name,
+        parts = Parts(
             description=f"Does {plan.name}.",
             tools=[_tool(each, stage, assigned) for each in plan.tools],
             sub_agents=[made[child] for child in plan.children],
             handoffs=[_edge(edge, made, stage) for edge in plan.edges],
             exit_tool=plan.has_exit,
             disallow_transfer_to_parent=plan.stays_from_parent,
-            history=plan.history,
             parallel_tools=plan.is_parallel,
-            max_turns=plan.max_turns,
-            on_limit=plan.on_limit,
-            output_key=plan.output_key,
         )
-        made[plan.name] = agent if plan.then is None else then_transfer(agent, to=plan.then)
+        made[plan.name] = make(plan, parts)
     for assign in assigned:
         assign(made)
     stage.register = made
@@ -176,10 +198,12 @@ class Note(BaseModel):
 def _edge(plan: EdgePlan, made: dict[str, AnyAgent], stage: Stage) -> Any:
     def called_back(ctx: RunContext[Any]) -> None:
         stage.deeds[f"{ctx.idempotency_key}/step:on_handoff"] += 1
+        stage.callbacks.append(((ctx.call.id if ctx.call else ""), ctx.agent, ""))
 
     async def called_back_with_input(ctx: RunContext[Any], note: Note) -> None:
         assert note.word
         called_back(ctx)
+        stage.callbacks[-1] = (*stage.callbacks[-1][:2], note.word)
 
     return handoff(
         plan.target if plan.by_name else made[plan.target],
@@ -213,6 +237,7 @@ def _tool(plan: ToolPlan, stage: Stage, assigned: list[Callable[[dict[str, AnyAg
     return tool(
         work,
         name=plan.name,
+        effect="once" if plan.is_once else "idempotent",
         returns_directly=plan.kind == "direct",
         needs_approval=plan.kind == "approved",
         on_error="raise" if plan.kind == "raising" else "tell",

@@ -35,8 +35,8 @@ Instructions: TypeAlias = str | Callable[[AgentContext[C]], str | Awaitable[str]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AgentDefinition(BaseAgent[C, Out]):
-    """Everything one can say about an agent that asks a model."""
+class ToolUser(BaseAgent[C, Out]):
+    """What one can say about any agent that has instructions, tools and people to hand over to."""
 
     name: str
     _: KW_ONLY
@@ -47,38 +47,23 @@ class AgentDefinition(BaseAgent[C, Out]):
     instructions: Instructions[C] = ""
     template: bool = False
     """Whether `{name}` in the instructions is replaced by the value of that name, where there is one."""
-    model: Model | str | None = None
-    """A model, a string such as "openai:gpt-5", or None for the runner's."""
-    settings: ModelSettings | None = None
     tools: Sequence[Tool | Callable[..., Any] | ToolSource] = ()
-    tool_use: Literal["auto", "required", "none"] | str = "auto"
-    """What the first turn must do: any of these or the name of one tool. Later turns are "auto"."""
     parallel_tools: bool = True
     sub_agents: Sequence[BaseAgent[Any, Any]] = ()
     handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = ()
     disallow_transfer_to_parent: bool = False
-    output_type: type[Out] = cast("type[Out]", str)
-    output_key: str | None = None
-    """The name under which the answer is kept in the run's values."""
-    max_turns: int = 20
-    on_limit: Literal["answer", "error"] = "answer"
-    """At the last turn: ask once more for an answer without tools, or fail at once."""
     exit_tool: bool = False
     """Whether the model may end the whole run with `exit(final_result)`."""
-    history: Projection | None = None
     accepts: Accepts | None = None
     """Has a say in whether the agent takes a conversation: `(ctx, payload) -> True` or a reason why not."""
     hooks: AgentHooks | None = None
 
     def __post_init__(self) -> None:
-        checked_name(self.name, "Agent")
-        if self.max_turns < 1:
-            raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
+        checked_name(self.name, type(self).__name__)
         for what in ("tools", "sub_agents", "handoffs"):
             given: object = getattr(self, what)
             if isinstance(given, str) or not isinstance(given, Sequence):
                 raise SetupError(f"`{self.name}` has {what}={given!r}; give a list")
-        checked_choice(f"on_limit of `{self.name}`", self.on_limit, ("answer", "error"))
         object.__setattr__(self, "examples", checked_examples(self.name, self.examples))
         object.__setattr__(self, "sub_agents", checked_agents(self.name, self.sub_agents))
         object.__setattr__(self, "handoffs", as_handoffs(self.name, self.handoffs))
@@ -116,6 +101,31 @@ class AgentDefinition(BaseAgent[C, Out]):
         """The agents among its tools."""
         bottoms = [unwrapped(entry) for entry in self._own_tools]
         return tuple(dict.fromkeys(each.agent for each in bottoms if isinstance(each, AgentTool)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AgentDefinition(ToolUser[C, Out]):
+    """Everything one can say about an agent that asks a model, turn by turn."""
+
+    _: KW_ONLY
+    model: Model | str | None = None
+    """A model, a string such as "openai:gpt-5", or None for the runner's."""
+    settings: ModelSettings | None = None
+    tool_use: Literal["auto", "required", "none"] | str = "auto"
+    """What the first turn must do: any of these or the name of one tool. Later turns are "auto"."""
+    output_type: type[Out] = cast("type[Out]", str)
+    output_key: str | None = None
+    """The name under which the answer is kept in the run's values."""
+    max_turns: int = 20
+    on_limit: Literal["answer", "error"] = "answer"
+    """At the last turn: ask once more for an answer without tools, or fail at once."""
+    history: Projection | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_turns < 1:
+            raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
+        checked_choice(f"on_limit of `{self.name}`", self.on_limit, ("answer", "error"))
 
     @cached_property
     def reader(self) -> OutputReader | None:

@@ -8,6 +8,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from time import time
 from typing import Any, TypedDict, cast
 
@@ -23,7 +24,8 @@ from ..tools import Tool
 from .admission import Admitted, Denied, admission_to, refusal_of
 from .base import AgentContext
 from .calls import Handed, perform, recorded_call
-from .definition import AgentDefinition
+from .definition import ToolUser
+from .live import verdict_on
 from .toolbox import EXIT_TOOL, Toolbox
 
 
@@ -61,9 +63,7 @@ class _ExitArguments(msgspec.Struct):
     final_result: str
 
 
-async def take_turn(
-    agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said, toolbox: Toolbox
-) -> TurnOutcome:
+async def take_turn(agent: ToolUser[Any, Any], ctx: AgentContext[Any], said: Said, toolbox: Toolbox) -> TurnOutcome:
     """Carry out the calls of one response, with the tools that were offered for it."""
     calls: Sequence[ToolCall] = said.message.calls
     if len(calls) != 1:
@@ -146,9 +146,31 @@ def record_result(
 class Turn:
     """Carries out the calls of one response."""
 
-    __slots__ = ("_agent", "_calls", "_ctx", "_exits", "_fault", "_results", "_said", "_toolbox", "_undone", "_wishes")
+    __slots__ = (
+        "_agent",
+        "_calls",
+        "_ctx",
+        "_exits",
+        "_fault",
+        "_is_beside_others",
+        "_results",
+        "_said",
+        "_toolbox",
+        "_undone",
+        "_wishes",
+    )
 
-    def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any], said: Said, toolbox: Toolbox) -> None:
+    def __init__(
+        self,
+        agent: ToolUser[Any, Any],
+        ctx: AgentContext[Any],
+        said: Said,
+        toolbox: Toolbox,
+        *,
+        is_beside_others: bool = False,
+    ) -> None:
+        """`is_beside_others` says that other responses of this activation may be carried out at the same time."""
+        self._is_beside_others = is_beside_others
         self._agent = agent
         self._ctx = ctx
         self._said = said
@@ -209,6 +231,13 @@ class Turn:
         return TurnOutcome(exit_action, fault=self._fault)
 
     async def _verdict_on(self, wish: _Wish) -> Admitted | Denied:
+        ctx = self._ctx
+        if not self._is_beside_others:
+            return await self._admission_of(wish)
+        inner = RunContext(ctx.run, ctx.origin, f"{self._said.key}.{wish.position}", self._calls[wish.position], ctx)
+        return await verdict_on(inner, wish.target, partial(self._admission_of, wish))
+
+    async def _admission_of(self, wish: _Wish) -> Admitted | Denied:
         route, ctx = wish.route, self._ctx
         if route is not None and route.is_plain:
             return _ADMITTED

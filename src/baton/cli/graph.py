@@ -12,9 +12,10 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from ..flow import Team
+from ..realtime import RealtimeRunner
 from ..runner import Runner
 from .edges import Edge, edges_of, parts_of
-from .load import load
+from .load import find
 
 Format: TypeAlias = Literal["mermaid", "dot"]
 
@@ -54,7 +55,9 @@ class _Frame(Struct, frozen=True):
 
 def team_of(reference: str) -> Team:
     """The team of what the command line names. Raises SetupError if it cannot work as it is written."""
-    target = load(reference)
+    target = find(reference)
+    if isinstance(target, RealtimeRunner):
+        return target.text.team
     return target.team if isinstance(target, Runner) else Team.compile(target)
 
 

@@ -14,17 +14,30 @@ from typing import Any, TypeAlias, cast
 
 from ..agents import BaseAgent
 from ..errors import BatonError, listed
+from ..realtime import RealtimeAgent, RealtimeRunner
 from ..runner import Runner
 from .failures import TargetError
 
-Target: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any]
+Written: TypeAlias = BaseAgent[Any, Any] | Runner[Any, Any]
+"""What answers in writing."""
+Target: TypeAlias = Written | RealtimeRunner[Any]
 
+_KINDS = (BaseAgent, Runner, RealtimeRunner)
 _FORM = "write it as module:agent or path/to/file.py:agent"
 _WORKS = "name an Agent, a Runner, or a function without parameters that returns one"
 
 
-def load(reference: str) -> Target:
-    """The agent or runner that this names; without a name after the colon, the only one that can be meant."""
+def load(reference: str) -> Written:
+    """The agent or runner that this names. Raises TargetError if it is one for live conversations."""
+    target = find(reference)
+    if isinstance(target, RealtimeAgent | RealtimeRunner):
+        kind = type(cast(object, target)).__name__
+        raise TargetError(f"`{reference}` is a {kind}, for live conversations; `baton voice {reference}` holds one")
+    return target
+
+
+def find(reference: str) -> Target:
+    """Whatever this names; without a name after the colon, the only one that can be meant."""
     where, attribute = _split(reference)
     module = _module(where)
     if not attribute:
@@ -130,12 +143,12 @@ def _named(module: ModuleType, attribute: str, where: str) -> Any:
 
 
 def _made(found: Any, reference: str, module: ModuleType) -> Target:
-    if isinstance(found, BaseAgent | Runner):
+    if isinstance(found, _KINDS):
         return cast(Target, found)
     if not callable(found) or not _takes_nothing(found):
         raise TargetError(f"`{reference}` is of type {type(found).__name__}; {_WORKS} {_inventory(module)}".rstrip())
     made = _called(found, reference)
-    if isinstance(made, BaseAgent | Runner):
+    if isinstance(made, _KINDS):
         return cast(Target, made)
     if iscoroutine(made):
         made.close()
@@ -163,7 +176,7 @@ def _takes_nothing(function: Any) -> bool:
 
 def _targets_in(module: ModuleType) -> dict[str, Target]:
     """The agents and runners a module has, by the name it gives them."""
-    return {name: cast(Target, value) for name, value in vars(module).items() if isinstance(value, BaseAgent | Runner)}
+    return {name: cast(Target, value) for name, value in vars(module).items() if isinstance(value, _KINDS)}
 
 
 def _inventory(module: ModuleType) -> str:
@@ -174,7 +187,7 @@ def _inventory(module: ModuleType) -> str:
 def _only_one(module: ModuleType, where: str) -> Target:
     found = _targets_in(module)
     names = {id(target): name for name, target in found.items()}.values()
-    runners = {name: found[name] for name in names if isinstance(found[name], Runner)}
+    runners = {name: found[name] for name in names if not isinstance(found[name], BaseAgent)}
     agents = {name: cast(BaseAgent[Any, Any], found[name]) for name in names if name not in runners}
     led_to = [*_led_to(agents.values())]
     roots = {name: agent for name, agent in agents.items() if agent not in led_to and agent.name not in led_to}

@@ -10,6 +10,7 @@ from .mcp_command import mcp
 from .options import about_runs, debug, is_debugging, target, wishes_from
 from .runs_commands import runs
 from .serve_command import serve
+from .voice.command import voice
 
 _EXIT_CODES = """
 \b
@@ -53,6 +54,7 @@ def main() -> None:
     Examples:
       baton run examples/01_one_agent.py:agent "What can you do?"
       baton chat desk:router --model openai:gpt-5
+      baton voice desk:triage --model openai:gpt-realtime
       baton check desk
       baton graph desk:router -o team.mmd
       baton demo
@@ -268,3 +270,4 @@ def rm(*, name: str) -> None:
 main.add_command(mcp)
 main.add_command(runs)
 main.add_command(serve)
+main.add_command(voice)

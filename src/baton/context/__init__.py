@@ -5,7 +5,7 @@ May import log, events, messages and errors. Must not know models, tools, agents
 
 from .history import WHOLE, Entry, History, View, Window
 from .limits import Limits, Meter
-from .run import Closable, Run, Signals
+from .run import Closable, Live, Run, Signals
 from .run_context import RunContext, Suspend, is_to_await
 from .values import Values, WatchedValues, as_json_value
 
@@ -15,6 +15,7 @@ __all__ = [
     "Entry",
     "History",
     "Limits",
+    "Live",
     "Meter",
     "Run",
     "RunContext",

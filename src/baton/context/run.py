@@ -40,10 +40,30 @@ class Closable(Protocol):
         ...
 
 
+class Live(Protocol):
+    """A conversation that stays open while a run lasts. What is asked in it is waited for, not suspended."""
+
+    async def answer_to(self, key: str) -> Any:
+        """The answer to the question with this key; raises Suspend if the conversation ends before there is one."""
+        ...
+
+    def claim(self, target: str) -> str | None:
+        """Promise the floor to an agent; why that cannot be, if it is promised to another."""
+        ...
+
+    def unclaim(self) -> None:
+        """Take the promise back: the transfer does not happen."""
+        ...
+
+    async def readiness(self, ctx: Any, target: str) -> str | None:
+        """Make everything ready for an agent to get the floor; why that cannot be done, if it cannot."""
+        ...
+
+
 class Run(Generic[C]):
     """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
 
-    __slots__ = ("call_ids", "context", "guests", "id", "log", "meter", "opened", "signals", "values")
+    __slots__ = ("call_ids", "context", "guests", "id", "live", "log", "meter", "opened", "signals", "values")
 
     def __init__(
         self,
@@ -62,6 +82,8 @@ class Run(Generic[C]):
         self.meter = meter
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
+        self.live: Live | None = None
+        """The conversation that the run is, if it is a live one."""
         if around is None:
             self.call_ids: set[str] = set()
             """Every call id used so far: ids are unique in a run."""
@@ -70,6 +92,7 @@ class Run(Generic[C]):
             """What code in the run has opened for all of it, by what it was opened for; closed when the run stops."""
         else:
             self.call_ids, self.signals, self.opened = around.call_ids, around.signals, around.opened
+            self.live = around.live
             self.guests = guests = _Guests(around.guests)
             guests.around = around.guests
 

@@ -155,15 +155,19 @@ class RunContext(Generic[C]):
         log = self.run.log
         asked = log.find(key, Asked)
         answered = log.find(f"{key}!", Answered)
-        if answered is not None:
+        if answered is None:
+            if asked is None:
+                plain = as_json_value("the payload of an interrupt", payload)
+                log.write(Asked(key, self.origin, time(), plain, self.call, _json_schema(schema)))
+                await log.settle()
+            if self.run.live is None:
+                raise Suspend(key)
+            answer = await self.run.live.answer_to(key)
+        else:
+            answer = answered.answer
             if answered.values:
                 self.values.update(answered.values)
-            return answered.answer if schema is None or isinstance(schema, dict) else _revive(answered.answer, schema)
-        if asked is None:
-            plain = as_json_value("the payload of an interrupt", payload)
-            log.write(Asked(key, self.origin, time(), plain, self.call, _json_schema(schema)))
-            await log.settle()
-        raise Suspend(key)
+        return answer if schema is None or isinstance(schema, dict) else _revive(answer, schema)
 
     async def progress(self, text: str = "", *, done: float | None = None, total: float | None = None) -> None:
         """Tell whoever listens how far this has come. Not recorded."""

@@ -16,8 +16,10 @@ from .facts import (
     Asked,
     Cancelled,
     Completed,
+    CutShort,
     Failed,
     Finished,
+    Heard,
     Resumed,
     RunStarted,
     Said,
@@ -37,6 +39,8 @@ _Fact: TypeAlias = (
     | Resumed
     | Started
     | Said
+    | Heard
+    | CutShort
     | ToolReturned
     | Stepped
     | Transferred

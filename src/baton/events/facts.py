@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, Usage, text_of
+from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, Usage, UserMessage, text_of
 from .base import Changes, Event
 
 
@@ -52,6 +52,31 @@ class Said(Event, frozen=True):
     def text(self) -> str:
         """The text of what was said."""
         return text_of(self.message.content)
+
+
+class Heard(Event, frozen=True):
+    """The user spoke while the run was under way, as happens in live conversations."""
+
+    message: UserMessage
+    item_id: str = ""
+    """The provider's name for it, if it was speech."""
+
+    @property
+    def text(self) -> str:
+        """The text of what the user said."""
+        return text_of(self.message.content)
+
+
+class CutShort(Event, frozen=True):
+    """Somebody interrupted an agent while it spoke: of what it `said`, by key, the user heard only this."""
+
+    said: str
+    heard: str = ""
+    played_ms: int = 0
+
+    def left_of(self, message: AssistantMessage) -> AssistantMessage:
+        """The message with those words only that were heard."""
+        return msgspec.structs.replace(message, content=self.heard or "…")
 
 
 class ToolReturned(Event, frozen=True):

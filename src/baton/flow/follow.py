@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from ..agents import AgentContext, BaseAgent, Outcome, Projection, RunOptions, Told, told_of
-from ..context import History, Run, as_json_value
+from ..context import History, Live, Run, as_json_value
 from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
 from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
 from ..handoffs import HandoffInputData, InputFilter
@@ -30,6 +30,8 @@ class Rules(Struct, frozen=True):
     """Who takes over when agents go round in circles."""
     input_filter: InputFilter | None = None
     """What every transfer's target reads through, unless the edge has a filter of its own."""
+    live: Live | None = None
+    """The one conversation that is held under these rules, if it is a live one."""
 
 
 class Course:

@@ -10,12 +10,14 @@ from typing import TypeAlias
 
 from ..agents.toolbox import EXIT_TOOL
 from ..context import WHOLE, Entry
-from ..events import Event, Origin, RunStarted, Said, Started, Stepped, ToolReturned, Transferred
+from ..events import CutShort, Event, Heard, Origin, RunStarted, Said, Started, Stepped, ToolReturned, Transferred
 from ..messages import ToolMessage, UserMessage
 
-_INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
+_INSIDE_A_CALL = re.compile(r"/[im]\d+\.\d+/")
 _IS_RESPONSE = re.compile(r"/m\d+$")
-_NO_RESULT = "This call did not come to an end."
+_IS_SPOKEN = re.compile(r"/i(\d+)$")
+NO_RESULT = "This call did not come to an end."
+"""What stands for the result of a call that was never given one."""
 
 _NO_NUMBER = -1
 
@@ -38,12 +40,19 @@ def floor_of(events: Sequence[Event]) -> str:
 class _Node:
     """One activation: what it said, and the activations inside it, in the order in which they began."""
 
-    __slots__ = ("items", "origin", "place")
+    __slots__ = ("items", "origin", "place", "spoken")
 
     def __init__(self, origin: Origin, place: _Place) -> None:
         self.origin = origin
         self.place = place
         self.items: list[Entry | _Node] = []
+        self.spoken: dict[int, list[Entry | _Node]] = {}
+        """What was said in a live conversation, by its place there: it may be recorded in another order."""
+
+    def place_for(self, key: str) -> "list[Entry | _Node]":
+        """Where what was said under this key belongs."""
+        spoken = _IS_SPOKEN.search(key)
+        return self.items if spoken is None else self.spoken.setdefault(int(spoken.group(1)), [])
 
 
 class _Recall:
@@ -54,6 +63,7 @@ class _Recall:
         self._results = {event.key: event for event in events if isinstance(event, ToolReturned)}
         self._followed = {event.origin.id: event.call_id for event in events if isinstance(event, Transferred)}
         self._last_response = {e.origin.id: e.key for e in events if isinstance(e, Said) and _IS_RESPONSE.search(e.key)}
+        self._cuts = {event.said: event for event in events if isinstance(event, CutShort)}
         for event in events:
             if _INSIDE_A_CALL.search(event.origin.id):
                 continue
@@ -63,8 +73,13 @@ class _Recall:
                 self._node(event.origin)
             elif isinstance(event, Said):
                 self._say(event)
+            elif isinstance(event, Heard):
+                self._node(event.origin).place_for(event.key).append(Entry(event.message))
             elif isinstance(event, Stepped) and event.name == "failed" and event.key.endswith("/failed"):
                 self._fail(event)
+        for node in self._nodes.values():
+            for place in sorted(node.spoken):
+                node.items.extend(node.spoken[place])
 
     def entries(self, node: _Node | None = None) -> Iterator[Entry]:
         """What was said, in the order in which it is read: branches that ran at once as they were declared."""
@@ -94,25 +109,27 @@ class _Recall:
 
     def _say(self, said: Said) -> None:
         node, calls = self._node(said.origin), said.message.calls
+        items, cut = node.place_for(said.key), self._cuts.get(said.key)
+        message = said.message if cut is None else cut.left_of(said.message)
         if not calls:
             # A model's answer that was not the last did not fit the output type, and was taken back.
             if self._last_response.get(said.origin.id, said.key) == said.key or not _IS_RESPONSE.search(said.key):
-                node.items.append(Entry(said.message, node.origin, is_answer=True))
+                items.append(Entry(message, node.origin, is_answer=True))
             return
         results = [self._results.get(f"{said.key}.{position}") for position in range(len(calls))]
         undone = [position for position, result in enumerate(results) if result is not None and result.is_undone]
         taken = self._followed.get(said.origin.id)
         followed = [position for position, call in enumerate(calls) if taken is not None and call.id == taken]
         answer = None if followed else self._answer_among(said, results)
-        node.items.append(Entry(said.message, node.origin, undone=tuple(undone), followed=tuple(followed)))
+        items.append(Entry(message, node.origin, undone=tuple(undone), followed=tuple(followed)))
         for position, (call, result) in enumerate(zip(calls, results, strict=True)):
-            message = ToolMessage(call.id, call.name, _NO_RESULT, is_error=True) if result is None else result.message
-            entry = Entry(message, node.origin, is_answer=position == answer)
+            told = ToolMessage(call.id, call.name, NO_RESULT, is_error=True) if result is None else result.message
+            entry = Entry(told, node.origin, is_answer=position == answer)
             if position in undone:
                 entry.undone = (WHOLE,)
             elif position in followed:
                 entry.followed = (WHOLE,)
-            node.items.append(entry)
+            items.append(entry)
 
     def _answer_among(self, said: Said, results: Sequence[ToolReturned | None]) -> int | None:
         """The position of the result that was the agent's answer: the last that may be, if it was the last turn."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ..context import Entry, History
 from ..errors import LoopError
 from ..events import Origin
-from ..messages import AssistantMessage, ToolMessage, text_of
+from ..messages import AssistantMessage, ToolMessage, UserMessage, text_of
 
 
 class RoundTrips:
@@ -44,4 +44,7 @@ class RoundTrips:
                 self._said.add((message.name, text_of(message.content)))
             elif type(message) is AssistantMessage and message.content:
                 self._said.add((entry.author, text_of(message.content)))
+            elif type(message) is UserMessage and entry.is_user_input:
+                # In a live conversation the user speaks between transfers, and what they say again is new all the same.
+                self._said.add((None, f"{len(self._said)} {text_of(message.content)}"))
         return len(self._said) > before

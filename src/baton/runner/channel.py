@@ -1,18 +1,21 @@
 """From the run to whoever listens: two tasks, so a queue, but one that hands over batches and holds the run back."""
 
 import asyncio
+import sys
 
 from ..events import Delta, Event
 
-_CAPACITY = 128
-
 
 class Channel:
-    """A bounded queue of events. The writer waits when it is full, the reader when it is empty."""
+    """A bounded queue of events. The writer waits when it is full, the reader when it is empty.
 
-    __slots__ = ("_items", "_reader", "_writers", "is_closed", "is_full", "is_heard", "is_patient")
+    Without a capacity it is never full: a live conversation does not stand still because somebody is slow to listen.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_capacity", "_items", "_reader", "_writers", "is_closed", "is_full", "is_heard", "is_patient")
+
+    def __init__(self, capacity: int | None = 128) -> None:
+        self._capacity = capacity if capacity is not None else sys.maxsize
         self._items: list[Event | Delta] = []
         self._reader: asyncio.Future[None] | None = None
         self._writers: list[asyncio.Future[None]] = []
@@ -25,7 +28,7 @@ class Channel:
         """Take one event; never waits, but may become full."""
         items = self._items
         items.append(event)
-        if len(items) >= _CAPACITY:
+        if len(items) >= self._capacity:
             self.is_full = True
         if self._reader is not None:
             self._wake_reader()

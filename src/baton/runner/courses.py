@@ -25,6 +25,7 @@ def course_of(
 ) -> Course:
     """The course of a run; `said_before` is what was said in its thread, `guests` are agents made on the fly."""
     run = Run(started.run_id, log, context, dict(started.values), Meter(limits))
+    run.live = rules.live
     if guests:
         run.guests.update(guests)
     history = History([*said_before, *map(Entry, started.input)])

@@ -14,6 +14,7 @@ from ..events import (
     Completed,
     Event,
     Failed,
+    Heard,
     Resumed,
     RunStarted,
     Said,
@@ -70,6 +71,8 @@ def _changed(event: Event, value: Any, questions: Mapping[str, Asked]) -> Event:
             return replace(event, answer=answered.answer)
         case Stepped():
             return replace(event, value=as_json_value("the changed value", value))
+        case Heard():
+            return replace(event, message=UserMessage(value))
         case Said():
             if not isinstance(value, str):
                 raise RunError(f"the words of `{event.key}` can be changed to other words, not to {value!r}")

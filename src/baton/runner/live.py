@@ -49,7 +49,9 @@ _MADE_BY_CODE = (Started, Said, ToolReturned, Stepped, Transferred, Asked, Finis
 class LiveRun(Generic[Out]):
     """A run under way: listen to it with `async with … as run: async for event in run`, or cancel it."""
 
-    def __init__(self, keeper: Keeper) -> None:
+    def __init__(self, keeper: Keeper, *, capacity: int | None = 128) -> None:
+        """`capacity` is after how many events that nobody has read the run waits; None for never."""
+        self._capacity = capacity
         self.run_id = keeper.run_id
         """The id of the run."""
         self._keeper = keeper
@@ -224,7 +226,7 @@ class LiveRun(Generic[Out]):
     async def __aenter__(self) -> Self:
         if self._task is not None:
             raise RunError(f"run `{self.run_id}` has been opened already; start another, or resume it")
-        channel = self._channel = Channel()
+        channel = self._channel = Channel(self._capacity)
         self._task = asyncio.create_task(self.drive(), name=f"baton run {self.run_id}")
         self._task.add_done_callback(lambda _: channel.close())
         return self
@@ -251,6 +253,16 @@ class LiveRun(Generic[Out]):
             yield unread.popleft()
         if not self._is_cancelled:
             await asyncio.shield(task)
+
+    async def finished(self) -> None:
+        """Return when the run has stopped, however it did."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    def raise_failure(self) -> None:
+        """Raise what the run failed with, if it has stopped and did."""
+        if self._task is not None and self._task.done():
+            self._task.result()
 
     def _check_replay(self) -> None:
         # A run may be taken up with other hooks, or with none.

@@ -13,7 +13,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
-from ..context import Entry, Limits, as_json_value
+from ..context import Entry, Limits, Live, as_json_value
 from ..errors import RunError, RunNotFoundError, SetupError, checked_choice, listed
 from ..events import NOBODY, Completed, Event, RunStarted
 from ..flow import Rules, Team, checked_projection
@@ -27,7 +27,7 @@ from .courses import course_of, limits_in, start_of
 from .custody import answer, cancel, drive, keep, picked_up, recover, submit, unfinished
 from .forking import forked
 from .ids import new_id
-from .keeping import InMemory, NotKept, Opened, Stopped
+from .keeping import InMemory, Keeper, NotKept, Opened, Stopped
 from .live import LiveRun
 from .reading import Reader, checked_readers, read_by
 from .result import RunResult
@@ -179,10 +179,10 @@ class Runner(Generic[C, Out]):
         if archive is not None:
             owner = new_id()
             new = NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner)
-            return LiveRun(read_by(self._readers, new))
+            return self._live_run(new)
         course = course_of(started, Log(), self._rules, context=context, limits=limits or self.limits)
         opened = Opened(course, started.root, [started])
-        return LiveRun(read_by(self._readers, InMemory(started.run_id, opened, self._waiting, is_new=True)))
+        return self._live_run(InMemory(started.run_id, opened, self._waiting, is_new=True))
 
     async def resume(
         self,
@@ -221,7 +221,7 @@ class Runner(Generic[C, Out]):
         if stopped is None:
             how = TakenUp(partial(opening_of, answers=answers, values=values), context, limits, accept_changes)
             old = OldRun(self._archive_with(run_id), run_id, how, owner=new_id())
-            return LiveRun(read_by(self._readers, old))
+            return self._live_run(old)
         started, log = start_of(stopped.events), Log(stopped.events)
         opening = opening_of(log, answers=answers, values=values)
         course = course_of(
@@ -233,7 +233,7 @@ class Runner(Generic[C, Out]):
             guests=stopped.guests,
         )
         waited = InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False)
-        return LiveRun(read_by(self._readers, waited))
+        return self._live_run(waited)
 
     def adopt(self, events: Iterable[Event]) -> str:
         """Take over a run from its log, from another process for instance; the id to resume it by.
@@ -353,6 +353,14 @@ class Runner(Generic[C, Out]):
         twin._waiting, twin._threads, twin._archive = {}, None, self._archive_of(store)
         return twin
 
+    def over(self, live: Live) -> Self:
+        """The same runner for the one run that is this live conversation. What it keeps, the other keeps as well."""
+        twin = copy(self)
+        twin._rules = msgspec.structs.replace(self._rules, live=live)
+        twin._archive = None if self._archive is None else self._archive.under(twin._rules)
+        twin._threads = self._threads_in_memory().under(twin._rules) if self._archive is None else None
+        return twin
+
     def need_store(self, what: str) -> Store:
         """The store. Raises SetupError if there is none, saying what needs one."""
         if self._archive is None:
@@ -377,6 +385,10 @@ class Runner(Generic[C, Out]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.close()
+
+    def _live_run(self, keeper: Keeper) -> LiveRun[Out]:
+        capacity = 128 if self._rules.live is None else None
+        return LiveRun(read_by(self._readers, keeper), capacity=capacity)
 
     @property
     def _kept(self) -> Archive | None:

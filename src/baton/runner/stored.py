@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -46,6 +47,12 @@ class Archive:
         self.fingerprint = fingerprint_of(rules.team)
         self.known: OrderedDict[str, Known] = OrderedDict()
         """Of runs that stopped here before their end, the latest ones."""
+
+    def under(self, rules: Rules) -> "Archive":
+        """The same archive for runs under other rules of the same team."""
+        other = copy(self)
+        other.rules = rules
+        return other
 
     async def record(self, run_id: str) -> RunRecord:
         """What is known about a run. Raises RunNotFoundError if there is none."""

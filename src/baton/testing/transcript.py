@@ -12,10 +12,12 @@ from ..events import (
     Cancelled,
     Changes,
     Completed,
+    CutShort,
     Delta,
     Event,
     Failed,
     Finished,
+    Heard,
     Resumed,
     RunStarted,
     Said,
@@ -61,6 +63,10 @@ def _line(event: Event) -> str:
             return f"{event.agent} started"
         case Said():
             return f"{event.agent}: {spoken(event.message)}"
+        case Heard():
+            return f"user: said {_content(event.message.content, shown=_json)}"
+        case CutShort():
+            return f"{event.agent}: was interrupted, heard {_json(event.heard)}"
         case ToolReturned():
             return _returned(event)
         case Stepped():

@@ -15,6 +15,7 @@ from .base import AnswerStream, Endpoint
 from .faults import HttpFault
 from .google import GoogleServer
 from .openai import OpenAIServer
+from .realtime import OpenAIRealtimeServer
 from .received import Asked, Received, Rejection
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Endpoint",
     "GoogleServer",
     "HttpFault",
+    "OpenAIRealtimeServer",
     "OpenAIServer",
     "ProviderServer",
     "Received",

@@ -65,7 +65,7 @@ class Exchange:
                 continue
             if type(chunk) is Response and chunk.stop_reason == REFUSAL:
                 self._begun().is_refusal = True
-            for piece in _pieces_of(chunk):
+            for piece in pieces_of(chunk):
                 if type(piece) is not Response:
                     await self._write(self._begun().chunk(piece))
                 self._given.append(piece)
@@ -134,12 +134,12 @@ class Exchange:
         return replace(whole, usage=usage, message=whole.message or AssistantMessage())
 
 
-def _pieces_of(chunk: Chunk) -> Iterator[Chunk]:
+def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk as a provider sends it: an answer word by word, the arguments of a call in several deltas."""
     if type(chunk) is Response:
         for happening in happenings(chunk, "", in_words=True):
             if not isinstance(happening, asyncio.Event | BaseException | Response):
-                yield from _pieces_of(happening)
+                yield from pieces_of(happening)
         yield chunk
     elif type(chunk) is CallChunk and len(chunk.arguments) > _SHORTEST_DELTA:
         size = max(_SHORTEST_DELTA, len(chunk.arguments) // _MOST_DELTAS + 1)

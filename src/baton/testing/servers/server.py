@@ -1,26 +1,25 @@
 """The part of a server that all providers share: a socket, a script, and a record of who asked what and who left."""
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from contextlib import aclosing
-from types import TracebackType
-from typing import Any, Self, TypeAlias, TypedDict, cast
+from typing import TypeAlias, TypedDict, cast
 
 from aiohttp import web
 from msgspec.structs import replace
 
-from ...errors import ContextTooLongError, ModelError, ModelNotFoundError, SetupError
+from ...errors import ContextTooLongError, ModelError, ModelNotFoundError
 from ...models import Chunk, ModelRequest
 from ..scripted import ScriptedModel
 from ..steps import Step
 from .base import Endpoint
 from .exchange import JSON, Exchange
+from .loopback import LoopbackServer
 from .received import Asked, Received, Rejection
 
 _Steps: TypeAlias = Iterable[Step] | Mapping[str, Iterable[Step]]
 _Chunks: TypeAlias = AsyncGenerator[Chunk, None]
-_MOST_BYTES = 64 * 1024 * 1024
 
 
 class ServerOptions(TypedDict, total=False):
@@ -35,7 +34,7 @@ class ServerOptions(TypedDict, total=False):
     record: bool
 
 
-class ProviderServer(ABC):
+class ProviderServer(LoopbackServer):
     """A provider on this machine: enter it with `async with`, and give a client its `base_url` and `api_key`.
 
     Steps are those of a ScriptedModel: a list, or a mapping with a list for each model name; `by`, a function of the
@@ -55,6 +54,7 @@ class ProviderServer(ABC):
         delay: float = 0.0,
         record: bool = True,
     ) -> None:
+        super().__init__()
         keys = tuple(cast("Mapping[str, object]", steps)) if isinstance(steps, Mapping) else ()
         self.script = ScriptedModel(cast("_Steps", steps), name=type(self).__name__, cycle=cycle, record=False)
         """The model behind it."""
@@ -68,10 +68,6 @@ class ProviderServer(ABC):
         self._key_of: Callable[[Received], str] = by or (_its_model if keys else _nobody)
         self._delay = delay
         self._record = record
-        self._port = 0
-        self._is_closing = False
-        self._site: asyncio.Server | None = None
-        self._web: web.Server | None = None
         self._somebody_left = asyncio.Event()
         self._departures_told = 0
 
@@ -87,13 +83,6 @@ class ProviderServer(ABC):
     @abstractmethod
     def base_url(self) -> str:
         """What a client of this provider is given as its base url."""
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port."""
-        if not self._port:
-            raise SetupError(f"{type(self).__name__} has no address yet; enter it first: async with server: …")
-        return f"http://127.0.0.1:{self._port}"
 
     @property
     def understood(self) -> list[ModelRequest]:
@@ -127,32 +116,8 @@ class ProviderServer(ABC):
         self._departures_told += 1
         return self.closed[self._departures_told - 1]
 
-    async def __aenter__(self) -> Self:
-        if self._site is not None:
-            raise SetupError(f"{type(self).__name__} was entered before; make one for each `async with`")
-        loop = asyncio.get_running_loop()
-
-        def large(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
-            return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BYTES)
-
-        self._web = web.Server(self._handle, request_factory=large, handler_cancellation=True, access_log=None)
-        self._site = await loop.create_server(self._web, "127.0.0.1", 0, backlog=1024)
-        self._port = self._site.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._site is None or self._web is None:
-            return
-        self._is_closing = True
-        self._site.close()
-        for connection in self._web.connections:
-            # Whoever is still answering is stopped by this, as if its client had gone.
-            connection.force_close()
-        await self._web.shutdown(1.0)
-
-    async def _handle(self, http: web.BaseRequest) -> web.StreamResponse:
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request."""
         raw = await http.read()
         received = Received(http.method, http.path, query=http.query, headers=http.headers, raw=raw)
         if self._record:
@@ -164,7 +129,7 @@ class ProviderServer(ABC):
             headers = {"content-type": JSON, **rejection.headers}
             return web.Response(status=rejection.status, body=rejection.body, headers=headers)
         except (asyncio.CancelledError, ConnectionError):
-            if not (received.is_cut or self._is_closing):
+            if not (received.is_cut or self.is_closing):
                 received.has_left = True
                 self.closed.append(received)
                 self._somebody_left.set()

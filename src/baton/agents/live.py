@@ -1,0 +1,36 @@
+"""Whether a transfer may happen in a live conversation, where several responses can be carried out at the same time."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ..context import RunContext
+from ..events import ToolReturned
+from ..messages import text_of
+from .admission import Admitted, Denied
+
+
+async def verdict_on(
+    ctx: RunContext[Any], target: str, admission: Callable[[], Awaitable[Admitted | Denied]]
+) -> Admitted | Denied:
+    """Let the transfer happen if the floor is free, it is admitted, and the target is ready for it; in this order."""
+    recorded = ctx.run.log.find(ctx.scope, ToolReturned)
+    if recorded is not None and recorded.is_undone:
+        # Which of several came first is no longer to be seen; what was recorded decides.
+        return Denied(text_of(recorded.content))
+    live = ctx.run.live
+    if live is None:
+        return await admission()
+    refusal = live.claim(target)
+    if refusal is not None:
+        return Denied(refusal)
+    is_admitted = False
+    try:
+        verdict = await admission()
+        if isinstance(verdict, Denied):
+            return verdict
+        refusal = None if recorded is not None else await live.readiness(ctx, target)
+        is_admitted = refusal is None
+        return verdict if refusal is None else Denied(refusal)
+    finally:
+        if not is_admitted:
+            live.unclaim()

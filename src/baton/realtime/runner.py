@@ -1,0 +1,161 @@
+"""The front desk for live conversations: compiles a team once, then opens conversations with it."""
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from os import PathLike
+from typing import Any, Generic, Self
+
+from typing_extensions import TypeVar
+
+from ..agents import BaseAgent, MultipleTransfers, RunHooks
+from ..context import Limits
+from ..errors import SetupError
+from ..handoffs import Language
+from ..messages import Input
+from ..runner import Runner
+from ..runner.ids import new_id
+from ..runner.reading import Reader
+from ..runner.runner import Floor
+from ..runner.threads import Thread
+from ..stores import Store
+from .base import RealtimeModel
+from .definition import RealtimeDefinition
+from .playback import Playback
+from .registry import resolve_realtime
+from .session import RealtimeSession
+from .settings import Manners
+from .talk import Talk
+
+C = TypeVar("C", default=Any)
+
+_LIMITS = Limits(model_calls=None, transfers=None)
+
+
+class RealtimeRunner(Generic[C]):
+    """Holds live conversations with one team: a `Runner` whose runs are conversations over an open connection.
+
+    The log, the store, hooks, limits and readers are those of every run. One runner may hold many conversations.
+    """
+
+    def __init__(
+        self,
+        agent: BaseAgent[C, Any],
+        *,
+        model: RealtimeModel | str,
+        manners: Manners | None = None,
+        limits: Limits | None = None,
+        store: "Store | str | PathLike[str] | None" = None,
+        lease: float = 30.0,
+        multiple_transfers: MultipleTransfers = "first",
+        hooks: RunHooks | None = None,
+        corrections: int = 2,
+        language: Language = "en",
+        agents: Sequence[BaseAgent[Any, Any]] = (),
+        readers: Sequence[Reader] = (),
+        text_model: Any = None,
+        async_tool_calls: bool = True,
+        max_reconnects: int = 5,
+        reconnect_pause: float = 0.25,
+        guardrail_step: int = 100,
+    ) -> None:
+        """`async_tool_calls=False` has the conversation wait for tools. `guardrail_step` is after how many characters
+        of a transcript the guardrails are asked again. `text_model` is for text agents that are tools.
+        """
+        self._runner: Runner[C, str] = Runner(
+            agent,
+            model=text_model,
+            limits=limits or _LIMITS,
+            store=store,
+            lease=lease,
+            history="verbatim",
+            multiple_transfers=multiple_transfers,
+            hooks=hooks,
+            corrections=corrections,
+            language=language,
+            agents=agents,
+            readers=readers,
+        )
+        for seat in self._runner.team.seats.values():
+            if not isinstance(seat.agent, RealtimeDefinition):
+                raise SetupError(
+                    f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot have the floor of a live "
+                    "conversation; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
+                )
+        self.model = resolve_realtime(model)
+        self.manners = manners or Manners()
+        self._hooks = hooks
+        self._async_tool_calls = async_tool_calls
+        self._max_reconnects = max_reconnects
+        self._reconnect_pause = reconnect_pause
+        self._guardrail_step = guardrail_step
+
+    def connect(
+        self,
+        history: Input = (),
+        *,
+        context: C | None = None,
+        values: Mapping[str, Any] | None = None,
+        limits: Limits | None = None,
+        run_id: str | None = None,
+        thread: str | None = None,
+        floor: Floor = "sticky",
+        playback: Playback | None = None,
+    ) -> RealtimeSession:
+        """A conversation, to be opened with `async with`. `history` is what was said before it.
+
+        With a `thread` it goes on with what was said there, in writing or live, and begins with whoever had the floor.
+        """
+        run_id = run_id or new_id()
+        talk = self._talk(run_id, playback)
+        live = self._runner.over(talk).stream(
+            history, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+        )
+        return RealtimeSession(live, talk, team=self._runner.team, hooks=self._hooks)
+
+    def resume(
+        self,
+        run_id: str,
+        answers: Any = None,
+        *,
+        context: C | None = None,
+        limits: Limits | None = None,
+        accept_changes: bool = False,
+        playback: Playback | None = None,
+    ) -> RealtimeSession:
+        """Go on with a conversation that was cut off or left with an open question; what was done is not done again."""
+        talk = self._talk(run_id, playback)
+        live = self._runner.over(talk).stream_resume(
+            run_id, answers, context=context, limits=limits, accept_changes=accept_changes
+        )
+        return RealtimeSession(live, talk, team=self._runner.team, hooks=self._hooks)
+
+    @property
+    def text(self) -> "Runner[C, str]":
+        """The runner below: for replaying conversations, reading their events, and their threads."""
+        return self._runner
+
+    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
+        """The same runner, with its conversations in this store."""
+        twin = copy(self)
+        twin._runner = self._runner.kept_in(store)
+        return twin
+
+    def thread(self, id: str) -> Thread:
+        """One conversation over several runs."""
+        return self._runner.thread(id)
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._runner.close()
+
+    def _talk(self, name: str, playback: Playback | None) -> Talk:
+        return Talk(
+            self.model,
+            self.manners,
+            name=name,
+            playback=playback,
+            max_reconnects=self._max_reconnects,
+            reconnect_pause=self._reconnect_pause,
+            waits_for_tools=not self._async_tool_calls,
+            guardrail_step=self._guardrail_step,
+        )

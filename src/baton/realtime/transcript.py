@@ -1,0 +1,102 @@
+"""What is said in a live conversation, in the order in which it is said, though it becomes known in another.
+
+The user's words come later than the answer to them; the results of a call later than what is said meanwhile. Each has
+its place from the beginning on, and enters the run's history when all before it has.
+"""
+
+from collections.abc import Iterator
+
+from ..context import Entry, History
+from ..events import CutShort, Said
+from ..messages import AssistantMessage, Message
+
+
+class Slot:
+    """A place in the conversation; `key` is that of the event that will be recorded for it."""
+
+    __slots__ = ("branch", "entries", "is_open", "is_stopped", "key", "mark", "place", "said")
+
+    def __init__(self, place: int, key: str) -> None:
+        self.place = place
+        self.key = key
+        self.is_open = True
+        self.is_stopped = False
+        """Whether a guardrail has stopped it: then nothing that it asks for is done."""
+        self.said: Said | None = None
+        self.entries: list[Entry] = []
+        self.branch: History | None = None
+        """A history of its own, for calls that are being carried out; what they add begins at `mark`."""
+        self.mark = 0
+
+    def waiting(self) -> list[Entry]:
+        """What is known of it so far."""
+        if self.branch is not None and len(self.branch.entries) > self.mark:
+            return self.branch.entries[self.mark :]
+        return self.entries
+
+
+class Transcript:
+    """The places of one activation, on top of the history it began with."""
+
+    def __init__(self, history: History, scope: str) -> None:
+        self._history = history
+        self._scope = scope
+        self._slots: list[Slot] = []
+        self._last = 0
+
+    def open(self, place: int | None = None) -> Slot:
+        """The next place, or one that is on record."""
+        self._last = self._last + 1 if place is None else place
+        slot = Slot(self._last, f"{self._scope}/i{self._last}")
+        self._slots.append(slot)
+        return slot
+
+    def fill(self, slot: Slot, *entries: Entry) -> None:
+        """Nothing more will come to this place."""
+        slot.entries.extend(entries)
+        slot.is_open = False
+        self._flush()
+
+    def close(self, slot: Slot) -> None:
+        """The calls at this place have been carried out; what they came to is in its branch."""
+        slot.is_open = False
+        self._flush()
+
+    def drop(self, slot: Slot) -> None:
+        """Nothing was said here after all."""
+        if slot in self._slots:
+            self._slots.remove(slot)
+        self._flush()
+
+    def take_back(self, slot: Slot) -> None:
+        """What was put down here last does not count, wherever it has got to."""
+        taken = {id(entry) for entry in slot.entries}
+        self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in taken]
+        self._history.views.clear()
+        self.drop(slot)
+
+    def end(self) -> None:
+        """Nobody will say anything more here: what is still open stays empty, and all the rest is known."""
+        self._slots = [slot for slot in self._slots if not slot.is_open]
+        self._flush()
+
+    def cut(self, entry: Entry, cut: CutShort) -> None:
+        """Let those words only stand that were heard."""
+        if isinstance(entry.message, AssistantMessage):
+            entry.message = cut.left_of(entry.message)
+            self._history.views.clear()
+
+    def everything(self) -> Iterator[Message]:
+        """All that was said, for a model that knows nothing of it yet."""
+        for entry in self._history.entries:
+            yield entry.message
+        for slot in self._slots:
+            for entry in slot.waiting():
+                yield entry.message
+
+    def _flush(self) -> None:
+        while self._slots and not self._slots[0].is_open:
+            slot = self._slots.pop(0)
+            if slot.branch is not None:
+                self._history.join(slot.branch, slot.mark)
+            self._history.entries.extend(slot.entries)

@@ -1,0 +1,144 @@
+"""The calls of responses being carried out while the conversation goes on: each turn has a history of its own."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..agents import AgentContext
+from ..agents.toolbox import Toolbox
+from ..agents.turn import Turn, TurnOutcome, record_result
+from ..context import Entry, History, RunContext
+from ..errors import GuardrailTripped
+from ..events import Said, ToolReturned
+from ..flow.recall import NO_RESULT
+from ..messages import ToolMessage, text_of
+from .definition import RealtimeDefinition
+from .happenings import Happening, TurnEnded
+from .transcript import Slot, Transcript
+
+STOPPED = "guardrail"
+"""Why a response ended that a guardrail stopped; nothing that it asks for is done, then or later."""
+_NOT_CARRIED_OUT = "Not carried out: a guardrail stopped this response."
+
+
+class Turns:
+    """The turns of one activation that are under way."""
+
+    def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: Transcript) -> None:
+        self.agent = agent
+        self._ctx = ctx
+        self._transcript = transcript
+        self._running: dict[asyncio.Task[TurnOutcome], Slot] = {}
+
+    @property
+    def are_running(self) -> bool:
+        """Whether there are any."""
+        return bool(self._running)
+
+    def enter(self, slot: Slot, said: Said) -> Entry:
+        """Put down what was said; if it makes calls, their place stays open until they have been carried out."""
+        entry = Entry(said.message, self._ctx.origin, is_answer=not said.message.calls)
+        if said.message.content:
+            self._ctx.output = text_of(said.message.content)
+        if said.message.calls:
+            slot.entries.append(entry)
+        else:
+            self._transcript.fill(slot, entry)
+        return entry
+
+    def start(self, slot: Slot, said: Said, toolbox: Toolbox, tell: Callable[[Happening], None]) -> None:
+        """Carry out the calls of a response, while the conversation goes on."""
+        task = asyncio.create_task(self.take(slot, said, toolbox), name=f"baton turn {said.key}")
+        self._running[task] = slot
+        task.add_done_callback(lambda ended: tell(TurnEnded(ended)))
+
+    async def take(self, slot: Slot, said: Said, toolbox: Toolbox) -> TurnOutcome:
+        """Carry out the calls of a response; its place then has what they came to."""
+        ctx = self._context_for(slot)
+        if said.stop_reason == STOPPED:
+            self._refuse(slot, said, ctx)
+            return TurnOutcome()
+        try:
+            outcome = await Turn(self.agent, ctx, said, toolbox, is_beside_others=True).run()
+        except GuardrailTripped:
+            self.break_off(slot, said, NO_RESULT)
+            raise
+        finally:
+            # Also if the run ends with an error that was told to the model, such as that of too many transfers.
+            if slot.branch is not None and len(slot.branch.entries) > slot.mark:
+                self._put_down(slot, slot.branch)
+        return outcome
+
+    def _put_down(self, slot: Slot, branch: History) -> None:
+        spoken, entry = slot.entries.pop(), branch.entries[slot.mark]
+        # The same words, which may have been cut short meanwhile, with what is known of the calls now.
+        spoken.undone, spoken.followed = entry.undone, entry.followed
+        branch.entries[slot.mark] = spoken
+        self._transcript.close(slot)
+
+    def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[Slot, TurnOutcome] | None:
+        """What a turn came to; None if it has been stopped. Raises what ended it."""
+        slot = self._running.pop(task, None)
+        return None if slot is None or task.cancelled() else (slot, task.result())
+
+    async def wait(self) -> None:
+        """Return when all turns have ended."""
+        if self._running:
+            await asyncio.wait(self._running)
+
+    def cancel(self) -> None:
+        """Have all turns stop; `stop` waits for that."""
+        for task in self._running:
+            task.cancel()
+
+    async def stop(self) -> None:
+        """Stop all turns, and return when they have ended."""
+        self.cancel()
+        running, self._running = self._running, {}
+        if not running:
+            return
+        await asyncio.wait(running)
+        for task in running:
+            # What it raises while it is being stopped is of interest to nobody; it has to be looked at all the same.
+            _ = task.cancelled() or task.exception()
+        for slot in running.values():
+            if slot.is_open and slot.said is not None:
+                self.break_off(slot, slot.said, NO_RESULT)
+
+    def _refuse(self, slot: Slot, said: Said, ctx: AgentContext[Any]) -> None:
+        """Put down for each call, and on record, that it was not carried out."""
+        slot.branch = None
+        keyed = [(f"{said.key}.{position}", call) for position, call in enumerate(said.message.calls)]
+        results = [record_result(ctx, key, call, _NOT_CARRIED_OUT, is_error=True) for key, call in keyed]
+        self._transcript.fill(slot, *[Entry(result.message, ctx.origin) for result in results])
+
+    def break_off(self, slot: Slot, said: Said, told: str) -> None:
+        """Put down for each call what is on record of it, and else that it came to nothing."""
+        slot.branch = None
+        log, results = self._ctx.run.log, list[ToolMessage]()
+        for position, call in enumerate(said.message.calls):
+            recorded = log.find(f"{said.key}.{position}", ToolReturned)
+            nothing = ToolMessage(call.id, call.name, told, is_error=True)
+            results.append(nothing if recorded is None else recorded.message)
+        self._transcript.fill(slot, *[Entry(result, self._ctx.origin) for result in results])
+
+    def call_context(self, scope: str) -> RunContext[Any]:
+        """The context of something that is done in this activation and is no call."""
+        return RunContext(self._ctx.run, self._ctx.origin, scope, None, self._ctx)
+
+    def _context_for(self, slot: Slot) -> AgentContext[Any]:
+        ctx = self._ctx
+        slot.branch = ctx.history.fork()
+        slot.mark = len(slot.branch.entries)
+        turn: AgentContext[Any] = AgentContext(
+            ctx.run, ctx.origin, slot.branch, _Seen(ctx), ctx.routes, ctx.options, slot.mark, ctx.flow
+        )
+        turn.told = ctx.told
+        return turn
+
+
+class _Seen:
+    """What an activation reads, for a turn of it."""
+
+    def __init__(self, ctx: AgentContext[Any]) -> None:
+        self.messages = ctx.messages

@@ -1,0 +1,124 @@
+"""What a scripted provider knows of a conversation, and what it will not take."""
+
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...messages import AssistantMessage, Message, SystemMessage, ToolCall, ToolMessage, UserMessage, is_empty, text_of
+
+Role: TypeAlias = Literal["user", "assistant", "system", "call", "result"]
+
+
+class Item(Struct, frozen=True):
+    """One thing in a conversation, as a provider keeps it: words, one call, or the result of one."""
+
+    id: str
+    role: Role
+    message: Message
+    audio_ms: int = 0
+    """How much of it is sound."""
+
+    @property
+    def call_id(self) -> str:
+        """The call that it is, or is the result of; else ""."""
+        message = self.message
+        if isinstance(message, ToolMessage):
+            return message.call_id
+        return message.calls[0].id if isinstance(message, AssistantMessage) and message.calls else ""
+
+
+class Objection(Exception):
+    """What a provider says to a command that it will not take."""
+
+    def __init__(self, code: str, message: str, *, is_foreseeable: bool = True) -> None:
+        super().__init__(message)
+        self.code = code
+        self.is_foreseeable = is_foreseeable
+        """False if the client could not know: the two have crossed on the way."""
+
+
+class Conversation:
+    """The items of one connection, in order."""
+
+    def __init__(self, new_item_id: Callable[[], str]) -> None:
+        self.items: list[Item] = []
+        self.new_item_id = new_item_id
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """What a model reads of it."""
+        return tuple([item.message for item in self.items])
+
+    def add(self, message: Message, item_id: str = "", *, audio_ms: int = 0) -> list[Item]:
+        """The items that a message becomes. Raises Objection if a provider would not take it."""
+        self._check(message, item_id)
+        roles_and_messages = list(_split(message))
+        ids = [item_id or self.new_item_id(), *[self.new_item_id() for _ in roles_and_messages[1:]]]
+        added = [Item(id, role, part, audio_ms) for id, (role, part) in zip(ids, roles_and_messages, strict=True)]
+        self.items += added
+        return added
+
+    def grow(self, item_id: str, words: str, audio_ms: int) -> None:
+        """Add to what the model says in an item, which is made if it is not there yet."""
+        place = self._place_of(item_id)
+        if place is None:
+            self.items.append(Item(item_id, "assistant", AssistantMessage(words), audio_ms))
+            return
+        item = self.items[place]
+        said = AssistantMessage(text_of(item.message.content) + words)
+        self.items[place] = replace(item, message=said, audio_ms=item.audio_ms + audio_ms)
+
+    def call(self, call: ToolCall) -> None:
+        """Keep a call that the model has made; one of the same id may be there, as a script can want to repeat it."""
+        self.items.append(Item(self.new_item_id(), "call", AssistantMessage(calls=(call,))))
+
+    def truncate(self, item_id: str, audio_end_ms: int, *, ms_per_word: int) -> None:
+        """Forget what comes after so much of an item. Raises Objection if there is not so much of it."""
+        place = self._place_of(item_id)
+        if place is None:
+            raise Objection("item_truncate_invalid_item_id", f"there is no item `{item_id}` to truncate")
+        item = self.items[place]
+        if item.role != "assistant" or not item.audio_ms:
+            raise Objection("item_truncate_invalid_item", f"`{item_id}` is not something the model said aloud")
+        if not 0 <= audio_end_ms <= item.audio_ms:
+            told = f"`{item_id}` has {item.audio_ms} ms of audio and cannot be truncated at {audio_end_ms} ms"
+            raise Objection("invalid_audio_end_ms", told)
+        heard = " ".join(text_of(item.message.content).split()[: audio_end_ms // ms_per_word])
+        self.items[place] = replace(item, message=AssistantMessage(heard), audio_ms=audio_end_ms)
+
+    def _check(self, message: Message, item_id: str) -> None:
+        if item_id and self._place_of(item_id) is not None:
+            raise Objection("item_create_duplicate_item_id", f"there is an item `{item_id}` already")
+        if is_empty(message):
+            raise Objection("empty_item", f"a {type(message).__name__} without content says nothing")
+        known = {(item.role, item.call_id) for item in self.items}
+        if isinstance(message, ToolMessage):
+            if ("call", message.call_id) not in known:
+                raise Objection("invalid_tool_call_id", f"a result for `{message.call_id}`, a call nobody made")
+            if ("result", message.call_id) in known:
+                raise Objection("duplicate_result", f"a second result for the call `{message.call_id}`")
+        if isinstance(message, AssistantMessage):
+            for call in message.calls:
+                if ("call", call.id) in known:
+                    raise Objection("duplicate_call", f"the call `{call.id}` is in the conversation already")
+
+    def _place_of(self, item_id: str) -> int | None:
+        return next((place for place, item in enumerate(self.items) if item.id == item_id), None)
+
+
+def _split(message: Message) -> Iterator[tuple[Role, Message]]:
+    """A message as the items that a provider keeps of it."""
+    match message:
+        case UserMessage():
+            yield "user", message
+        case SystemMessage():
+            yield "system", message
+        case ToolMessage():
+            yield "result", message
+        case AssistantMessage():
+            if message.content:
+                yield "assistant", replace(message, calls=())
+            for call in message.calls:
+                yield "call", AssistantMessage(calls=(call,))

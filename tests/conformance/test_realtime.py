@@ -1,0 +1,36 @@
+"""Every realtime model runs the suite."""
+
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from baton.realtime import OpenAIRealtimeModel
+from baton.testing import Step
+from baton.testing.conformance import RealtimeConformance
+from baton.testing.realtime import ScriptedRealtimeModel
+from baton.testing.servers import OpenAIRealtimeServer
+
+
+class TestOpenAIRealtimeModel(RealtimeConformance[OpenAIRealtimeServer]):
+    def provider(self, steps: Iterable[Step], hears: Iterable[str]) -> OpenAIRealtimeServer:
+        return OpenAIRealtimeServer(steps, hears=hears)
+
+    def model(self, provider: OpenAIRealtimeServer) -> OpenAIRealtimeModel:
+        return OpenAIRealtimeModel(base_url=provider.base_url, api_key=provider.api_key)
+
+
+class TestScriptedRealtimeModel(RealtimeConformance[ScriptedRealtimeModel]):
+    @asynccontextmanager
+    async def provider(
+        self, steps: Iterable[Step], hears: Iterable[str]
+    ) -> AsyncGenerator[ScriptedRealtimeModel, None]:
+        yield ScriptedRealtimeModel(steps, hears=hears)
+
+    def model(self, provider: ScriptedRealtimeModel) -> ScriptedRealtimeModel:
+        return provider
+
+
+def test_what_a_model_cannot_do_must_be_something_there_is() -> None:
+    with pytest.raises(TypeError, match="it can have"):
+        type("Wrong", (RealtimeConformance,), {"cannot": frozenset({"smell"})})

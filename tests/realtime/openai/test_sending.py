@@ -1,0 +1,177 @@
+"""Commands as OpenAI takes them; the server, which refuses what OpenAI would, is the judge."""
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from tests.realtime.openai.bench import SPOKEN, talk
+
+from baton.errors import RequestError
+from baton.messages import (
+    AssistantMessage,
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    SystemMessage,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    UserMessage,
+)
+from baton.realtime.commands import AddItem, Configure, Respond
+from baton.realtime.openai.sending import session_of
+from baton.realtime.settings import Manners, SessionSettings, TurnDetection
+from baton.realtime.signals import Configured, ItemAdded, Trouble
+from baton.testing.servers import OpenAIRealtimeServer
+from baton.testing.servers.realtime import speech
+
+PIXEL = b"\x89PNG..."
+SOUND = speech("Hello")
+LONG = "call_" + "x" * 60
+
+
+async def added(*messages: Message, count: int) -> tuple[list[Message], list[ItemAdded]]:
+    """What the server knows after these messages were added, and what it said about them."""
+    async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
+        for number, message in enumerate(messages):
+            await talking.send(AddItem(message, f"item_{number}"))
+        await talking.until(ItemAdded, count)
+        assert server.complaints == []
+        return server.sessions[0].conversation.messages(), talking.all(ItemAdded)
+
+
+@pytest.mark.parametrize(
+    ("content", "known"),
+    [
+        ("Hello", "Hello"),
+        ("", ""),
+        ((), ""),
+        ((Text("Look:"), Image(data=PIXEL)), (Text("Look:"), Image(data=PIXEL))),
+        ((Image(data=PIXEL, detail="low"),), (Image(data=PIXEL, detail="low"),)),
+        ((Image(url=f"data:image/png;base64,{b64encode(PIXEL).decode()}"),), (Image(data=PIXEL),)),
+        ((Audio(data=SOUND, media_type="audio/pcm"),), (Audio(data=SOUND, media_type="audio/pcm"),)),
+        ((Audio(data=SOUND, media_type="audio/pcm", transcript="Hello"),), "Hello"),
+        ((Audio(url="http://a/b.wav", transcript="Hello"),), "Hello"),
+        ((Data({"a": 1}),), '{"a":1}'),
+        ((File(data=b"1,2", media_type="text/csv", name="a.csv"),), "a.csv:\n1,2"),
+    ],
+)
+async def test_what_the_user_says(content: Any, known: Any) -> None:
+    messages, told = await added(UserMessage(content), count=1)
+    assert messages == [UserMessage(known)]
+    assert told == [ItemAdded("item_0", "user")]
+
+
+async def test_a_history_with_calls_and_results() -> None:  # R3
+    said = AssistantMessage("A moment.", (ToolCall("call_1", "f", '{"a":1}'), ToolCall(LONG, "not a name", "{broken")))
+    history = [
+        SystemMessage("Be kind."),
+        UserMessage("Hello"),
+        said,
+        ToolMessage("call_1", "f", "one"),
+        ToolMessage(LONG, "not a name", (Text("two"), Data([2]))),
+        AssistantMessage((Audio(data=SOUND, transcript="Done."),)),
+    ]
+    messages, told = await added(*history, count=8)
+    assert messages[:3] == [SystemMessage("Be kind."), UserMessage("Hello"), AssistantMessage("A moment.")]
+    assert messages[3] == AssistantMessage(calls=(ToolCall("call_1", "f", '{"a":1}'),))
+    assert isinstance(messages[4], AssistantMessage)
+    (second,) = messages[4].calls
+    assert (second.name, second.arguments) == ("not_a_name", '{"malformed":"{broken"}')
+    assert messages[5:] == [
+        ToolMessage("call_1", "", "one"),
+        ToolMessage(second.id, "", "two\n[2]"),
+        AssistantMessage("Done."),
+    ]
+    assert [item.role for item in told] == [
+        *("system", "user", "assistant", "call", "call"),
+        *("result", "result", "assistant"),
+    ]
+    # Whatever the ids are on the wire, whoever sent them hears of them under his own.
+    assert [item.call_id for item in told if item.call_id] == ["call_1", LONG, "call_1", LONG]
+    assert told[2].item_id == "item_2"
+
+
+async def test_an_id_that_is_too_long_is_known_by_its_own_name() -> None:
+    async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
+        await talking.send(AddItem(UserMessage("Hello"), "item_" + "x" * 60))
+        assert (await talking.until(ItemAdded)).item_id == "item_" + "x" * 60
+    assert server.complaints == []
+
+
+async def test_what_a_tool_shows_follows_its_result() -> None:
+    call = AssistantMessage(calls=(ToolCall("call_1", "draw", "{}"),))
+    messages, _ = await added(call, ToolMessage("call_1", "draw", (Text("See."), Image(data=PIXEL))), count=3)
+    assert messages[1] == ToolMessage("call_1", "", "See.")
+    assert messages[2] == UserMessage((Text("From the result of `draw`:"), Image(data=PIXEL)))
+
+
+@pytest.mark.parametrize("part", [Image(url="http://a/b.png"), Audio(data=b"ID3"), File(data=b"%PDF")])
+async def test_what_has_no_form_is_refused_before_anything_is_sent(part: Part) -> None:
+    async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
+        with pytest.raises(RequestError, match="gpt-realtime"):
+            await talking.send(AddItem(UserMessage((Text("Look"), part))))
+        await talking.send(AddItem(UserMessage("Hello"), "item_1"))
+        await talking.until(ItemAdded)
+        assert len(server.sessions[0].items) == 1
+
+
+TOOLS = (ToolSpec("f", "Does it."),)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        SPOKEN,
+        SessionSettings("A", tools=TOOLS, tool_choice="f", voice="marin"),
+        SessionSettings("A", tools=TOOLS, tool_choice="required"),
+        SessionSettings("A", manners=Manners(modality="text", turn_detection=None, transcription=None)),
+        SessionSettings("A", manners=Manners(input_format="g711_ulaw", output_format="g711_alaw", speed=1.25)),
+        SessionSettings("A", manners=Manners(turn_detection=TurnDetection("semantic_vad", eagerness="high"))),
+        SessionSettings(
+            "A", manners=Manners(turn_detection=TurnDetection(threshold=0.7, prefix_ms=100, silence_ms=300))
+        ),
+        SessionSettings("A", manners=Manners(language="de", noise_reduction="far_field", max_output_tokens=500)),
+        SessionSettings("A", voice="voice_1234"),
+    ],
+)
+async def test_every_setting_is_taken(settings: SessionSettings) -> None:
+    async with OpenAIRealtimeServer([]) as server, talk(server, settings) as talking:
+        await talking.send(Configure(settings))
+        await talking.until(Configured)
+        assert server.complaints == []
+        wanted = session_of(settings, with_voice=True)
+        in_force = server.sessions[0].settings
+        for name in ("instructions", "tools", "tool_choice", "output_modalities", "max_output_tokens"):
+            assert in_force[name] == wanted[name]
+        for side in ("input", "output"):
+            for name, value in wanted["audio"][side].items():
+                given = in_force["audio"][side][name]
+                assert value.items() <= given.items() if isinstance(value, dict) and given else given == value
+
+
+def test_more_settings_are_merged_in() -> None:
+    extra = {"truncation": "disabled", "audio": {"input": {"transcription": {"prompt": "Names: Ada."}}}}
+    session = session_of(SessionSettings("A", manners=Manners(extra=extra)), with_voice=True)
+    assert session["truncation"] == "disabled"
+    assert session["audio"]["input"]["transcription"] == {"model": "gpt-4o-mini-transcribe", "prompt": "Names: Ada."}
+    assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
+
+
+async def test_the_voice_of_the_conversation_is_for_agents_that_name_none() -> None:
+    manners = Manners(voice="sage")
+    assert session_of(SessionSettings("A", manners=manners), with_voice=True)["audio"]["output"]["voice"] == "sage"
+    own = SessionSettings("A", voice="ash", manners=manners)
+    assert session_of(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
+    assert "voice" not in session_of(own, with_voice=False)["audio"]["output"]
+
+
+async def test_a_second_request_while_one_is_answered_is_trouble() -> None:
+    async with OpenAIRealtimeServer(["One two three."], pace=1) as server, talk(server) as talking:
+        await talking.send(Respond(id="first"), Respond(id="second"))
+        trouble = await talking.until(Trouble)
+    assert (trouble.code, trouble.command_id) == ("conversation_already_has_active_response", "second")

@@ -1,0 +1,204 @@
+"""R1: agents of live conversations are definitions like any other, but for what a live conversation cannot do."""
+
+from dataclasses import FrozenInstanceError
+from typing import Any
+
+import pytest
+from tests.realtime.listening import listening_to, runner_of
+from tests.realtime.stages import InMemory, Stage
+
+from baton import Agent, RunContext, Runner, handoff, tool
+from baton.errors import SetupError
+from baton.events import Asked, Said, Transferred
+from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, realtime_handoff
+from baton.testing import ScriptedModel, ScriptedRealtimeModel, call, transfer_to
+
+
+def test_they_are_frozen_and_can_be_cloned() -> None:
+    desk = RealtimeAgent("Desk", instructions="Be kind.", voice="alloy")
+    with pytest.raises(FrozenInstanceError):
+        desk.voice = "echo"  # pyright: ignore[reportAttributeAccessIssue]
+    other = desk.clone(voice="echo")
+    assert (desk.voice, other.voice, other.instructions) == ("alloy", "echo", "Be kind.")
+
+
+def test_a_realtime_handoff_is_a_handoff() -> None:
+    assert realtime_handoff is handoff
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"input_filter": lambda data: data}, {"history": "none"}, {"returns": "to_caller"}],  # pyright: ignore
+    ids=["input_filter", "history", "returns"],
+)
+def test_edges_that_change_what_is_read_or_come_back_are_refused(options: Any) -> None:
+    billing = RealtimeAgent("Billing")
+    (what,) = options
+    edge = handoff(billing, **options)
+    with pytest.raises(SetupError, match=f"`Desk` has a handoff to `Billing` with {what}=…, which a live conversation"):
+        RealtimeAgent("Desk", handoffs=[edge])
+
+
+def test_what_is_no_name_tool_or_guardrail_is_refused() -> None:
+    with pytest.raises(SetupError, match="name"):
+        RealtimeAgent("")
+    with pytest.raises(SetupError, match="give a list"):
+        RealtimeAgent("Desk", tools="look_up")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match="give a list of guardrails"):
+        RealtimeAgent("Desk", guardrails=_takes_one)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match="must take two arguments"):
+        RealtimeAgent("Desk", guardrails=[_takes_one])  # pyright: ignore[reportArgumentType]
+
+
+def _takes_one(text: str) -> bool:
+    return True
+
+
+def test_only_agents_of_live_conversations_can_have_their_floor() -> None:
+    model = ScriptedRealtimeModel([])
+    with pytest.raises(SetupError, match=r"`Writer` is a Agent and cannot have the floor of a live conversation"):
+        RealtimeRunner(RealtimeAgent("Desk", handoffs=[Agent("Writer")]), model=model)
+    with pytest.raises(SetupError, match="`Writer` is a Agent"):
+        RealtimeRunner(Agent("Writer"), model=model)
+    with pytest.raises(SetupError):
+        RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedModel([]))  # pyright: ignore[reportArgumentType]
+
+
+def test_they_cannot_be_tools_because_there_is_one_floor() -> None:
+    with pytest.raises(SetupError, match="`Billing` speaks in a live conversation and cannot be a tool"):
+        RealtimeAgent("Billing").as_tool()
+
+
+async def test_in_writing_they_say_where_they_belong() -> None:
+    with pytest.raises(SetupError, match=r"use RealtimeRunner\(…\)\.connect\(\)"):
+        await Runner(RealtimeAgent("Desk")).run("Hi")
+
+
+async def test_a_text_agent_behind_a_tool_has_a_floor_of_its_own(stage: Stage) -> None:
+    """R1: what it transfers stays inside; who has the live floor keeps it."""
+    writer = Agent("Writer", description="Writes.", model=ScriptedModel(["Dear customer"]))
+    editor = Agent("Editor", description="Edits.", model=ScriptedModel([call("transfer_to_writer")]), handoffs=[writer])
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", tools=[editor.as_tool()])
+    model = await stage.plays([call("editor", request="a letter"), "Here is your letter."])
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("A letter, please")
+        await heard.until(Said, where=lambda said: said.text == "Here is your letter.")
+        assert heard.session.agent == "Desk"
+    assert [(each.agent, each.target) for each in heard.all(Transferred)] == [("Editor", "Writer")]
+    assert heard.results[-1] == ("editor", "Dear customer")
+    assert stage.commands() == ["user", "respond", "result", "respond"]
+    assert stage.settings()[0] == "Desk: be kind."
+    assert stage.complaints == []
+
+
+async def test_nobody_gets_the_live_floor_from_inside_a_tool(scripted: InMemory) -> None:
+    """R1: a text agent behind a tool cannot hand over to an agent that speaks."""
+    speaker = RealtimeAgent("Speaker", description="Speaks.")
+    writer = Agent("Writer", handoffs=[speaker], model=ScriptedModel([call("transfer_to_speaker")]))
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", tools=[writer.as_tool()])
+    model = await scripted.plays([call("writer", request="a letter")])
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("A letter, please")
+        await heard.until_over()
+    assert isinstance(heard.failure, SetupError)
+    assert "`Speaker` is an agent for live conversations" in str(heard.failure)
+    assert scripted.settings()[0] == "Desk: be kind."
+
+
+async def test_what_a_text_agent_behind_a_tool_asks_is_answered_live(stage: Stage) -> None:
+    """R1."""
+
+    @tool(needs_approval=True)
+    async def send() -> str:
+        """Send it."""
+        return "sent"
+
+    writer = Agent("Writer", tools=[send], model=ScriptedModel([call("send"), "I sent it."]))
+    desk = RealtimeAgent("Desk", tools=[writer.as_tool()])
+    model = await stage.plays([call("writer", request="a letter"), "It is on its way."])
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("A letter, please")
+        asked = await heard.until(Asked)
+        assert heard.session.interrupts[0].id == asked.key
+        await heard.session.answer(asked.key, True)
+        await heard.until(Said, where=lambda said: said.text == "It is on its way.")
+    assert heard.results[-1] == ("writer", "I sent it.")
+    assert stage.complaints == []
+
+
+async def test_an_approval_comes_before_the_floor_changes(stage: Stage) -> None:
+    """R1, R4: and a no leaves it where it is."""
+    called: list[str] = []
+
+    async def note(ctx: RunContext) -> None:
+        called.append(ctx.agent)
+
+    billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
+    edge = realtime_handoff(billing, needs_approval=True, on_handoff=note)
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[edge])
+    steps = [call("transfer_to_billing"), "They are busy.", call("transfer_to_billing")]
+    model = await stage.plays({"Desk": steps, "Billing": ["Billing here."]})
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("Billing!")
+        asked = await heard.until(Asked)
+        await heard.session.answer(asked.key, False)
+        await heard.until(Said, where=lambda said: said.text == "They are busy.")
+        assert (heard.session.agent, called) == ("Desk", [])
+        await heard.session.send_text("Now?")
+        asked = await heard.until(Asked, 2)
+        await heard.session.answer(asked.key, True)
+        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+    assert called == ["Desk"]
+    assert heard.transfers == [("Desk", "Billing")]
+    assert stage.complaints == []
+
+
+async def test_whoever_is_to_have_the_floor_may_decline(stage: Stage) -> None:
+    """R1: `accepts`."""
+    billing = RealtimeAgent(
+        "Billing", description="Settles invoices.", accepts=lambda ctx, payload: "we are closed on Mondays"
+    )
+    model = await stage.plays([call("transfer_to_billing"), "They are closed."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", handoffs=[billing]), model).connect()) as heard:
+        await heard.session.send_text("Billing!")
+        await heard.until(Said, where=lambda said: said.text == "They are closed.")
+        assert heard.session.agent == "Desk"
+    assert "we are closed on Mondays" in heard.results[0][1]
+    assert stage.complaints == []
+
+
+async def test_sub_agents_are_reached_and_find_back(stage: Stage) -> None:
+    """R1: the door of trees, too."""
+    weather = RealtimeAgent("Weather", description="Knows the weather.", instructions="Weather: be brief.")
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", sub_agents=[weather])
+    model = await stage.plays({"Desk": [transfer_to("Weather"), "Anything else?"], "Weather": [transfer_to("Desk")]})
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("Will it rain?")
+        await heard.until(Said, where=lambda said: said.text == "Anything else?")
+    assert heard.transfers == [("Desk", "Weather"), ("Weather", "Desk")]
+    assert stage.commands().count("configure") == 2
+    assert stage.complaints == []
+
+
+async def test_instructions_may_be_a_function_and_follow_the_values(stage: Stage) -> None:
+    """R1: what the model is told is renewed when it may have changed."""
+
+    def instructions(ctx: Any) -> str:
+        return f"Desk: call the user {ctx.values.get('name', 'friend')}."
+
+    @tool
+    async def introduce(ctx: RunContext, name: str) -> str:
+        """Take note of the user's name."""
+        ctx.values.set("name", name)
+        return "noted"
+
+    desk = RealtimeAgent("Desk", instructions=instructions, tools=[introduce])
+    model = await stage.plays({"Desk": [call("introduce", name="Ada"), "Hello Ada."]})
+    async with listening_to(runner_of(desk, model, manners=Manners(modality="text")).connect()) as heard:
+        assert stage.settings()[0] == "Desk: call the user friend."
+        await heard.session.send_text("I am Ada")
+        await heard.until(Said, where=lambda said: said.text == "Hello Ada.")
+    assert stage.settings()[0] == "Desk: call the user Ada."
+    assert stage.commands() == ["user", "respond", "configure", "result", "respond"]
+    assert heard.session.result.values["name"] == "Ada"
+    assert stage.complaints == []

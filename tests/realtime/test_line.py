@@ -1,0 +1,363 @@
+"""R8, R9: connections that are lost, wherever that happens, and what is sent again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.realtime.listening import Listener, listening_to, runner_of
+from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left, says
+
+from baton import tool
+from baton.errors import ModelConnectionError, RunError, SessionLostError
+from baton.events import Asked, Heard, Said, ToolReturned
+from baton.messages import AssistantMessage, UserMessage
+from baton.realtime import (
+    Manners,
+    RealtimeAgent,
+    RealtimeSession,
+    Reconnected,
+    Reconnecting,
+    TranscriptDelta,
+    realtime_handoff,
+)
+from baton.realtime.commands import AddItem, Configure, Respond
+from baton.realtime.signals import AudioCommitted, SpeechBegan, SpeechEnded
+from baton.stores import MemoryStore
+from baton.testing import Stream, call
+from baton.testing.servers import HttpFault
+from baton.testing.servers.realtime import Cut
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+async def test_a_cut_before_anything_was_said_has_the_response_asked_for_again(
+    wire: OverTheWire, is_before: bool
+) -> None:
+    """R9."""
+    model = await wire.plays(["Hello."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as heard:
+        wire.server.plan(Cut("response.created", before=is_before))
+        await heard.session.send_text("Hi")
+        await heard.said()
+    assert wire.commands(1) == ["user", "respond"]
+    assert wire.told(1) == [("user", "Hi"), ("assistant", "Hello.")]
+    assert wire.settings(1)[0] == "Be kind."
+    assert [type(event) for event in heard.events if isinstance(event, Reconnecting | Reconnected)] == [
+        Reconnecting,
+        Reconnected,
+    ]
+    assert wire.complaints == []
+
+
+@pytest.mark.parametrize("at", ["response.output_text.delta", "response.content_part.done"])
+async def test_a_cut_in_the_middle_of_an_answer_keeps_what_was_said(wire: OverTheWire, at: str) -> None:
+    """R9."""
+    model = await wire.plays(["Your invoice is paid.", "As I said: it is paid."])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+        wire.server.plan(Cut(at))
+        await heard.session.send_text("My invoice?")
+        await heard.until(Said, where=lambda said: said.text.startswith("As I said"))
+    assert [event.attempt for event in heard.all(Reconnecting)] == [1]
+    assert heard.words[0] == {"response.output_text.delta": "Your "}.get(at, "Your invoice is paid.")
+    assert wire.told(1) == [
+        ("user", "My invoice?"),
+        ("assistant", heard.words[0]),
+        ("assistant", "As I said: it is paid."),
+    ]
+    assert wire.complaints == []
+
+
+async def test_a_cut_in_the_middle_of_speech_keeps_what_was_said(stage: Stage) -> None:
+    """R9."""
+    never = asyncio.Event()
+    model = await stage.plays([Stream("One two three", never), "Again."])
+    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners())
+    async with listening_to(runner.connect()) as heard:
+        await heard.session.send_text("Count")
+        await heard.until(Heard)
+        await stage.until("respond")
+        await _words(heard, "three")
+        await stage.cut()
+        await heard.until(Said, where=lambda said: said.text == "Again.")
+    assert heard.words == ["One two three", "Again."]
+    assert heard.all(Said)[0].stop_reason == "connection_lost"
+    assert stage.told(1)[:2] == [("user", "Count"), ("assistant", "One two three")]
+    assert stage.commands(1) == ["user", "assistant", "respond"]
+    assert stage.complaints == []
+
+
+async def _words(heard: Listener, word: str) -> None:
+    await heard.until(TranscriptDelta, where=lambda delta: word in delta.text)
+
+
+async def test_a_call_whose_response_was_cut_off_is_not_carried_out(wire: OverTheWire) -> None:
+    """R9: its arguments are complete, but whether the model meant it is not known."""
+    calls = 0
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        nonlocal calls
+        calls += 1
+        return "paid"
+
+    model = await wire.plays([call("pay"), "I did nothing yet."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+        wire.server.plan(Cut("response.function_call_arguments.done"))
+        await heard.session.send_text("Pay!")
+        await heard.until(Said, where=lambda said: said.text == "I did nothing yet.")
+    assert calls == 0
+    assert wire.told(1) == [("user", "Pay!"), ("assistant", "I did nothing yet.")]
+    assert wire.complaints == []
+
+
+async def test_a_cut_while_a_tool_runs_does_not_run_it_again(stage: Stage) -> None:
+    """R9."""
+    calls = 0
+    runs, may_end = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        nonlocal calls
+        calls += 1
+        runs.set()
+        await may_end.wait()
+        return "paid"
+
+    model = await stage.plays([call("pay"), "It is paid."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+        await heard.session.send_text("Pay!")
+        await runs.wait()
+        await stage.cut()
+        await heard.until(Reconnected)
+        may_end.set()
+        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+    assert calls == 1
+    assert [role for role, _ in stage.told(1)] == ["user", "call", "result", "assistant"]
+    assert stage.commands(1)[-2:] == ["result", "respond"]
+    assert stage.complaints == []
+
+
+async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scripted: InMemory) -> None:
+    """R8, R9."""
+    calls = 0
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        nonlocal calls
+        calls += 1
+        scripted.model.cut_at(AddItem)
+        return "paid"
+
+    model = await scripted.plays([call("pay"), "It is paid."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+        await heard.session.send_text("Pay!")
+        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+    assert calls == 1
+    assert [role for role, _ in scripted.told(1)] == ["user", "call", "result", "assistant"]
+    assert scripted.complaints == []
+
+
+@pytest.mark.parametrize("kind", [AddItem, Configure, Respond])
+async def test_a_cut_while_the_floor_changes_leaves_the_new_agent_in_its_place(scripted: InMemory, kind: Any) -> None:
+    """R9: whatever is being sent when the connection goes."""
+    billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
+
+    def cut_now(ctx: Any) -> None:
+        scripted.model.cut_at(kind)
+
+    desk = RealtimeAgent(
+        "Desk", instructions="Desk: be kind.", handoffs=[realtime_handoff(billing, on_handoff=cut_now)]
+    )
+    model = await scripted.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here."]})
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        await heard.session.send_text("Hi")
+        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+    assert heard.transfers == [("Desk", "Billing")]
+    assert scripted.settings(1)[0] == "Billing: be kind."
+    assert [role for role, _ in scripted.told(1)] == ["user", "call", "result", "assistant"]
+    assert scripted.commands(1).count("respond") == 1
+    assert scripted.complaints == []
+
+
+async def test_a_cut_while_a_question_is_open_leaves_it_open(stage: Stage) -> None:
+    """R9."""
+
+    @tool(needs_approval=True)
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    model = await stage.plays([call("pay"), "It is paid."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+        await heard.session.send_text("Pay!")
+        asked = await heard.until(Asked)
+        await stage.cut()
+        await heard.until(Reconnected)
+        await heard.session.answer(asked.key, True)
+        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+    assert heard.results == [("pay", "paid")]
+    assert stage.complaints == []
+
+
+async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(stage: Stage) -> None:
+    """R9."""
+    model = await stage.plays(["Both of you!"])
+    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners(turn_detection=None))
+    async with listening_to(runner.connect()) as heard:
+        await stage.cut()
+        await heard.until(Reconnecting)
+        frames = [bytes([number]) * 960 for number in range(20)]
+        sending = asyncio.gather(*[heard.session.send_audio(frame) for frame in frames])
+        await heard.session.send_text("Hello", respond=False)
+        await sending
+        await heard.session.send_text("Hello again")
+        await heard.said()
+    if isinstance(stage, OverTheWire):
+        assert bytes(stage.at(1).audio) == b"".join(frames)
+    else:
+        assert isinstance(stage, InMemory)
+        assert stage.at(1).heard == b"".join(frames)
+    assert stage.told(1) == [("user", "Hello"), ("user", "Hello again"), ("assistant", "Both of you!")]
+    assert stage.complaints == []
+
+
+async def test_what_the_user_said_and_nobody_answered_is_answered_after_a_cut(scripted: InMemory) -> None:
+    """R9: also if its transcript is lost with the connection."""
+    model = await scripted.plays(["Pardon?"])
+    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners())
+    async with listening_to(runner.connect()) as heard:
+        scripted.at().emit(SpeechBegan("a"), SpeechEnded("a"), AudioCommitted("a"))
+        await scripted.at().wait_until_read(AudioCommitted)
+        await scripted.cut()
+        await heard.said()
+        await heard.session.settled()
+    assert scripted.told(1) == [("user", "(something that could not be understood)"), ("assistant", "Pardon?")]
+    assert [event.text for event in heard.all(Heard)] == ["(something that could not be understood)"]
+
+
+async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_can_be_resumed(stage: Stage) -> None:
+    """R9."""
+    store = MemoryStore()
+    model = await stage.plays(["Hello.", "Where were we?"])
+    desk = RealtimeAgent("Desk")
+    async with listening_to(runner_of(desk, model, store=store, max_reconnects=2).connect()) as heard:
+        await heard.session.send_text("Hi")
+        await heard.said()
+        await _refuse_to_connect(stage, 2)
+        await stage.cut()
+        run_id = heard.session.run_id
+        await heard.until(Reconnecting, 2)
+        with pytest.raises((RunError, SessionLostError)):
+            await _send_until_over(heard.session)
+    assert isinstance(heard.failure, SessionLostError)
+    assert heard.failure.attempts == 2
+    assert heard.session.result.status == "failed"
+    again = runner_of(desk, model, store=store)
+    async with listening_to(again.resume(run_id)) as heard:
+        await heard.session.send_text("Are you there?")
+        await heard.said()
+    assert stage.told() == [
+        ("user", "Hi"),
+        ("assistant", "Hello."),
+        ("user", "Are you there?"),
+        ("assistant", "Where were we?"),
+    ]
+    assert stage.complaints == []
+
+
+async def _refuse_to_connect(stage: Stage, times: int) -> None:
+    gone = [ModelConnectionError("no route to host", retryable=True) for _ in range(times)]
+    if isinstance(stage, OverTheWire):
+        stage.server.refuse(*[HttpFault(503) for _ in range(times)])
+    else:
+        assert isinstance(stage, InMemory)
+        stage.model.fail_to_connect(*gone)
+
+
+async def _send_until_over(session: RealtimeSession) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            await session.send_audio(b"\0\0" * 480)
+            await asyncio.sleep(0)
+
+
+async def test_a_provider_that_always_hangs_up_is_not_called_for_ever(wire: OverTheWire) -> None:
+    """R9: every connection comes about, and none is good for anything."""
+    model = await wire.plays(["Hello."] * 20)
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as heard:
+        wire.server.plan(*[Cut("response.created", before=True, nth=number) for number in range(1, 20)])
+        await heard.session.send_text("Hi")
+        await heard.until_over()
+    assert isinstance(heard.failure, SessionLostError)
+    assert wire.connections == 4
+
+
+async def test_a_provider_that_closes_politely_ends_the_conversation(stage: Stage) -> None:
+    """R9."""
+    model = await stage.plays([Stream("One two three", asyncio.Event())])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+        await heard.session.send_text("Count")
+        await _words(heard, "three")
+        await stage.hang_up()
+        await heard.until_over()
+        with pytest.raises(RunError, match="is over"):
+            await heard.session.send_text("Hello?")
+    assert heard.failure is None
+    assert heard.words == ["One two three"]
+    assert heard.session.result.status == "completed"
+    assert stage.connections == 1
+
+
+async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripted: InMemory) -> None:
+    """R2, R11: also if it is cut while the history is being told."""
+    model = await scripted.plays(["Hello."])
+    model.fail_to_connect(ModelConnectionError("no route to host"))
+    with pytest.raises(ModelConnectionError, match="no route to host"):
+        async with runner_of(RealtimeAgent("Desk"), model).connect():
+            raise AssertionError("it was opened")
+    model.cut_at(AddItem)
+    history = [UserMessage("Hi"), AssistantMessage("Hello.")]
+    with pytest.raises(ModelConnectionError, match="cut while sending"):
+        async with runner_of(RealtimeAgent("Desk"), model).connect(history):
+            raise AssertionError("it was opened")
+    assert [connection.is_open for connection in model.connections] == [False]
+    assert await nothing_left() == set()
+
+
+async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -> None:
+    """R9."""
+    model = await scripted.plays(["Hello.", "Again."])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+        await heard.session.send_text("Hi")
+        await heard.said()
+        scripted.model.cut_at(AddItem)
+        await scripted.cut()
+        await heard.until(Reconnected)
+        await heard.session.send_text("Still there?")
+        await heard.said(2)
+    assert [event.attempt for event in heard.all(Reconnecting)] == [1, 2]
+    assert scripted.told() == [
+        ("user", "Hi"),
+        ("assistant", "Hello."),
+        ("user", "Still there?"),
+        ("assistant", "Again."),
+    ]
+    assert heard.all(ToolReturned) == []
+    assert scripted.complaints == []
+
+
+async def test_speech_is_heard_on_the_next_connection(stage: Stage) -> None:
+    """R9."""
+    model = await stage.plays(["Good morning."])
+    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners())
+    async with listening_to(runner.connect()) as heard:
+        await stage.cut()
+        await heard.until(Reconnected)
+        await says(stage, heard.session, "Hello")
+        await heard.said()
+        await heard.until(Heard)
+        await heard.session.settled()
+    assert [event.text for event in heard.all(Heard)] == ["Hello"]
+    assert stage.complaints == []

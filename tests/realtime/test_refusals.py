@@ -1,0 +1,96 @@
+"""R8: what a provider does not take is sent again, and nothing is done again for that."""
+
+from tests.realtime.listening import listening_to, runner_of
+from tests.realtime.stages import InMemory, OverTheWire, Stage
+
+from baton import tool
+from baton.errors import RequestError
+from baton.events import Said
+from baton.realtime import RealtimeAgent, SessionTrouble
+from baton.realtime.commands import AddItem, Configure, Respond
+from baton.testing import call
+from baton.testing.servers.realtime import Refuse
+
+
+async def test_an_item_that_was_refused_is_sent_again_without_running_the_tool_again(stage: Stage) -> None:
+    """R8."""
+    calls = 0
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        nonlocal calls
+        calls += 1
+        if isinstance(stage, OverTheWire):
+            stage.server.plan(Refuse("conversation.item.create"))
+        else:
+            assert isinstance(stage, InMemory)
+            stage.model.refuse(AddItem, code="server_error", message="try again")
+        return "paid"
+
+    model = await stage.plays([call("pay"), "One moment.", "It is paid."])
+    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+        await heard.session.send_text("Pay!")
+        await heard.until(Said, 2)
+        await heard.session.settled()
+    assert calls == 1
+    assert [role for role, _ in stage.told()].count("result") == 1
+    assert stage.commands().count("result") == 2
+    # The model was asked before it knew the result, so it is asked again when it does.
+    assert heard.words[-1] == "It is paid."
+    assert heard.all(SessionTrouble) == []
+
+
+async def test_settings_that_were_refused_are_sent_again(stage: Stage) -> None:
+    """R4, R8."""
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[_billing()])
+    model = await stage.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here.", "Billing here."]})
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        _refuse_settings(stage, 1)
+        await heard.session.send_text("Hi")
+        await heard.until(Said, where=lambda said: said.agent == "Billing")
+        await heard.session.settled()
+    assert stage.settings()[0] == "Billing: be kind."
+    assert stage.commands().count("configure") == 2
+    assert heard.failure is None
+
+
+async def test_settings_that_are_never_taken_end_the_conversation(stage: Stage) -> None:
+    """R4: nobody speaks with the tools of another."""
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[_billing()])
+    model = await stage.plays({"Desk": [call("transfer_to_billing"), *["Desk here."] * 9], "Billing": []})
+    async with listening_to(runner_of(desk, model).connect()) as heard:
+        _refuse_settings(stage, 3)
+        await heard.session.send_text("Hi")
+        await heard.until_over()
+    assert isinstance(heard.failure, RequestError)
+    assert "does not take the settings of `Billing`" in str(heard.failure)
+    assert "Desk here." not in heard.words
+
+
+def _billing() -> RealtimeAgent:
+    return RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
+
+
+def _refuse_settings(stage: Stage, times: int) -> None:
+    for number in range(1, times + 1):
+        if isinstance(stage, OverTheWire):
+            stage.server.plan(Refuse("session.update", nth=number))
+        else:
+            assert isinstance(stage, InMemory)
+            stage.model.refuse(Configure, code="server_error", message="try again")
+
+
+async def test_a_request_for_a_response_that_was_refused_is_made_again(stage: Stage) -> None:
+    """R8."""
+    model = await stage.plays(["Hello."])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+        if isinstance(stage, OverTheWire):
+            stage.server.plan(Refuse("response.create"))
+        else:
+            assert isinstance(stage, InMemory)
+            stage.model.refuse(Respond, code="server_error", message="try again")
+        await heard.session.send_text("Hi")
+        await heard.said()
+    assert stage.commands() == ["user", "respond", "respond"]
+    assert heard.words == ["Hello."]

@@ -1,0 +1,31 @@
+"""A realtime model by its name."""
+
+from typing import Any, cast
+
+import pytest
+
+from baton.errors import SetupError
+from baton.realtime.openai import OpenAIRealtimeModel
+from baton.realtime.registry import resolve_realtime
+
+
+def test_a_string_names_a_model() -> None:
+    model = resolve_realtime("openai:gpt-realtime-mini")
+    assert isinstance(model, OpenAIRealtimeModel)
+    assert model.name == "openai:gpt-realtime-mini"
+
+
+def test_a_model_is_itself() -> None:
+    model = OpenAIRealtimeModel()
+    assert resolve_realtime(model) is model
+
+
+@pytest.mark.parametrize("wrong", ["gpt-realtime", "openai:", "kitchen:gpt-realtime", ""])
+def test_other_strings_are_refused_with_what_would_work(wrong: str) -> None:
+    with pytest.raises(SetupError, match=r"`openai:…`"):
+        resolve_realtime(wrong)
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(SetupError, match="7 is no realtime model"):
+        resolve_realtime(cast("Any", 7))

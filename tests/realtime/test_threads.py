@@ -1,0 +1,219 @@
+"""R3: conversations in writing go on live, and live ones in writing; what was done is replayed and resumed."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.realtime.listening import listening_to, runner_of
+from tests.realtime.stages import OverTheWire, Stage
+
+from baton import Agent, RunContext, Runner, tool
+from baton.errors import ModelError, SessionLostError
+from baton.events import Asked, CutShort, Heard, Said, ToolReturned
+from baton.flow.recall import recalled
+from baton.messages import AssistantMessage, Image, SystemMessage, Text, ToolCall, ToolMessage, UserMessage, text_of
+from baton.realtime import AudioDelta, Manners, RealtimeAgent
+from baton.stores import MemoryStore
+from baton.testing import ScriptedModel, call
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360000002000001e221bc33"
+    "0000000049454e44ae426082"
+)
+
+
+async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(stage: Stage) -> None:
+    """R3: the same store, and calls of both."""
+
+    @tool
+    async def look_up(what: str) -> str:
+        """Look it up."""
+        return f"found {what}"
+
+    store = MemoryStore()
+    written = ScriptedModel([call("look_up", what="a"), "I found a.", "You are welcome."])
+    text = Runner(Agent("Desk", tools=[look_up], model=written), store=store)
+    await text.run("Find a", thread="t")
+    model = await stage.plays([call("look_up", what="b"), "I found b."])
+    live = runner_of(RealtimeAgent("Desk", tools=[look_up]), model, store=store)
+    async with listening_to(live.connect(thread="t")) as heard:
+        assert [role for role, _ in stage.told()] == ["user", "call", "result", "assistant"]
+        assert "respond" not in stage.commands()
+        await heard.session.send_text("Find b")
+        await heard.until(Said, where=lambda said: said.text == "I found b.")
+    result = await text.run("Thanks", thread="t")
+    assert result.output == "You are welcome."
+    said = [text_of(message.content) for message in written.requests[-1].messages if text_of(message.content)]
+    assert said == ["Find a", "found a", "I found a.", "Find b", "found b", "I found b.", "Thanks"]
+    assert [text_of(message.content) for message in await live.thread("t").history()][-1] == "You are welcome."
+    assert stage.complaints == []
+
+
+async def test_a_thread_remembers_who_had_the_live_floor_and_what_was_heard(stage: Stage) -> None:
+    """R3, R7."""
+    billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
+    steps = {"Desk": [call("transfer_to_billing")], "Billing": ["One two three four", "Back again."]}
+    model = await stage.plays(steps)
+    runner = runner_of(desk, model, store=MemoryStore(), manners=Manners())
+    async with listening_to(runner.connect(thread="t")) as heard:
+        await heard.session.send_text("Count")
+        await heard.until(Said, where=lambda said: said.agent == "Billing")
+        heard.session.playback.played(heard.all(AudioDelta)[0].item_id, 400)
+        await heard.session.interrupt()
+        await heard.until(CutShort)
+    async with listening_to(runner.connect(thread="t")) as heard:
+        assert heard.session.agent == "Billing"
+        assert stage.settings()[0] == "Billing: be kind."
+        assert stage.told()[-1] == ("assistant", "One two")
+        await heard.session.send_text("Hello?")
+        await heard.said()
+    assert stage.complaints == []
+
+
+async def test_history_can_be_given_and_an_open_question_in_it_is_answered(stage: Stage) -> None:
+    """R3."""
+    model = await stage.plays(["It is 42."])
+    history = [
+        SystemMessage("The user is Ada."),
+        UserMessage("Hi"),
+        AssistantMessage("One moment.", (ToolCall("c1", "look_up", '{"what": "it"}'),)),
+        ToolMessage("c1", "look_up", "42"),
+        AssistantMessage("Found."),
+        UserMessage("What is it?"),
+    ]
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect(history)) as heard:
+        await heard.said()
+    assert stage.told() == [
+        ("system", "The user is Ada."),
+        ("user", "Hi"),
+        ("assistant", "One moment."),
+        ("call", "c1"),
+        ("result", "c1"),
+        ("assistant", "Found."),
+        ("user", "What is it?"),
+        ("assistant", "It is 42."),
+    ]
+    assert stage.commands()[-1] == "respond"
+    assert stage.complaints == []
+
+
+async def test_images_can_be_shown(stage: Stage) -> None:
+    """R3."""
+    model = await stage.plays(["A pixel."])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+        await heard.session.send_text((Text("What is this?"), Image(data=PIXEL, media_type="image/png")))
+        await heard.said()
+    if isinstance(stage, OverTheWire):
+        kinds = [part["type"] for part in stage.at().items[0].wire["content"]]
+        assert kinds == ["input_text", "input_image"]
+    assert stage.complaints == []
+
+
+async def test_what_the_provider_has_no_form_for_is_refused_to_whoever_sends_it(wire: OverTheWire) -> None:
+    """R3: nothing of it is on record, and the conversation goes on."""
+    model = await wire.plays(["Hello."])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+        with pytest.raises(ModelError, match="an image by its address"):
+            await heard.session.send_text((Image(url="https://example.org/cat.png"),))
+        await heard.session.send_text("Hi")
+        await heard.said()
+    assert [event.text for event in heard.all(Heard)] == ["Hi"]
+    assert [text_of(message.content) for message in heard.session.result.messages] == ["Hi", "Hello."]
+    assert heard.failure is None
+    assert wire.complaints == []
+
+
+async def test_a_conversation_can_be_replayed(stage: Stage) -> None:
+    """R2: the same code over the same log comes to the same end, and does nothing."""
+    calls = 0
+
+    @tool
+    async def look_up() -> str:
+        """Look it up."""
+        nonlocal calls
+        calls += 1
+        return "found"
+
+    billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing], tools=[look_up])
+    model = await stage.plays({"Desk": [[call("look_up"), call("transfer_to_billing")]], "Billing": ["Hello.", "Yes."]})
+    runner = runner_of(desk, model)
+    async with listening_to(runner.connect()) as heard:
+        await heard.session.send_text("Hi")
+        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.session.send_text("Are you Billing?")
+        await heard.until(Said, where=lambda said: said.text == "Yes.")
+    replayed = await runner.text.replay(heard.session.log.events)
+    assert calls == 1
+    assert replayed.messages == heard.session.result.messages
+    assert [entry.message for entry in recalled(heard.session.log.events)] == list(replayed.messages)
+    assert (replayed.agent, replayed.output) == ("Billing", "Yes.")
+
+
+async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(stage: Stage, tmp_path: Path) -> None:
+    """R9: a tool of `once` that was running is not run again without being asked for."""
+    runs, calls = asyncio.Event(), 0
+
+    @tool
+    async def look_up(ctx: RunContext) -> str:
+        """Look it up."""
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            runs.set()
+            await asyncio.Event().wait()
+        return "found"
+
+    billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.", tools=[look_up])
+    desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
+    model = await stage.plays({"Desk": [call("transfer_to_billing")], "Billing": [call("look_up"), "I found it."]})
+    store = tmp_path / "runs.db"
+    first = runner_of(desk, model, store=store, max_reconnects=0)
+    async with listening_to(first.connect()) as heard:
+        await heard.session.send_text("Find it")
+        await runs.wait()
+        await stage.cut()
+        await heard.until_over()
+    await first.close()
+    assert isinstance(heard.failure, SessionLostError)
+    second = runner_of(desk, model, store=store)
+    async with listening_to(second.resume(heard.session.run_id)) as again:
+        await again.until(Said, where=lambda said: said.text == "I found it.")
+        assert again.session.agent == "Billing"
+    await second.close()
+    assert stage.settings()[0] == "Billing: be kind."
+    assert [(each.name, each.content) for each in again.all(ToolReturned)] == [("look_up", "found")]
+    assert [role for role, _ in stage.told()] == ["user", "call", "result", "call", "result", "assistant"]
+    assert stage.complaints == []
+
+
+async def test_a_call_of_once_whose_end_nobody_knows_is_asked_about(stage: Stage) -> None:
+    """R9."""
+    runs, calls = asyncio.Event(), 0
+
+    @tool(effect="once")
+    async def pay() -> str:
+        """Pay."""
+        nonlocal calls
+        calls += 1
+        runs.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    desk = RealtimeAgent("Desk", tools=[pay])
+    model = await stage.plays([call("pay"), "It was paid, as it seems."])
+    store: Any = MemoryStore()
+    runner = runner_of(desk, model, store=store, max_reconnects=0)
+    async with listening_to(runner.connect()) as heard:
+        await heard.session.send_text("Pay")
+        await runs.wait()
+        await stage.cut()
+        await heard.until_over()
+    async with listening_to(runner.resume(heard.session.run_id)) as again:
+        asked = await again.until(Asked)
+        await again.session.answer(asked.key, {"result": "paid, by the bank's word"})
+        await again.until(Said)
+    assert calls == 1
+    assert again.failure is None

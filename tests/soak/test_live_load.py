@@ -1,0 +1,38 @@
+"""Many live conversations at once in one process, over websockets: nothing is lost and memory stays what it was (R2).
+
+A few with every test run; CONVERSATIONS, or 50 of them for a minute each, with `make soak`.
+"""
+
+import os
+
+import pytest
+from benchmarks.realtime.changes import floor_changes
+from benchmarks.realtime.load import loaded
+from tests.conftest import PROFILE
+
+IS_SOAK = PROFILE == "soak"
+CONVERSATIONS = int(os.environ.get("CONVERSATIONS", "50" if IS_SOAK else "4"))
+SECONDS = 60 if IS_SOAK else 12
+ROUNDS = 6 if IS_SOAK else 2
+MOST_GROWTH = 1.1
+
+
+@pytest.mark.timeout(600)
+async def test_many_conversations_at_once_lose_nothing_and_keep_nothing() -> None:
+    rounds = await loaded(CONVERSATIONS, audio_seconds=SECONDS, rounds=ROUNDS)
+
+    assert all(each.audio_up >= CONVERSATIONS * SECONDS for each in rounds)
+    assert sum(each.audio_down for each in rounds) > 0
+    assert sum(each.changes for each in rounds) > 0
+    for each in rounds:
+        assert each.megabytes_late < MOST_GROWTH * each.megabytes_early, "memory grows with what is said"
+    # What the first round needs at most is kept for the next ones; the second half of the rounds needs no more.
+    later = rounds[len(rounds) // 2 :]
+    assert later[-1].megabytes_late < MOST_GROWTH * later[0].megabytes_late, "memory grows with the conversations"
+
+
+async def test_no_audio_of_the_user_is_lost_while_the_floor_changes() -> None:
+    changes = await floor_changes(500 if IS_SOAK else 20)
+
+    assert changes.count >= (500 if IS_SOAK else 20)
+    assert changes.audio_arrived == changes.audio_sent > 0
