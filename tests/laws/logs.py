@@ -12,9 +12,11 @@ from baton.events import (
     Cancelled,
     Changes,
     Completed,
+    CutShort,
     Event,
     Failed,
     Finished,
+    Heard,
     Origin,
     Resumed,
     RunStarted,
@@ -25,6 +27,7 @@ from baton.events import (
     ToolReturned,
     Transferred,
 )
+from baton.messages import UserMessage
 
 _times = st.floats(0, 4e9)
 _values = st.dictionaries(texts, json_values, max_size=3)
@@ -67,6 +70,8 @@ _FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "stop_reason": texts,
         "changes": _changes,
     },
+    Heard: {"message": st.builds(UserMessage, contents), "item_id": texts},
+    CutShort: {"said": texts, "heard": texts, "played_ms": st.integers(0, 2**31)},
     ToolReturned: {
         "call_id": texts,
         "name": texts,
@@ -85,7 +90,7 @@ _FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "changes": _changes,
     },
     Asked: {"payload": json_values, "call": st.none() | calls},
-    Answered: {"id": texts, "answer": json_values},
+    Answered: {"id": texts, "answer": json_values, "values": _values},
     Finished: {"changes": _changes},
     Completed: {},
     Suspended: {"open": st.lists(texts, max_size=2).map(tuple)},

@@ -125,7 +125,7 @@ async def follow(
             outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first)
             if ctx.told is not None:
                 await ctx.told.end(ctx, outcome.output, is_past=_is_recorded(ctx, "end"))
-            _finish(ctx, None)
+            _finish(ctx)
             if log.sink is not None:
                 await log.settle()
             return outcome
@@ -138,12 +138,10 @@ async def follow(
             loops.start_over()
             frames.clear()
         source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
+        _pass_on(ctx, transfer, reason)
         if ctx.told is not None or seat.agent.hooks is not None:
-            told, was_passed = told_of(source.agent, course.rules.options.hooks), _is_recorded(ctx, "to")
-            await (told or Told(source.agent, None, None)).handoff(ctx, seat.agent, is_past=was_passed)
-            if ctx.told is not None:
-                await ctx.told.end(ctx, None, is_past=was_passed)
-        _finish(ctx, transfer, reason)
+            await _tell_of_handoff(course, ctx, source.agent, seat.agent)
+        _finish(ctx)
         if log.sink is not None:
             await log.settle()
         if crossing is not _STRAIGHT:
@@ -243,23 +241,35 @@ def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:
     return log.has_past and log.has(f"{ctx.scope}/{what}")
 
 
-def _finish(ctx: AgentContext[Any], transfer: Transfer | None, reason: str = "") -> None:
-    """Record that an activation is over, and where control goes if it goes anywhere."""
-    log, origin, now = ctx.run.log, ctx.origin, time()
-    if transfer is not None:
-        key = f"{ctx.scope}/to"
-        recorded = log.find(key, Transferred) if log.has_past else None
-        if recorded is None:
-            payload = transfer.payload
-            # What came through a tool has been read from JSON and is plain.
-            if payload is not None and not transfer.via:
-                payload = as_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
-            log.write(Transferred(key, origin, now, origin.agent, transfer.to, transfer.call_id, payload, reason))
-        elif recorded.target != transfer.to:
-            raise ReplayMismatch(key, f"a transfer to {recorded.target}", f"a transfer to {transfer.to}")
-    key = f"{ctx.scope}/end"
+def _pass_on(ctx: AgentContext[Any], transfer: Transfer, reason: str) -> None:
+    """Record where control goes."""
+    log, origin, key = ctx.run.log, ctx.origin, f"{ctx.scope}/to"
+    recorded = log.find(key, Transferred) if log.has_past else None
+    if recorded is None:
+        payload = transfer.payload
+        # What came through a tool has been read from JSON and is plain.
+        if payload is not None and not transfer.via:
+            payload = as_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
+        log.write(Transferred(key, origin, time(), origin.agent, transfer.to, transfer.call_id, payload, reason))
+    elif recorded.target != transfer.to:
+        raise ReplayMismatch(key, f"a transfer to {recorded.target}", f"a transfer to {transfer.to}")
+
+
+async def _tell_of_handoff(
+    course: Course, ctx: AgentContext[Any], source: BaseAgent[Any, Any], target: BaseAgent[Any, Any]
+) -> None:
+    """Tell the hooks of the run, of the source and of the target that control has gone on."""
+    told, is_past = told_of(source, course.rules.options.hooks), _is_recorded(ctx, "end")
+    await (told or Told(source, None, None)).handoff(ctx, target, is_past=is_past)
+    if ctx.told is not None:
+        await ctx.told.end(ctx, None, is_past=is_past)
+
+
+def _finish(ctx: AgentContext[Any]) -> None:
+    """Record that an activation is over."""
+    log, key = ctx.run.log, f"{ctx.scope}/end"
     finished = log.find(key, Finished) if log.has_past else None
     if finished is None:
-        log.write(Finished(key, origin, now, ctx.take_changes()))
+        log.write(Finished(key, ctx.origin, time(), ctx.take_changes()))
     else:
         ctx.apply_changes(finished.changes)

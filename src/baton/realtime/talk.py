@@ -100,7 +100,7 @@ class Talk:
         self.speaker: Speaker | None = None
         self.run: Run[Any] | None = None
         self.has_begun = asyncio.Event()
-        """Set once there is something for the application to do: the model has been reached, or somebody asks before."""
+        """Set once the application has something to do: the model has been reached, or somebody asks before that."""
         self.is_open = asyncio.Event()
         """Set once the model has been reached."""
         self.calls = Calls()
