@@ -40,5 +40,5 @@ def realtime_costs(*, is_quick: bool) -> RealtimeCosts:
 async def _measured(*, is_quick: bool) -> RealtimeCosts:
     chunks = await chunk_costs(3 if is_quick else 15)
     changes = await floor_changes(200 if is_quick else 500)
-    rounds = await loaded(10 if is_quick else 50, audio_seconds=12 if is_quick else 60, rounds=3)
+    rounds = await loaded(10 if is_quick else 50, audio_seconds=12 if is_quick else 60, rounds=3 if is_quick else 5)
     return RealtimeCosts(chunks["heard"], chunks["said"], changes, rounds)
