@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from tests.realtime.openai.bench import SPOKEN, WRITTEN, Talk, model_of, talk
+from tests.realtime.openai.bench import SPOKEN, WRITTEN, model_of, talk
 
 from baton.errors import (
     AuthenticationError,
@@ -53,13 +53,14 @@ from baton.realtime.signals import (
     WordsChunk,
 )
 from baton.testing import Stream, call, say
+from baton.testing.conformance.realtime_bench import Conversing
 from baton.testing.servers import HttpFault, OpenAIRealtimeServer
 from baton.testing.servers.realtime import Cut, Ignore, Refuse, Repeat, Swap, speech
 
 HELLO = AddItem(UserMessage("Hello"), "item_hello", id="hello")
 
 
-async def answered(talking: Talk, nth: int = 1) -> ResponseEnded:
+async def answered(talking: Conversing, nth: int = 1) -> ResponseEnded:
     await talking.send(Respond())
     return await talking.until(ResponseEnded, nth)
 
@@ -382,7 +383,7 @@ async def test_fifty_conversations_over_one_model() -> None:
 
         async def one() -> ResponseEnded:
             connection = await model.connect(SPOKEN)
-            talking = Talk(connection)
+            talking = Conversing(connection)
             for start in range(0, len(sound), 960):
                 await talking.send(AppendAudio(sound[start : start + 960]))
             ended = await talking.until(ResponseEnded)

@@ -13,9 +13,10 @@ from ....errors import (
 )
 from ..faults import HttpFault, headers_of, status_of
 from ..reading import Invalid
-from ..received import Rejection
+from ..received import Received, Rejection
 
 INVALID = "invalid_request_error"
+_BEARER = "Bearer "
 _CODES: tuple[tuple[type[ModelError], str, str], ...] = (
     (AuthenticationError, INVALID, "invalid_api_key"),
     (ModelNotFoundError, INVALID, "model_not_found"),
@@ -107,3 +108,13 @@ def _body(message: str, kind: str, *, param: str | None, code: str | None) -> di
 def _listed(words: Sequence[str]) -> str:
     quoted = [f"'{word}'" for word in words]
     return f"{', '.join(quoted[:-1])}, and {quoted[-1]}" if len(quoted) > 1 else quoted[0]
+
+
+def need_key(received: Received, api_key: str) -> None:
+    """A Rejection unless the request shows this key."""
+    given = received.headers.get("authorization", "")
+    if not given.startswith(_BEARER):
+        how = "You need to provide it in an Authorization header using Bearer auth."
+        raise wrong(f"You didn't provide an API key. {how}", status=401)
+    if given != f"{_BEARER}{api_key}":
+        raise wrong("Incorrect API key provided.", code="invalid_api_key", status=401)

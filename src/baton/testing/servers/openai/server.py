@@ -12,11 +12,10 @@ from ..received import Received, Rejection
 from ..server import ProviderServer, ServerOptions
 from .chat import ChatCompletions
 from .chat_wire import ReasoningField
-from .errors import refused, wrong
+from .errors import need_key, refused, wrong
 from .responses import Responses
 
 _CHAT, _RESPONSES, _MODELS = "/v1/chat/completions", "/v1/responses", "/v1/models"
-_BEARER = "Bearer "
 _BORN = 1_700_000_000
 
 
@@ -44,7 +43,7 @@ class OpenAIServer(ProviderServer):
 
     def route(self, received: Received) -> Endpoint | bytes:
         """The endpoint of this path."""
-        self._authenticate(received)
+        need_key(received, self.api_key)
         path, method = received.path, received.method
         if path == _MODELS or path.startswith(f"{_MODELS}/"):
             return self._listing(path.removeprefix(_MODELS).removeprefix("/"))
@@ -64,14 +63,6 @@ class OpenAIServer(ProviderServer):
         is_chat = received.path == _CHAT
         param = ("messages" if is_chat else "input") if isinstance(error, ContextTooLongError) else None
         return refused(error, param)
-
-    def _authenticate(self, received: Received) -> None:
-        given = received.headers.get("authorization", "")
-        if not given.startswith(_BEARER):
-            how = "You need to provide it in an Authorization header using Bearer auth."
-            raise wrong(f"You didn't provide an API key. {how}", status=401)
-        if given != f"{_BEARER}{self.api_key}":
-            raise wrong("Incorrect API key provided.", code="invalid_api_key", status=401)
 
     def _listing(self, name: str) -> bytes:
         known = [{"id": model, "object": "model", "created": _BORN, "owned_by": "baton"} for model in self.models or ()]

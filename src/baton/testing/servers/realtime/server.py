@@ -12,14 +12,13 @@ from ...scripted import ScriptedModel
 from ...steps import Step
 from ..exchange import JSON
 from ..loopback import LoopbackServer
-from ..openai.errors import refused, wrong
+from ..openai.errors import need_key, refused, wrong
 from ..received import Received, Rejection
 from .faults import Fault, Plan
 from .session import Complaint, Heard, Provider, ServedSession
 from .speaking import Pace
 
 _PATH = "/v1/realtime"
-_BEARER = "Bearer "
 _Steps: TypeAlias = Iterable[Step] | Mapping[str, Iterable[Step]]
 
 
@@ -134,12 +133,7 @@ class OpenAIRealtimeServer(LoopbackServer):
 
     def _admitted(self, received: Received) -> str:
         """The model that is asked for; a Rejection if this client may not have a session."""
-        given = received.headers.get("authorization", "")
-        if not given.startswith(_BEARER):
-            how = "You need to provide it in an Authorization header using Bearer auth."
-            raise wrong(f"You didn't provide an API key. {how}", status=401)
-        if given != f"{_BEARER}{self.api_key}":
-            raise wrong("Incorrect API key provided.", code="invalid_api_key", status=401)
+        need_key(received, self.api_key)
         if received.path != _PATH:
             raise wrong(f"Invalid URL ({received.method} {received.path})", status=404)
         if received.headers.get("upgrade", "").lower() != "websocket":
