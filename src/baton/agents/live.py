@@ -20,7 +20,7 @@ async def verdict_on(
     live = ctx.run.live
     if live is None:
         return await admission()
-    refusal = live.claim(target)
+    refusal = live.claim(target, ctx.origin)
     if refusal is not None:
         return Denied(refusal)
     is_admitted = False

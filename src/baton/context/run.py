@@ -5,6 +5,7 @@ from typing import Any, Generic, Literal, Protocol
 
 from typing_extensions import TypeVar
 
+from ..events import Origin
 from ..log import Log
 from .limits import Meter
 
@@ -47,8 +48,8 @@ class Live(Protocol):
         """The answer to the question with this key; raises Suspend if the conversation ends before there is one."""
         ...
 
-    def claim(self, target: str) -> str | None:
-        """Promise the floor to an agent; why that cannot be, if it is promised to another."""
+    def claim(self, target: str, origin: Origin) -> str | None:
+        """Promise the floor to an agent; why that cannot be, if it is promised to another or no longer this one's."""
         ...
 
     def unclaim(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, assert_never, cast
 
 from ..agents import AgentContext
 from ..agents.enablement import disabled_edges
+from ..agents.sources import present_toolbox
 from ..agents.turn import TurnOutcome
 from ..context import Entry, Suspend
 from ..errors import GuardrailTripped, ModelError, RunError, SetupError
@@ -50,6 +51,8 @@ class Floor:
         self._ready: Prepared | None = None
         self._action: Action | None = None
         self._is_over = False
+        self._has_left = False
+        """Whether the floor goes to somebody else: then calls that are under way go on."""
         self._was_faulty = False
         self._failed_corrections = 0
         self.is_listening = False
@@ -88,6 +91,8 @@ class Floor:
         if talk is not None:
             talk.calls.remember(past.calls)
         if past.is_over or (past.action is not None and not waiting):
+            if waiting and talk is not None:
+                await self._go_on_elsewhere(talk, waiting)
             return past.action
         if talk is None:
             raise SetupError(f"`{ctx.agent}` is an agent for live conversations; use RealtimeRunner(…).connect()")
@@ -97,15 +102,24 @@ class Floor:
             return await self._listen(talk)
         finally:
             await self._guards.stop()
-            await self._turns.stop()
+            if not self._has_left:
+                for turns in (self._turns, *talk.elsewhere):
+                    await turns.stop()
             self._transcript.end()
+
+    async def _go_on_elsewhere(self, talk: Talk, waiting: list[tuple[Slot, Said]]) -> None:
+        """Carry out what was under way when the floor was given up, and the conversation was cut off after that."""
+        toolbox = await present_toolbox(self._agent, self._ctx, f"{self._ctx.scope}/ready")
+        for slot, said in waiting:
+            self._turns.start(slot, said, toolbox, talk.happened)
+        talk.go_on_elsewhere(self._turns.leave(), self.origin)
 
     async def _enter(self, talk: Talk, waiting: list[tuple[Slot, Said]], *, is_new: bool) -> None:
         ctx = self._ctx
         ready = self._ready = await talk.enter(self._agent, ctx, self)
         write_again(ctx, ready.changes)
         if isinstance(self._action, Transfer):
-            talk.claim(self._action.to)
+            talk.claim(self._action.to, self.origin)
         for item_id in talk.unheard:
             self._heard_items[item_id] = self._transcript.open()
         for slot, said in waiting:
@@ -122,17 +136,25 @@ class Floor:
             happening = await self._next(talk, is_leaving)
             async with talk.in_time():
                 await self._note(talk, happening)
-            if self._is_over and not self._turns.are_running:
+            is_idle = not self._turns.are_running and not any(turns.are_running for turns in talk.elsewhere)
+            if self._is_over and is_idle:
                 return None
-            if self._action is not None and not self._turns.are_running:
+            if isinstance(self._action, Transfer) or (self._action is not None and is_idle):
                 # What was begun under this agent is this agent's: it ends before another has the floor.
                 if not talk.responses.unnoted or (is_leaving and isinstance(happening, Refresh)):
-                    talk.responses.disown()
-                    return self._action
+                    return self._leave(talk, self._action)
                 is_leaving = True
                 await talk.stop_response()
-            if self._ctx.run.signals.stop == "after_turn" and not self._turns.are_running:
+            if self._ctx.run.signals.stop == "after_turn" and is_idle:
                 raise Suspend
+
+    def _leave(self, talk: Talk, action: Action) -> Action:
+        """Give up the floor. What this agent has under way goes on, and the model is told what comes of it."""
+        talk.responses.disown()
+        if isinstance(action, Transfer):
+            self._has_left = True
+            talk.go_on_elsewhere(self._turns.leave(), self.origin)
+        return action
 
     async def _next(self, talk: Talk, is_leaving: bool) -> Happening:
         if not is_leaving:
@@ -320,6 +342,11 @@ class Floor:
     # What becomes of it.
 
     async def _turn_ended(self, talk: Talk, task: "asyncio.Task[TurnOutcome]") -> None:
+        ended = next((found for turns in talk.elsewhere if (found := turns.ended(task)) is not None), None)
+        if ended is not None:
+            await talk.give(ended[0].results())
+            await talk.ask()
+            return
         ended = self._turns.ended(task)
         if ended is None:
             return
@@ -333,7 +360,7 @@ class Floor:
             self._was_faulty = False
         if self._ready is not None:
             self._ready = await talk.refresh(self._agent, self._ctx, self._ready)
-        await talk.give([entry.message for entry in slot.waiting() if isinstance(entry.message, ToolMessage)])
+        await talk.give(slot.results())
         await talk.ask()
 
     def _note_fault(self, outcome: TurnOutcome) -> None:
@@ -347,7 +374,7 @@ class Floor:
         ctx = self._ctx
         if wanted.guest is not None:
             ctx.run.guests[wanted.target] = wanted.guest
-        refusal = talk.claim(wanted.target)
+        refusal = talk.claim(wanted.target, self.origin)
         if refusal is None:
             inner = self._turns.call_context(f"{ctx.scope}/wanted")
             refusal = await talk.readiness(inner, wanted.target)

@@ -91,7 +91,7 @@ class Past:
         if not said.message.calls:
             return
         if not self._is_done(said):
-            if self.is_over or isinstance(log, ReadOnlyLog):
+            if isinstance(log, ReadOnlyLog):
                 self._turns.break_off(slot, said, NO_RESULT)
             else:
                 waiting.append((slot, said))

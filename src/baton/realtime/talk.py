@@ -36,6 +36,7 @@ from .signals import (
     Trouble,
 )
 from .speech import Speech
+from .turns import Turns
 
 _logger = logging.getLogger("baton.realtime")
 _HARMLESS = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})
@@ -110,6 +111,10 @@ class Talk:
         """What the user said and nobody has written down yet, in order."""
         self.spoken: dict[str, tuple[Said, Entry]] = {}
         """What was said last, by the provider's items: it may still be cut short."""
+        self.elsewhere: list[Turns] = []
+        """Calls that go on though who made them has given up the floor."""
+        self._gone: set[str] = set()
+        """The activations whose calls these are."""
         self.is_closing = False
         self._ready: Prepared | None = None
         self._claimed = ""
@@ -123,8 +128,10 @@ class Talk:
         """The answer to a question, when somebody gives one. Ends with Suspend if the conversation ends before."""
         return await self.questions.answer_to(key)
 
-    def claim(self, target: str) -> str | None:
-        """Promise the floor to an agent; why that cannot be, if it is promised to another."""
+    def claim(self, target: str, origin: Origin) -> str | None:
+        """Promise the floor to an agent; why that cannot be, if it is promised to another or no longer this one's."""
+        if origin.id in self._gone:
+            return f"Not transferred to [{target}]: [{origin.agent}] no longer has the floor."
         if self._claimed:
             return f"Not transferred to [{target}]: the conversation is already going to [{self._claimed}]."
         self._claimed = target
@@ -193,6 +200,11 @@ class Talk:
         """The response that is under way."""
         return self.responses.under_way
 
+    def go_on_elsewhere(self, turns: Turns, origin: Origin) -> None:
+        """Let calls go on though who made them has given up the floor."""
+        self._gone.add(origin.id)
+        self.elsewhere = [each for each in (*self.elsewhere, turns) if each.are_running]
+
     async def ask(self) -> None:
         """Have the model answer, as soon as nobody speaks."""
         await self.responses.ask()
@@ -252,7 +264,8 @@ class Talk:
     @property
     def _is_quiet(self) -> bool:
         speaker = self.speaker
-        if speaker is None or not speaker.is_listening or (speaker.is_working and not self.questions.are_open):
+        is_working = speaker is not None and (speaker.is_working or any(each.are_running for each in self.elsewhere))
+        if speaker is None or not speaker.is_listening or (is_working and not self.questions.are_open):
             return False
         is_unwritten = bool(self.unheard) and self.manners.transcription is not None
         is_owed = self.responses.are_owed or is_unwritten or not self.happenings.empty()
@@ -267,6 +280,8 @@ class Talk:
         self._stop_waiting()
         if self.speaker is not None:
             self.speaker.stop_working()
+        for turns in self.elsewhere:
+            turns.cancel()
         if self._deadline is not None:
             self._deadline.reschedule(asyncio.get_running_loop().time() + _GRACE)
         self.happenings.put_nowait(HungUp())

@@ -4,22 +4,28 @@ The user's words come later than the answer to them; the results of a call later
 its place from the beginning on, and enters the run's history when all before it has.
 """
 
-from collections.abc import Iterator
+from bisect import insort
+from collections.abc import Iterator, Sequence
 
 from ..context import Entry, History
 from ..events import CutShort, Said
-from ..messages import AssistantMessage, Message
+from ..messages import AssistantMessage, Message, ToolMessage
+
+UNDER_WAY = "This call is still being carried out."
+"""What stands for the result of a call that goes on though somebody else has the floor; no model is told."""
 
 
 class Slot:
     """A place in the conversation; `key` is that of the event that will be recorded for it."""
 
-    __slots__ = ("branch", "entries", "is_open", "is_stopped", "key", "mark", "place", "said")
+    __slots__ = ("branch", "entries", "is_left", "is_open", "is_stopped", "key", "mark", "place", "said")
 
     def __init__(self, place: int, key: str) -> None:
         self.place = place
         self.key = key
         self.is_open = True
+        self.is_left = False
+        """Whether its calls go on though the floor was given up: the history has something that stands for them."""
         self.is_stopped = False
         """Whether a guardrail has stopped it: then nothing that it asks for is done."""
         self.said: Said | None = None
@@ -33,6 +39,10 @@ class Slot:
         if self.branch is not None and len(self.branch.entries) > self.mark:
             return self.branch.entries[self.mark :]
         return self.entries
+
+    def results(self) -> list[ToolMessage]:
+        """What its calls came to, as far as that is known."""
+        return [entry.message for entry in self.waiting() if isinstance(entry.message, ToolMessage)]
 
 
 class Transcript:
@@ -80,6 +90,22 @@ class Transcript:
         self._slots = [slot for slot in self._slots if not slot.is_open]
         self._flush()
 
+    def settle(self, spoken: Entry, results: Sequence[Entry], came_to: Sequence[Entry]) -> None:
+        """Put down what calls came to that went on when the floor was given up: first the response, then the results.
+
+        `spoken` and `results` are what stands for them in the history.
+        """
+        by_call = {entry.message.call_id: entry for entry in came_to if isinstance(entry.message, ToolMessage)}
+        for entry in results:
+            found = by_call.get(entry.message.call_id) if isinstance(entry.message, ToolMessage) else None
+            if found is not None:
+                entry.message, entry.undone, entry.is_answer = found.message, found.undone, found.is_answer
+        if came_to and came_to[0] is not spoken and came_to[0].undone:
+            spoken.undone = came_to[0].undone
+            place = next(place for place, entry in enumerate(self._history.entries) if entry is spoken)
+            insort(self._history.undone_at, place)
+        self._history.views.clear()
+
     def cut(self, entry: Entry, cut: CutShort) -> None:
         """Let those words only stand that were heard."""
         if isinstance(entry.message, AssistantMessage):
@@ -89,7 +115,8 @@ class Transcript:
     def everything(self) -> Iterator[Message]:
         """All that was said, for a model that knows nothing of it yet."""
         for entry in self._history.entries:
-            yield entry.message
+            if not (isinstance(entry.message, ToolMessage) and entry.message.content == UNDER_WAY):
+                yield entry.message
         for slot in self._slots:
             for entry in slot.waiting():
                 yield entry.message

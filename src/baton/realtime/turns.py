@@ -14,7 +14,7 @@ from ..flow.recall import NO_RESULT
 from ..messages import ToolMessage, text_of
 from .definition import RealtimeDefinition
 from .happenings import Happening, TurnEnded
-from .transcript import Slot, Transcript
+from .transcript import UNDER_WAY, Slot, Transcript
 
 STOPPED = "guardrail"
 """Why a response ended that a guardrail stopped; nothing that it asks for is done, then or later."""
@@ -52,6 +52,16 @@ class Turns:
         self._running[task] = slot
         task.add_done_callback(lambda ended: tell(TurnEnded(ended)))
 
+    def leave(self) -> "Turns":
+        """Let what is under way go on though somebody else gets the floor. Its place is kept in the history."""
+        left = Turns(self.agent, self._ctx, self._transcript)
+        left._running, self._running = self._running, {}
+        for slot in left._running.values():
+            if slot.is_open and slot.said is not None:
+                self.break_off(slot, slot.said, UNDER_WAY)
+                slot.is_left = True
+        return left
+
     async def take(self, slot: Slot, said: Said, toolbox: Toolbox) -> TurnOutcome:
         """Carry out the calls of a response; its place then has what they came to."""
         ctx = self._context_for(slot)
@@ -65,7 +75,10 @@ class Turns:
             raise
         finally:
             # Also if the run ends with an error that was told to the model, such as that of too many transfers.
-            if slot.branch is not None and len(slot.branch.entries) > slot.mark:
+            if slot.is_left:
+                slot.branch = None
+                self._transcript.settle(slot.entries[0], slot.entries[1:], ctx.history.entries[slot.mark :])
+            elif slot.branch is not None and len(slot.branch.entries) > slot.mark:
                 self._put_down(slot, slot.branch)
         return outcome
 
@@ -102,7 +115,7 @@ class Turns:
             # What it raises while it is being stopped is of interest to nobody; it has to be looked at all the same.
             _ = task.cancelled() or task.exception()
         for slot in running.values():
-            if slot.is_open and slot.said is not None:
+            if (slot.is_open or slot.is_left) and slot.said is not None:
                 self.break_off(slot, slot.said, NO_RESULT)
 
     def _refuse(self, slot: Slot, said: Said, ctx: AgentContext[Any]) -> None:
@@ -110,17 +123,27 @@ class Turns:
         slot.branch = None
         keyed = [(f"{said.key}.{position}", call) for position, call in enumerate(said.message.calls)]
         results = [record_result(ctx, key, call, _NOT_CARRIED_OUT, is_error=True) for key, call in keyed]
-        self._transcript.fill(slot, *[Entry(result.message, ctx.origin) for result in results])
+        self._put_down_results(slot, [result.message for result in results])
 
     def break_off(self, slot: Slot, said: Said, told: str) -> None:
         """Put down for each call what is on record of it, and else that it came to nothing."""
         slot.branch = None
+        self._put_down_results(slot, self._results_of(said, told))
+
+    def _put_down_results(self, slot: Slot, results: list[ToolMessage]) -> None:
+        entries = [Entry(result, self._ctx.origin) for result in results]
+        if slot.is_left:
+            self._transcript.settle(slot.entries[0], slot.entries[1:], [slot.entries[0], *entries])
+        else:
+            self._transcript.fill(slot, *entries)
+
+    def _results_of(self, said: Said, told: str) -> list[ToolMessage]:
         log, results = self._ctx.run.log, list[ToolMessage]()
         for position, call in enumerate(said.message.calls):
             recorded = log.find(f"{said.key}.{position}", ToolReturned)
             nothing = ToolMessage(call.id, call.name, told, is_error=True)
             results.append(nothing if recorded is None else recorded.message)
-        self._transcript.fill(slot, *[Entry(result, self._ctx.origin) for result in results])
+        return results
 
     def call_context(self, scope: str) -> RunContext[Any]:
         """The context of something that is done in this activation and is no call."""
