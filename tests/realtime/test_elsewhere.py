@@ -1,10 +1,12 @@
 """Calls that go on though who made them has given up the floor."""
 
 import asyncio
+from typing import Any
 
+import pytest
 from tests.realtime.listening import listening_to
 
-from baton import tool
+from baton import RunContext, RunHooks, tool
 from baton.events import Said, ToolReturned, Transferred
 from baton.flow import recalled
 from baton.messages import ToolMessage
@@ -107,3 +109,37 @@ async def test_closing_stops_what_goes_on_elsewhere_and_a_question_asked_there_c
     async with listening_to(runner.resume(heard.session.run_id, {question.id: True})) as later:
         await later.until(Said, where=lambda said: said.text == "Paid.")
     assert (later.session.result.status, later.session.result.agent, paid) == ("completed", "Billing", ["once"])
+
+
+async def test_nothing_goes_on_when_the_run_fails_between_two_floors() -> None:
+    """R11: nobody has the floor then who could stop it."""
+    begun = asyncio.Event()
+
+    @tool
+    async def look_up() -> str:
+        """Look something up, without end."""
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    class Fails(RunHooks):
+        """Raises when the floor changes."""
+
+        def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
+            raise ValueError("not now")
+
+    model = ScriptedRealtimeModel({"Triage": [call("look_up"), call("transfer_to_billing")]})
+    triage = RealtimeAgent("Triage", tools=[look_up], handoffs=[RealtimeAgent("Billing", description="Bills.")])
+
+    async def hold() -> None:
+        runner = RealtimeRunner(triage, model=model, manners=WRITTEN, hooks=Fails())
+        async with listening_to(runner.connect()) as heard:
+            await heard.session.send_text("Look it up")
+            await begun.wait()
+            await heard.session.send_text("To billing, please")
+            await heard.until_over()
+
+    before = asyncio.all_tasks()
+    with pytest.raises(ValueError, match="not now"):
+        await hold()
+    assert asyncio.all_tasks() == before

@@ -110,6 +110,7 @@ class Floor:
     async def _go_on_elsewhere(self, talk: Talk, waiting: list[tuple[Slot, Said]]) -> None:
         """Carry out what was under way when the floor was given up, and the conversation was cut off after that."""
         toolbox = await present_toolbox(self._agent, self._ctx, f"{self._ctx.scope}/ready")
+        self._ctx.run.opened[talk] = talk
         for slot, said in waiting:
             self._turns.start(slot, said, toolbox, talk.happened)
         talk.go_on_elsewhere(self._turns.leave(), self.origin)

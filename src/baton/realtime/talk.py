@@ -116,6 +116,8 @@ class Talk:
         self._gone: set[str] = set()
         """The activations whose calls these are."""
         self.is_closing = False
+        self._is_opening = False
+        """Whether it is being worked out what the model will be told first."""
         self._ready: Prepared | None = None
         self._claimed = ""
         self._settings: SessionSettings | None = None
@@ -154,7 +156,10 @@ class Talk:
     async def enter(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], speaker: Speaker) -> Prepared:
         """Let an agent have the floor: the model is told who it is now, then what calls came to; then it may speak."""
         ready = self._ready if self._ready is not None and self._ready.agent is agent else None
-        ready = ready or await prepared(agent, ctx, model=self.model, manners=self.manners)
+        if ready is None:
+            self._is_opening = not self.is_open.is_set()
+            ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
+            self._is_opening = False
         self._ready, self._claimed = None, ""
         self._settings, self.speaker, self.run = ready.settings, speaker, ctx.run
         if self.is_open.is_set():
@@ -287,8 +292,10 @@ class Talk:
         self.happenings.put_nowait(HungUp())
 
     async def close(self) -> None:
-        """Close the line; called when the run has stopped."""
+        """Stop what still goes on, and close the line; called when the run has stopped."""
         self.is_closing = True
+        for turns in self.elsewhere:
+            await turns.stop()
         await self.line.close()
 
     # What the line tells it (see `Listener`).
@@ -383,7 +390,8 @@ class Talk:
         self.questions.give_up()
 
     def _asked(self, key: str) -> None:
-        self.has_begun.set()
+        if self._is_opening:
+            self.has_begun.set()
         if self.on_question is not None:
             self.on_question(key)
         self.moved()
