@@ -56,7 +56,7 @@ soak: $(READY)  ## the property tests, and processes that are killed, much longe
 		tests/server/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, and MCP's conformance kit; fetched with npm
-	$(BIN)/python tests/interop/agui.py
+	PYTHONPATH=. $(BIN)/python tests/interop/agui.py
 	PYTHONPATH=. $(BIN)/python tests/interop/a2a_javascript.py
 	PYTHONPATH=. $(BIN)/python tests/interop/mcp_kit.py
 

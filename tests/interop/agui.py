@@ -1,11 +1,10 @@
 """`make interop`: the official AG-UI client, under node, talks with our server. Needs npm; not part of `make test`."""
 
 import asyncio
-import shutil
-import subprocess
 import sys
-from pathlib import Path
 from typing import Any
+
+from tests.interop.node import talked
 
 from baton import Agent, RunContext, Runner, tool
 from baton.adapters.agui import frontend_tools, serve_agui
@@ -14,9 +13,6 @@ from baton.models import ModelRequest
 from baton.runner import Hub
 from baton.server import serving
 from baton.testing import ScriptedModel, call
-
-HERE = Path(__file__).parent
-ROOM = HERE.parents[1] / ".venv" / "agui-client"
 
 
 @tool
@@ -101,29 +97,5 @@ def _step(request: ModelRequest) -> Any:
     return calls.get(text_of(last.content), "hello there")
 
 
-def _fetched(npm: str) -> Path:
-    """The script, beside the client it imports."""
-    if not (ROOM / "node_modules").is_dir():
-        ROOM.mkdir(parents=True, exist_ok=True)
-        install = [npm, "install", "--silent", "--no-save", "--prefix", str(ROOM), "@ag-ui/client@>=1.0.0"]
-        subprocess.run(install, check=True, cwd=ROOM)
-    return Path(shutil.copy(HERE / "agui_client.mjs", ROOM))
-
-
-async def _talk(node: str, script: Path) -> int:
-    async with serving(Desk().app) as url:
-        client = await asyncio.create_subprocess_exec(node, str(script), url)
-        return await client.wait()
-
-
-def main() -> int:
-    """Have the client talk; the exit code."""
-    npm, node = shutil.which("npm"), shutil.which("node")
-    if npm is None or node is None:
-        print("node and npm are not here, so the official client cannot be asked", file=sys.stderr)
-        return 1
-    return asyncio.run(_talk(node, _fetched(npm)))
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(talked(serving(Desk().app), "agui_client.mjs", client="@ag-ui/client@>=1.0.0"))

@@ -25,10 +25,11 @@ from ..models import (
 from .base import AgentContext
 from .definition import AgentDefinition
 from .enablement import disabled_edges
+from .faults import Faults
 from .instructions import instructions_for
 from .manner import manner_of
 from .sources import as_recorded, equipped
-from .turn import TurnOutcome, take_turn
+from .turn import take_turn
 
 _OUTPUT_CORRECTIONS = 2
 _LAST_TURN = "You have used all your turns with tools. Answer now, as well as you can, with what you know so far."
@@ -37,15 +38,14 @@ _LAST_TURN = "You have used all your turns with tools. Answer now, as well as yo
 class Conversation:
     """What one activation keeps in mind while it has the floor."""
 
-    __slots__ = ("_agent", "_ctx", "_failed_corrections", "_invalid_answers", "_manner", "_was_faulty")
+    __slots__ = ("_agent", "_ctx", "_faults", "_invalid_answers", "_manner")
 
     def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> None:
         self._agent = agent
         self._ctx = ctx
         self._manner = manner_of(agent, ctx)
-        self._failed_corrections = 0
+        self._faults: Faults | None = None
         self._invalid_answers = 0
-        self._was_faulty = False
 
     async def run(self) -> Action | None:
         """Take turns until one of them settles the matter."""
@@ -71,9 +71,10 @@ class Conversation:
             ctx.turn_start = len(ctx.history.entries)
             outcome = await take_turn(agent, ctx, said, self._manner.toolbox)
             if outcome.fault is not None:
-                self._note_fault(outcome)
-            else:
-                self._was_faulty = False
+                self._faults = self._faults or Faults(ctx.options.corrections)
+                self._faults.note(outcome.fault, is_over=outcome.action is not None)
+            elif self._faults is not None:
+                self._faults.passed()
             if outcome.action is not None:
                 return outcome.action
             if outcome.answer is not None:
@@ -210,14 +211,6 @@ class Conversation:
         name = self._manner.model.name
         what = f"the model `{name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
         return ModelError(what, model=name)
-
-    def _note_fault(self, outcome: TurnOutcome) -> None:
-        # A correction has failed when the turn after a faulty one is faulty again.
-        if self._was_faulty:
-            self._failed_corrections += 1
-        self._was_faulty = True
-        if self._failed_corrections >= self._ctx.options.corrections and outcome.fault and outcome.action is None:
-            raise outcome.fault
 
     def _accepts(self, said: Said) -> bool:
         """Whether this is a valid answer; if not, the model is told why and asked again."""

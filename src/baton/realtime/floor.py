@@ -12,6 +12,7 @@ from typing import Any, assert_never, cast
 
 from ..agents import AgentContext
 from ..agents.enablement import disabled_edges
+from ..agents.faults import Faults
 from ..agents.sources import present_toolbox
 from ..agents.turn import TurnOutcome
 from ..context import Entry, Suspend
@@ -53,8 +54,7 @@ class Floor:
         self._is_over = False
         self._has_left = False
         """Whether the floor goes to somebody else: then calls that are under way go on."""
-        self._was_faulty = False
-        self._failed_corrections = 0
+        self._faults = Faults(ctx.options.corrections)
         self.is_listening = False
 
     @property
@@ -337,7 +337,7 @@ class Floor:
     async def _record_heard(self, slot: Slot, message: UserMessage, item_id: str = "") -> None:
         log = self._ctx.run.log
         log.write(Heard(slot.key, self.origin, time(), message, item_id))
-        self._was_faulty, self._failed_corrections = False, 0
+        self._faults.start_over()
         await log.settle()
 
     # What becomes of it.
@@ -356,20 +356,13 @@ class Floor:
             self._action = self._action or outcome.action
             return
         if outcome.fault is not None:
-            self._note_fault(outcome)
+            self._faults.note(outcome.fault)
         else:
-            self._was_faulty = False
+            self._faults.passed()
         if self._ready is not None:
             self._ready = await talk.refresh(self._agent, self._ctx, self._ready)
         await talk.give(slot.results())
         await talk.ask()
-
-    def _note_fault(self, outcome: TurnOutcome) -> None:
-        if self._was_faulty:
-            self._failed_corrections += 1
-        self._was_faulty = True
-        if self._failed_corrections >= self._ctx.options.corrections and outcome.fault is not None:
-            raise outcome.fault
 
     async def _hand_over(self, talk: Talk, wanted: Wanted) -> None:
         ctx = self._ctx

@@ -15,6 +15,7 @@ from ..errors import SetupError
 from ..events import Changes, Origin
 from ..flow import Course
 from .base import RealtimeModel
+from .contexts import beside
 from .definition import RealtimeDefinition
 from .settings import Manners, SessionSettings
 
@@ -55,17 +56,8 @@ async def prepared_for(
         if not isinstance(seat.agent, RealtimeDefinition):
             raise SetupError(f"`{target}` is a {type(seat.agent).__name__}, not a RealtimeAgent; use its as_tool()")
         origin = Origin(f"{ctx.scope}/ready", target, caller.origin)
-        next_ctx: AgentContext[Any] = AgentContext(
-            caller.run, origin, caller.history, _Seen(caller), seat.routes, caller.options, 0, course
-        )
+        next_ctx = beside(caller, origin=origin, routes=seat.routes)
         return await prepared(seat.agent, next_ctx, model=model, manners=manners)
     except Exception as error:
         _logger.warning("`%s` could not be made ready for the floor", target, exc_info=error)
         return f"Not transferred to [{target}]: it could not be set up: {error}"
-
-
-class _Seen:
-    """What an activation reads, for another context of the same conversation."""
-
-    def __init__(self, ctx: AgentContext[Any]) -> None:
-        self.messages = ctx.messages

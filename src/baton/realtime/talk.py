@@ -369,7 +369,6 @@ class Talk:
             self.happenings.put_nowait(signal)
         if isinstance(signal, ResponseEnded | SpeechEnded):
             await self._ask_after(signal)
-            self.moved()
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
         self.moved()

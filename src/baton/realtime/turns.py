@@ -12,6 +12,7 @@ from ..errors import GuardrailTripped
 from ..events import Said, ToolReturned
 from ..flow.recall import NO_RESULT
 from ..messages import ToolMessage, text_of
+from .contexts import beside
 from .definition import RealtimeDefinition
 from .happenings import Happening, TurnEnded
 from .transcript import UNDER_WAY, Slot, Transcript
@@ -153,15 +154,6 @@ class Turns:
         ctx = self._ctx
         slot.branch = ctx.history.fork()
         slot.mark = len(slot.branch.entries)
-        turn: AgentContext[Any] = AgentContext(
-            ctx.run, ctx.origin, slot.branch, _Seen(ctx), ctx.routes, ctx.options, slot.mark, ctx.flow
-        )
+        turn = beside(ctx, history=slot.branch, turn_start=slot.mark)
         turn.told = ctx.told
         return turn
-
-
-class _Seen:
-    """What an activation reads, for a turn of it."""
-
-    def __init__(self, ctx: AgentContext[Any]) -> None:
-        self.messages = ctx.messages
