@@ -5,7 +5,7 @@ baton check examples/22_writer_and_critic.py:article
 """
 
 from baton import Agent, LoopAgent, Runner, SequentialAgent, break_loop_tool
-from baton.events import Started
+from baton.events import AgentStarted
 from baton.testing import ScriptedModel, call, say, transcript
 
 writer = Agent("Writer", instructions="Write, or write better what the critic found fault with.", output_key="draft")
@@ -38,7 +38,7 @@ def main() -> None:
     result = runner.run_sync("Write about the bridge.")
     said = [line for line in transcript(result.events) if " said " in line]
     print("\n".join(said))
-    floors = [event.agent for event in result.events if isinstance(event, Started)]
+    floors = [event.agent for event in result.events if isinstance(event, AgentStarted)]
     print("who had the floor: " + ", ".join(floors))
     print(f"published: {result.output}")
 

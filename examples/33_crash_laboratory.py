@@ -9,7 +9,7 @@ from typing import Any
 
 from baton import Agent, RunContext, Runner, tool
 from baton.stores import Store
-from baton.testing import ScriptedModel, call, crash_report, survives_crashes
+from baton.testing import ScriptedModel, assert_survives_crashes, call, crash_report
 
 STEPS = [call("put", item="lamp"), call("check_out"), "Thank you."]
 
@@ -52,7 +52,9 @@ async def main() -> None:
     print("scripted model: no language model is asked")
     print(await crash_report(shop_that_forgets, "A lamp, please."))
     # In a test, this line is all:
-    print(await survives_crashes(lambda store: Runner(keeper, model=ScriptedModel(STEPS), store=store), "A lamp."))
+    print(
+        await assert_survives_crashes(lambda store: Runner(keeper, model=ScriptedModel(STEPS), store=store), "A lamp.")
+    )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from baton import Agent, Runner, tool
-from baton.adapters.a2a import RemoteAgent, serve_a2a
+from baton.adapters.a2a import RemoteAgent, a2a_app
 from baton.testing import ScriptedModel, call, transfer_to
 
 
@@ -23,7 +23,7 @@ async def send_warning(city: str) -> str:
 
 there = ScriptedModel([call("send_warning", city="Rome"), "Rome has been warned."], cycle=True)
 weather = Agent("Weather", description="Knows the weather, sends warnings.", tools=[send_warning], model=there)
-app = serve_a2a(weather)  # In a program of its own: app.run(port=8000)
+app = a2a_app(weather)  # In a program of its own: app.run(port=8000)
 
 
 async def ask(url: str) -> None:

@@ -10,9 +10,9 @@ import asyncio
 from collections import Counter
 
 from baton import tool
-from baton.events import Heard, Said, Transferred
+from baton.events import AgentResponded, ControlTransferred, UserMessageAdded
 from baton.realtime import AudioDelta, OpenAIRealtimeModel, RealtimeAgent, RealtimeRunner
-from baton.testing import Step, call, say
+from baton.testing import ScriptStep, call, say
 from baton.testing.servers.realtime import OpenAIRealtimeServer, speech
 
 
@@ -26,7 +26,7 @@ mender = RealtimeAgent("Technician", description="Mends modems.", instructions="
 billing = RealtimeAgent("Billing", description="Pays.", instructions="Pay.", tools=[invoice], handoffs=[mender])
 triage = RealtimeAgent("Triage", description="Knows who can help.", instructions="Ask.", handoffs=[billing])
 CALLER = ["Something is wrong with invoice R-7.", "And my modem is dead.", "It works! Thank you."]
-SCRIPT: dict[str, list[Step]] = {
+SCRIPT: dict[str, list[ScriptStep]] = {
     "Ask.": [say("I get you billing.", call("transfer_to_billing")), "Have a nice day."],
     "Pay.": [call("invoice", number="R-7"), "You get 40 euros back.", call("transfer_to_technician")],
     "Mend.": ["Hold its button for ten seconds.", say("Back to the desk.", call("transfer_to_triage"))],
@@ -45,15 +45,17 @@ async def main() -> None:
                     played[event.item_id] += len(event.audio) // 48
                     # Who plays says how far; where the caller interrupts, it is cut at that word.
                     session.playback.played(event.item_id, played[event.item_id])
-                elif isinstance(event, Transferred):
+                elif isinstance(event, ControlTransferred):
                     print(f"  {event.source} → {event.target}")
-                elif isinstance(event, Heard | Said) and event.text:
-                    print(f"{event.agent if isinstance(event, Said) else 'caller'}: {event.text}")
-                if isinstance(event, Said) and not event.message.calls:
+                elif isinstance(event, UserMessageAdded | AgentResponded) and event.text:
+                    print(f"{event.agent if isinstance(event, AgentResponded) else 'caller'}: {event.text}")
+                if isinstance(event, AgentResponded) and not event.message.tool_calls:
                     if (words := next(turns, None)) is None:
                         break
                     await session.send_audio(speech(words, pause_ms=600))
-    print(f"{sum(played.values())} ms of speech, {len(server.sessions)} connection, {session.agent} has the floor")
+    print(
+        f"{sum(played.values())} ms of speech, {len(server.sessions)} connection, {session.active_agent} has the floor"
+    )
 
 
 if __name__ == "__main__":

@@ -4,28 +4,37 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, guarded, then_transfer
+    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, then_transfer, with_guardrails
     from .context import Limits, RunContext, Values
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
     from .events import BreakLoop, Exit, Transfer
     from .handoffs import Handoff, HandoffInputData, handoff
-    from .models import Failover, Model, ModelSettings, Retry
+    from .models import FallbackModel, Model, ModelSettings, RetryModel
     from .patterns import deep_agent, make_executor, make_planner, make_replanner, plan_execute, supervisor
-    from .runner import LiveRun, Runner, RunResult
-    from .tools import Approval, Tool, Verdict, guarded_tool, guardrail, tool
+    from .runner import Runner, RunResult, RunStream
+    from .tools import Approval, GuardrailVerdict, Tool, guardrail, tool, with_tool_guardrails
     from .workflows import LoopAgent, ParallelAgent, SequentialAgent, break_loop_tool
 
 _HOMES = {
-    "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "guarded", "then_transfer"),
+    "agents": (
+        "Agent",
+        "AgentContext",
+        "AgentHooks",
+        "BaseAgent",
+        "RunHooks",
+        "agent",
+        "with_guardrails",
+        "then_transfer",
+    ),
     "context": ("Limits", "RunContext", "Values"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
     "events": ("BreakLoop", "Exit", "Transfer"),
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
-    "models": ("Failover", "Model", "ModelSettings", "Retry"),
+    "models": ("FallbackModel", "Model", "ModelSettings", "RetryModel"),
     "patterns": ("deep_agent", "make_executor", "make_planner", "make_replanner", "plan_execute", "supervisor"),
-    "runner": ("LiveRun", "RunResult", "Runner"),
+    "runner": ("RunStream", "RunResult", "Runner"),
     "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "break_loop_tool"),
-    "tools": ("Approval", "Tool", "Verdict", "guarded_tool", "guardrail", "tool"),
+    "tools": ("Approval", "Tool", "GuardrailVerdict", "with_tool_guardrails", "guardrail", "tool"),
 }
 _HOME_OF = {name: room for room, names in _HOMES.items() for name in names}
 
@@ -39,21 +48,22 @@ __all__ = [
     "BatonError",
     "BreakLoop",
     "Exit",
-    "Failover",
+    "FallbackModel",
+    "GuardrailVerdict",
     "Handoff",
     "HandoffInputData",
     "Limits",
-    "LiveRun",
     "LoopAgent",
     "Model",
     "ModelError",
     "ModelSettings",
     "ParallelAgent",
-    "Retry",
+    "RetryModel",
     "RunContext",
     "RunError",
     "RunHooks",
     "RunResult",
+    "RunStream",
     "Runner",
     "SequentialAgent",
     "SetupError",
@@ -61,12 +71,9 @@ __all__ = [
     "ToolError",
     "Transfer",
     "Values",
-    "Verdict",
     "agent",
     "break_loop_tool",
     "deep_agent",
-    "guarded",
-    "guarded_tool",
     "guardrail",
     "handoff",
     "make_executor",
@@ -76,6 +83,8 @@ __all__ = [
     "supervisor",
     "then_transfer",
     "tool",
+    "with_guardrails",
+    "with_tool_guardrails",
 ]
 
 

@@ -6,12 +6,12 @@ BatonError
 │   ├── AuthenticationError     no key, or one that the provider does not take
 │   ├── ModelNotFoundError      the provider has no model of that name, or not for this key
 │   ├── WeightsError            the weights of an embedded model are missing, damaged or cannot be fetched
-│   ├── RequestError            the provider will not take this request, now or later
+│   ├── ModelRequestError            the provider will not take this request, now or later
 │   │   └── ContextTooLongError     the conversation is longer than the model can read
 │   ├── ContentFilterError      the provider's filter stopped the request or the answer
 │   ├── RateLimitError          too many requests; `retry_after` says when, if the provider does
 │   ├── OverloadedError         the provider cannot answer at present
-│   ├── ModelTimeout            no answer within the time allowed
+│   ├── ModelTimeoutError            no answer within the time allowed
 │   ├── ModelConnectionError    the connection failed, or was cut in the middle of an answer
 │   │   └── SessionLostError        a live conversation was cut off, and could not be taken up again
 │   ├── MalformedResponseError  the provider sent something that is not its own format
@@ -19,41 +19,41 @@ BatonError
 │   ├── OutputError             its answer does not fit the agent's output type
 │   └── UnknownToolError        it kept calling tools that do not exist
 ├── ToolError               a tool
-│   ├── ToolFailed              it raised, and its policy is to end the run
-│   ├── ToolTimeout             it took longer than it may
+│   ├── ToolFailedError              it raised, and its policy is to end the run
+│   ├── ToolTimeoutError             it took longer than it may
 │   ├── ToolResultError         it returned something that no model can read
-│   └── ToolsUnavailable        where tools come from, such as a server, cannot be reached
+│   └── ToolsUnavailableError        where tools come from, such as a server, cannot be reached
 └── RunError                the run: limits, conflicts, a log that cannot be read
     ├── LimitError              a tree-wide limit was reached
     ├── TurnLimitError          one agent used up its turns without an answer
     ├── TransferError           a transfer that cannot be followed
     │   ├── HandoffInputError       a model that cannot give a handoff the input it wants
     │   └── LoopError               agents pass control round and nothing new happens
-    ├── BranchesFailed          branches of a parallel agent failed; `errors` has them by name
-    ├── BranchTimeout           a branch of a parallel agent took longer than it may
-    ├── GuardrailTripped        a guardrail said no
-    ├── GuardrailFailed         a guardrail raised instead of saying anything
+    ├── BranchesFailedError          branches of a parallel agent failed; `errors` has them by name
+    ├── BranchTimeoutError           a branch of a parallel agent took longer than it may
+    ├── GuardrailTrippedError        a guardrail said no
+    ├── GuardrailFailedError         a guardrail raised instead of saying anything
     ├── Declined                an agent does not want the task; raise it yourself, the message is for whoever asked
     ├── RemoteError             an agent of another service failed, or did not keep to the protocol
-    │   ├── RemoteRejected          it does not want the task
-    │   └── RemoteUnavailable       it cannot be reached
+    │   ├── RemoteRejectedError          it does not want the task
+    │   └── RemoteUnavailableError       it cannot be reached
     ├── NotEncodableError       a value that cannot be written to the log
     ├── RunNotFoundError        no run of that id is kept, or waits, here
-    ├── TeamChanged             the team is no longer the one that a stored run began with
+    ├── TeamChangedError             the team is no longer the one that a stored run began with
     ├── AnswerError             an answer to a question that is not open, or of the wrong form
-    ├── ReplayMismatch          the code no longer does what the log says it did
+    ├── ReplayMismatchError          the code no longer does what the log says it did
     ├── LogError                a log that cannot be read
     └── StoreError              where logs are kept: it cannot be reached, is full, or will not take this
-        ├── RunConflict             somebody else drives this run, or has written to it
+        ├── RunConflictError             somebody else drives this run, or has written to it
         ├── RunExistsError          there is a run of that id already
-        └── ThreadBusy              a run of that thread has not ended
+        └── ThreadBusyError              a run of that thread has not ended
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 
-def listed(names: Sequence[str]) -> str:
+def quote_names(names: Sequence[str]) -> str:
     """Names as an error message shows them: `A`, `B`; "nothing" if there are none."""
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
@@ -66,10 +66,10 @@ class SetupError(BatonError):
     """The program is put together in a way that cannot work."""
 
 
-def checked_choice(what: str, given: object, choices: Sequence[str]) -> None:
+def check_choice(what: str, given: object, choices: Sequence[str]) -> None:
     """Raise SetupError if a word is not among those there are."""
     if given not in choices:
-        raise SetupError(f"{what} is {given!r}; it can be: {listed(choices)}")
+        raise SetupError(f"{what} is {given!r}; it can be: {quote_names(choices)}")
 
 
 class ModelError(BatonError):
@@ -96,11 +96,11 @@ class WeightsError(ModelError):
     """The weights of an embedded model are not here, are not what they should be, or cannot be fetched."""
 
 
-class RequestError(ModelError):
+class ModelRequestError(ModelError):
     """The provider will not take this request; sending it again would not help."""
 
 
-class ContextTooLongError(RequestError):
+class ContextTooLongError(ModelRequestError):
     """The conversation is longer than the model can read."""
 
 
@@ -116,7 +116,7 @@ class OverloadedError(ModelError):
     """The provider cannot answer at present: it is overloaded, or something in it is broken."""
 
 
-class ModelTimeout(ModelError):
+class ModelTimeoutError(ModelError):
     """There was no answer within the time allowed."""
 
 
@@ -154,7 +154,7 @@ class UnknownToolError(ModelError):
     """The model kept calling tools that do not exist."""
 
     def __init__(self, agent: str, wish: str, available: Sequence[str]) -> None:
-        super().__init__(f"the model of `{agent}` keeps calling `{wish}`; its tools are: {listed(available)}")
+        super().__init__(f"the model of `{agent}` keeps calling `{wish}`; its tools are: {quote_names(available)}")
         self.agent = agent
         self.wish = wish
         self.available = tuple(available)
@@ -168,11 +168,11 @@ class ToolError(BatonError):
         self.tool = tool
 
 
-class ToolFailed(ToolError):
+class ToolFailedError(ToolError):
     """A tool with `on_error="raise"` raised; the cause is chained."""
 
 
-class ToolTimeout(ToolError):
+class ToolTimeoutError(ToolError):
     """A tool took longer than its timeout."""
 
     def __init__(self, tool: str, seconds: float) -> None:
@@ -184,7 +184,7 @@ class ToolResultError(ToolError):
     """A tool returned something that cannot be shown to a model."""
 
 
-class ToolsUnavailable(ToolError):
+class ToolsUnavailableError(ToolError):
     """Where an agent's tools come from cannot be reached, so it is not known which there are. Resume the run later."""
 
     def __init__(self, source: str, because: str) -> None:
@@ -223,7 +223,7 @@ class TransferError(RunError):
     """A transfer that cannot be followed."""
 
     def __init__(self, source: str, wish: str, reachable: Sequence[str], *, because: str = "") -> None:
-        super().__init__(because or f"`{source}` cannot transfer to `{wish}`; it can reach: {listed(reachable)}.")
+        super().__init__(because or f"`{source}` cannot transfer to `{wish}`; it can reach: {quote_names(reachable)}.")
         self.source = source
         self.wish = wish
         self.reachable = tuple(reachable)
@@ -251,7 +251,7 @@ class LoopError(TransferError):
         self.path = tuple(path)
 
 
-class BranchesFailed(RunError):
+class BranchesFailedError(RunError):
     """Branches of a parallel agent failed; the others have ended in good order. `errors` are theirs, by name."""
 
     def __init__(self, agent: str, errors: Mapping[str, Exception]) -> None:
@@ -261,7 +261,7 @@ class BranchesFailed(RunError):
         self.errors = dict(errors)
 
 
-class BranchTimeout(RunError):
+class BranchTimeoutError(RunError):
     """A branch of a parallel agent took longer than it may."""
 
     def __init__(self, agent: str, branch: str, seconds: float) -> None:
@@ -271,7 +271,7 @@ class BranchTimeout(RunError):
         self.seconds = seconds
 
 
-class GuardrailTripped(RunError):
+class GuardrailTrippedError(RunError):
     """A guardrail said no. `verdict` is all that it said; `tool` is "" unless it is about a call."""
 
     def __init__(
@@ -294,7 +294,7 @@ class GuardrailTripped(RunError):
         self.tool = tool
 
 
-class GuardrailFailed(RunError):
+class GuardrailFailedError(RunError):
     """A guardrail raised; the cause is chained. What it guards is not let through."""
 
     def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], because: str) -> None:
@@ -305,7 +305,7 @@ class GuardrailFailed(RunError):
         self.stage = stage
 
 
-class Declined(RunError):
+class TaskDeclinedError(RunError):
     """An agent does not want the task. Raise it in an agent of your own: its message goes to whoever asked."""
 
 
@@ -320,11 +320,11 @@ class RemoteError(RunError):
         self.state = state
 
 
-class RemoteRejected(RemoteError):
+class RemoteRejectedError(RemoteError):
     """An agent of another service does not want the task."""
 
 
-class RemoteUnavailable(RemoteError):
+class RemoteUnavailableError(RemoteError):
     """An agent of another service cannot be reached; whether it has the last message may be unknown."""
 
 
@@ -348,14 +348,14 @@ class RunNotFoundError(RunError):
             f"there is no run `{run_id}` in {store}; `list` tells which there are"
             if store
             else f"no run `{run_id}` waits to be resumed: it is finished, or another runner has it; "
-            f"waiting here: {listed(waiting[:5])}"
+            f"waiting here: {quote_names(waiting[:5])}"
         )
         self.run_id = run_id
         self.waiting = tuple(waiting)
         self.store = store
 
 
-class TeamChanged(RunError):
+class TeamChangedError(RunError):
     """The team is no longer the one that a stored run began with; `differences` says how."""
 
     def __init__(self, run_id: str, differences: Sequence[str]) -> None:
@@ -371,7 +371,7 @@ class AnswerError(RunError):
     """An answer to a question that is not open, or one of the wrong form. Nothing was written."""
 
 
-class ReplayMismatch(RunError):
+class ReplayMismatchError(RunError):
     """The code no longer produces what the log recorded; `key` is the first difference."""
 
     def __init__(self, key: str, recorded: str, produced: str) -> None:
@@ -401,7 +401,7 @@ class StoreError(RunError):
         self.store = store
 
 
-class RunConflict(StoreError):
+class RunConflictError(StoreError):
     """Somebody else drives this run, or has written to it meanwhile. Whoever gets this must stop."""
 
     def __init__(self, run_id: str, because: str) -> None:
@@ -418,7 +418,7 @@ class RunExistsError(StoreError):
         self.run_id = run_id
 
 
-class ThreadBusy(StoreError):
+class ThreadBusyError(StoreError):
     """A run of that thread has not ended, and a thread has one run at a time."""
 
     def __init__(self, thread: str, run_id: str, status: str) -> None:
@@ -430,7 +430,7 @@ class ThreadBusy(StoreError):
         self.status = status
 
 
-def ends_the_run(error: Exception) -> bool:
+def ends_run(error: Exception) -> bool:
     """Whether nothing inside the run may go on after this, neither a caller nor a branch beside it."""
-    of_the_run = ReplayMismatch | LogError | StoreError | RunNotFoundError | NotEncodableError | LimitError
+    of_the_run = ReplayMismatchError | LogError | StoreError | RunNotFoundError | NotEncodableError | LimitError
     return isinstance(error, SetupError | of_the_run)

@@ -7,8 +7,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from .errors import ReplayMismatch
-from .events import Answered, Asked, Delta, Event, Origin, ToolReturned
+from .errors import ReplayMismatchError
+from .events import Delta, Event, InterruptAnswered, InterruptRaised, Origin, ToolReturned
 
 E = TypeVar("E", bound=Event)
 
@@ -16,7 +16,7 @@ FAILED = "failed"
 """The end of the key under which it is recorded that something failed and the run went on without it."""
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """Somebody who is told what happens, and may ask for patience."""
 
     @property
@@ -57,7 +57,7 @@ class Log:
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = list(events)
-        self.sink: Sink | None = None
+        self.sink: EventSink | None = None
         """Where everything goes besides; see `attach`."""
         self.write: Callable[[Event], None] = self.events.append
         """Record what happened and tell the listener. Its key must be new: ask `find` first."""
@@ -78,7 +78,7 @@ class Log:
         if event is None:
             return None
         if type(event) is not kind:
-            raise ReplayMismatch(key, type(event).__name__, kind.__name__)
+            raise ReplayMismatchError(key, type(event).__name__, kind.__name__)
         self._unvisited.pop(key, None)
         return event
 
@@ -100,14 +100,14 @@ class Log:
     def waits_inside(self, key: str) -> bool:
         """Whether a question was asked inside the effect with this key that nobody has answered yet."""
         index = self._indexed()
-        asked = [known for known in self._keys_inside(key) if isinstance(index[known], Asked)]
+        asked = [known for known in self._keys_inside(key) if isinstance(index[known], InterruptRaised)]
         return bool(asked) and not self.open_questions().keys().isdisjoint(asked)
 
     def has(self, key: str) -> bool:
         """Whether there is an event with this key. Does not count as asking for it."""
         return key in self._indexed()
 
-    def attach(self, sink: Sink | None) -> None:
+    def attach(self, sink: EventSink | None) -> None:
         """Have everything go to a sink from now on, or to none."""
         self.sink = sink
         # Not a method: without a sink this is the list's own append, and it runs several times for every turn.
@@ -127,7 +127,7 @@ class Log:
         """Nothing more will happen there: the next event need not be compared with it."""
         self._hushed[:] = [hushed for hushed in self._hushed if hushed != prefix]
 
-    def listener(self, origin: Origin) -> Sink | None:
+    def listener(self, origin: Origin) -> EventSink | None:
         """Who is told what happens in this activation, if anybody is."""
         sink = self.sink
         if sink is None or not sink.is_heard or (self._hushed and origin.id.startswith(tuple(self._hushed))):
@@ -142,14 +142,14 @@ class Log:
         if self.sink is not None and self.sink.is_full and not (is_patient and self.sink.is_patient):
             await self.sink.room()
 
-    def open_questions(self) -> dict[str, Asked]:
+    def open_questions(self) -> dict[str, InterruptRaised]:
         """The questions that wait for an answer, by id: nobody has given one, and what they were asked in goes on."""
-        waiting: dict[str, Asked] = {}
+        waiting: dict[str, InterruptRaised] = {}
         for event in self.events:
-            if isinstance(event, Asked):
+            if isinstance(event, InterruptRaised):
                 waiting[event.key] = event
-            elif isinstance(event, Answered):
-                waiting.pop(event.id, None)
+            elif isinstance(event, InterruptAnswered):
+                waiting.pop(event.interrupt_id, None)
             elif waiting and (isinstance(event, ToolReturned) or event.key.endswith(f"/{FAILED}")):
                 # It has ended without the answer. What is asked later, by a hook for instance, is another matter.
                 inside = f"{event.key.removesuffix(FAILED).removesuffix('/')}/"
@@ -205,7 +205,7 @@ class Log:
             for event in events[len(index) :]:
                 if event.key in index:
                     known = type(index[event.key]).__name__
-                    raise ReplayMismatch(event.key, known, f"a second {type(event).__name__}")
+                    raise ReplayMismatchError(event.key, known, f"a second {type(event).__name__}")
                 index[event.key] = event
         return index
 
@@ -217,12 +217,12 @@ class ReadOnlyLog(Log):
         super().__init__(events)
         self.write = _refuse
 
-    def attach(self, sink: Sink | None) -> None:
+    def attach(self, sink: EventSink | None) -> None:
         """Nothing: nothing happens that anybody could be told of."""
 
     def announce(self, key: str, kind: type[Event]) -> None:
         """Refuse, before anything has happened."""
-        raise ReplayMismatch(key, "nothing", kind.__name__)
+        raise ReplayMismatchError(key, "nothing", kind.__name__)
 
     def announce_call(self, key: str) -> None:
         """Refuse, unless the call waits for an answer: it comes to its question again, which is no effect."""
@@ -230,14 +230,14 @@ class ReadOnlyLog(Log):
             self.announce(key, ToolReturned)
 
 
-def _writing(events: list[Event], sink: Sink, hushed: list[str]) -> Callable[[Event], None]:
+def _writing(events: list[Event], sink: EventSink, hushed: list[str]) -> Callable[[Event], None]:
     # Of the log's parts and not of the log itself: a ring would wait for the collector.
     keep = events.append
 
     def write(event: Event) -> None:
         # The sink first, because it may refuse what it cannot store: then it is in nobody's log. A question is for the
         # outside, wherever it is asked.
-        if not hushed or type(event) is Asked or not event.key.startswith(tuple(hushed)):
+        if not hushed or type(event) is InterruptRaised or not event.key.startswith(tuple(hushed)):
             sink.put(event)
         else:
             sink.put_hushed(event)
@@ -247,4 +247,4 @@ def _writing(events: list[Event], sink: Sink, hushed: list[str]) -> Callable[[Ev
 
 
 def _refuse(event: Event) -> None:
-    raise ReplayMismatch(event.key, "nothing", type(event).__name__)
+    raise ReplayMismatchError(event.key, "nothing", type(event).__name__)

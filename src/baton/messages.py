@@ -57,7 +57,7 @@ class Reasoning(Struct, frozen=True, omit_defaults=True, gc=False):
 
     text: str = ""
     provider: str = ""
-    opaque: Any = None
+    signature: Any = None
 
 
 class ToolCall(Struct, frozen=True, gc=False):
@@ -74,7 +74,7 @@ class ToolSpec(Struct, frozen=True):
     name: str
     description: str = ""
     parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
-    is_strict: bool = False
+    strict: bool = False
 
 
 class SystemMessage(Struct, frozen=True, tag="system", tag_field="role", gc=False):
@@ -93,7 +93,7 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", tag_field="role", o
     """What a model says: content, calls, or both."""
 
     content: Content = ""
-    calls: tuple[ToolCall, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
     reasoning: tuple[Reasoning, ...] = ()
     author: str = ""
     """The agent whose words these are, where the message is taken out of its history; else the history knows."""
@@ -102,7 +102,7 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", tag_field="role", o
 class ToolMessage(Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True, gc=False):
     """The result of one call."""
 
-    call_id: str
+    tool_call_id: str
     name: str
     content: Content = ""
     is_error: bool = False
@@ -160,15 +160,17 @@ def media_of(content: Content) -> tuple[Part, ...]:
 
 def is_empty(message: Message) -> bool:
     """Whether a message says nothing at all: no text, no media, no calls."""
-    if type(message) is ToolMessage or (type(message) is AssistantMessage and (message.calls or message.reasoning)):
+    if type(message) is ToolMessage or (
+        type(message) is AssistantMessage and (message.tool_calls or message.reasoning)
+    ):
         return False
     return not message.content or (not text_of(message.content) and not media_of(message.content))
 
 
-Input: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
+RunInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
 
 
-def as_messages(given: Input) -> tuple[Message, ...]:
+def to_messages(given: RunInput) -> tuple[Message, ...]:
     """What a caller may pass as input, as messages: text, a message, a dict of role and content, or several."""
     if isinstance(given, str):
         return (UserMessage(given),)
@@ -193,11 +195,10 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
         fields["content"] = ""
     calls = fields.pop("tool_calls", None)
     if "tool_call_id" in fields:
-        fields["call_id"] = fields.pop("tool_call_id")
         fields.setdefault("name", fields.pop("tool_name", ""))
     try:
         if calls:
-            fields["calls"] = [
+            fields["tool_calls"] = [
                 {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in calls
             ]
         return msgspec.convert(fields, Message)
@@ -205,7 +206,7 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
         raise SetupError(f"not a message: {dict(given)!r} ({error}); give role and content") from None
 
 
-def paired(messages: Sequence[Message]) -> list[Message]:
+def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
     """The same conversation with every call directly followed by its one result, as all providers demand.
 
     Results without a call are dropped, a call without a result gets one that says so, and an id that is missing or
@@ -214,16 +215,16 @@ def paired(messages: Sequence[Message]) -> list[Message]:
     results: dict[str, list[tuple[int, ToolMessage]]] = {}
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            results.setdefault(message.call_id, []).append((position, message))
+            results.setdefault(message.tool_call_id, []).append((position, message))
     used: set[str] = set()
     whole: list[Message] = []
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage) or is_empty(message):
             continue
-        if isinstance(message, AssistantMessage) and message.calls:
-            pairs = [_pair(call, position, results.get(call.id, []), used) for call in message.calls]
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            pairs = [_pair(call, position, results.get(call.id, []), used) for call in message.tool_calls]
             calls = tuple([call for call, _ in pairs])
-            whole.append(message if calls == message.calls else structs.replace(message, calls=calls))
+            whole.append(message if calls == message.tool_calls else structs.replace(message, tool_calls=calls))
             whole.extend([result for _, result in pairs])
         else:
             whole.append(message)
@@ -246,4 +247,4 @@ def _pair(
     used.add(id)
     if id == call.id:
         return call, result
-    return structs.replace(call, id=id), structs.replace(result, call_id=id)
+    return structs.replace(call, id=id), structs.replace(result, tool_call_id=id)

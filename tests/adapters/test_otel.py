@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import sys
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
@@ -13,18 +13,18 @@ from opentelemetry.trace import SpanKind
 from tests.adapters.spans import Traced, facts, id_of, noted, trace_of
 
 from baton import Agent, AgentContext, Approval, Runner, SetupError, Transfer, agent, handoff, then_transfer, tool
-from baton.adapters import OTel
+from baton.adapters import OTelObserver
 from baton.agents import MultipleTransfers
 from baton.errors import TransferError
 from baton.events import (
-    NOBODY,
-    Completed,
+    RUN_ORIGIN,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
     Event,
-    Finished,
     Origin,
+    RunCompleted,
     RunStarted,
-    Said,
-    Started,
     TextDelta,
     ToolReturned,
     decode_log,
@@ -59,8 +59,8 @@ def office(traced: Traced, script: Any, *, content: bool = False, **options: Any
     edges = [handoff(Agent(name)) for name in "BC"]
     a = Agent("A", tools=[look_up, break_down, pay], handoffs=edges)
     stream = options.pop("stream", False)
-    readers = [OTel(traced.provider, content=content)]
-    return Runner(a, model=ScriptedModel(script, stream=stream), readers=readers, **options)
+    readers = [OTelObserver(traced.provider, include_content=content)]
+    return Runner(a, model=ScriptedModel(script, stream=stream), observers=readers, **options)
 
 
 async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
@@ -99,10 +99,10 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
         }
     )
     assert model.kind is SpanKind.CLIENT
-    at = {type(event): int(event.at * 1e9) for event in result.events}
-    assert (run.start_time, run.end_time) == (at[RunStarted], at[Completed])
-    assert (activation.start_time, activation.end_time) == (at[Started], at[Finished])
-    assert (model.start_time, model.end_time) == (at[Started], at[Said])
+    at = {type(event): int(event.timestamp * 1e9) for event in result.events}
+    assert (run.start_time, run.end_time) == (at[RunStarted], at[RunCompleted])
+    assert (activation.start_time, activation.end_time) == (at[AgentStarted], at[AgentFinished])
+    assert (model.start_time, model.end_time) == (at[AgentStarted], at[AgentResponded])
 
 
 async def test_tools_of_one_response_stand_beside_each_other() -> None:
@@ -119,11 +119,11 @@ async def test_tools_of_one_response_stand_beside_each_other() -> None:
             "    chat scripted",
         ]
     )
-    said = next(event for event in result.events if isinstance(event, Said))
-    ended = {event.call_id: int(event.at * 1e9) for event in result.events if isinstance(event, ToolReturned)}
+    said = next(event for event in result.events if isinstance(event, AgentResponded))
+    ended = {event.call_id: int(event.timestamp * 1e9) for event in result.events if isinstance(event, ToolReturned)}
     tools = [span for span in traced.spans if span.name == "execute_tool look_up"]
     assert {facts(span)["gen_ai.tool.call.id"]: span.end_time for span in tools} == ended
-    assert [span.start_time for span in tools] == [int(said.at * 1e9)] * 2
+    assert [span.start_time for span in tools] == [int(said.timestamp * 1e9)] * 2
     # The second model call begins when the last of the results is there.
     assert traced.spans[-1].start_time == max(ended.values())
 
@@ -195,7 +195,7 @@ async def test_functions_that_return_agents_and_the_one_transfer_tool_count_as_r
     traced = Traced()
     a = Agent("A", tools=[to_d], sub_agents=[Agent("E")])
     model = ScriptedModel({"A": [[call("to_d"), transfer_to("E"), transfer_to("Nobody")]], "D": ["Done."]})
-    await Runner(a, model=model, readers=[OTel(traced.provider)]).run("Hi")
+    await Runner(a, model=model, observers=[OTelObserver(traced.provider)]).run("Hi")
     assert facts(traced.named("handoff A to D"))["baton.handoff.requested"] == ("D", "E")
 
 
@@ -203,7 +203,7 @@ async def test_a_declined_handoff_is_told_of_though_nobody_follows_it() -> None:
     traced = Traced()
     b = Agent("B", accepts=lambda ctx, payload: "it is closed")
     model = ScriptedModel({"A": [call("transfer_to_b"), "Then I do it."]})
-    await Runner(Agent("A", handoffs=[b]), model=model, readers=[OTel(traced.provider)]).run("Hi")
+    await Runner(Agent("A", handoffs=[b]), model=model, observers=[OTelObserver(traced.provider)]).run("Hi")
     assert traced.tree() == snapshot(
         [
             "invoke_workflow A",
@@ -225,7 +225,7 @@ async def test_transfers_of_code_are_handoffs_too() -> None:
     host = then_transfer(Agent("Host"), to="Cook")
     model = ScriptedModel(["Welcome.", "Here."])
     team = Agent("Cook"), host
-    await Runner(doorman, agents=team, model=model, readers=[OTel(traced.provider)]).run("Hi")
+    await Runner(doorman, extra_agents=team, model=model, observers=[OTelObserver(traced.provider)]).run("Hi")
     assert traced.tree() == snapshot(
         [
             "invoke_workflow Doorman",
@@ -308,7 +308,7 @@ async def test_a_resumed_run_has_a_trace_of_its_own_with_what_is_new_and_a_link_
     assert trace_of(second) != trace_of(first)
     assert noted(second) == [("answer", {"baton.interrupt.id": interrupt.id})]
     resumed = next(event for event in result.events if event.key.startswith("resumed"))
-    assert min(span.start_time or 0 for span in traced.spans) == int(resumed.at * 1e9)
+    assert min(span.start_time or 0 for span in traced.spans) == int(resumed.timestamp * 1e9)
 
 
 async def test_what_was_requested_before_a_stop_is_not_forgotten() -> None:
@@ -316,7 +316,7 @@ async def test_what_was_requested_before_a_stop_is_not_forgotten() -> None:
     traced = Traced()
     edges = [handoff(Agent("B"), needs_approval=True), handoff(Agent("C"))]
     model = ScriptedModel({"A": [[call("transfer_to_b"), call("transfer_to_c")]], "B": ["Done."]})
-    runner = Runner(Agent("A", handoffs=edges), model=model, readers=[OTel(traced.provider)])
+    runner = Runner(Agent("A", handoffs=edges), model=model, observers=[OTelObserver(traced.provider)])
     stopped = await runner.run("Hi")
     assert not any(span.name.startswith("handoff") for span in traced.spans)
     await runner.resume(stopped.run_id, True)
@@ -361,7 +361,9 @@ async def test_a_run_that_is_cancelled_ends_its_spans() -> None:
 
     traced = Traced()
     model = ScriptedModel([call("wait")])
-    async with Runner(Agent("A", tools=[wait]), model=model, readers=[OTel(traced.provider)]).stream("Hi") as run:
+    async with Runner(Agent("A", tools=[wait]), model=model, observers=[OTelObserver(traced.provider)]).stream(
+        "Hi"
+    ) as run:
         await begun.wait()
         await run.cancel()
     assert traced.tree() == snapshot(["invoke_workflow A", "  invoke_agent A", "    chat scripted"])
@@ -379,7 +381,7 @@ async def test_a_run_is_part_of_what_its_caller_does_and_what_tools_trace_is_par
             return "fetched"
 
     model = ScriptedModel([[call("fetch"), call("fetch")], "Done."])
-    runner = Runner(Agent("A", tools=[fetch]), model=model, readers=[OTel(traced.provider)])
+    runner = Runner(Agent("A", tools=[fetch]), model=model, observers=[OTelObserver(traced.provider)])
     with tracer.start_as_current_span("request"):
         before = trace.get_current_span()
         await runner.run("Hi")
@@ -410,7 +412,7 @@ async def test_a_log_exports_the_same_spans_with_the_same_times() -> None:
     runner = office(live, {"A": [asked, [call("transfer_to_b"), call("transfer_to_c")]], "B": ["Done."]})
     stopped = await runner.run("Hi")
     result = await runner.resume(stopped.run_id, True)
-    OTel(later.provider).export(decode_log(encode_log(result.events)))
+    OTelObserver(later.provider).export(decode_log(encode_log(result.events)))
     assert later.tree() == live.tree()
     shown = [[(s.name, s.start_time, s.end_time, facts(s), noted(s)) for s in each.spans] for each in (live, later)]
     assert shown[0] == shown[1]
@@ -423,13 +425,13 @@ async def test_a_log_that_was_broken_off_is_exported_as_far_as_it_goes() -> None
     whole = [*result.events]
     for length in range(1, len(whole)):
         traced = Traced()
-        OTel(traced.provider).export(whole[:length])
+        OTelObserver(traced.provider).export(whole[:length])
         assert traced.tree()[0] == "invoke_workflow A"
-        assert traced.spans[0].end_time == int(whole[length - 1].at * 1e9)
+        assert traced.spans[0].end_time == int(whole[length - 1].timestamp * 1e9)
 
 
-@pytest.mark.parametrize("events", ["forward", "silent"])
-async def test_an_agent_that_is_called_as_a_tool_is_below_the_call(events: Literal["forward", "silent"]) -> None:
+@pytest.mark.parametrize("events", [True, False])
+async def test_an_agent_that_is_called_as_a_tool_is_below_the_call(events: bool) -> None:
     # Silent is for whoever listens; a trace shows what happened.
     traced = Traced()
     expert = Agent("Expert", description="Knows.", tools=[look_up], handoffs=[Agent("Other", description="Helps.")])
@@ -438,8 +440,8 @@ async def test_an_agent_that_is_called_as_a_tool_is_below_the_call(events: Liter
         "Expert": [call("look_up", city="Rome"), call("transfer_to_other")],
         "Other": ["Rome."],
     }
-    a = Agent("A", tools=[expert.as_tool(events=events)])
-    result = await Runner(a, model=ScriptedModel(script), readers=[OTel(traced.provider)]).run("Hi")
+    a = Agent("A", tools=[expert.as_tool(stream_events=events)])
+    result = await Runner(a, model=ScriptedModel(script), observers=[OTelObserver(traced.provider)]).run("Hi")
     assert result.output == "In Rome."
     assert traced.tree() == snapshot(
         [
@@ -463,7 +465,9 @@ async def test_a_question_inside_an_agent_as_tool_is_taken_up_below_the_same_cal
     traced = Traced()
     cashier = Agent("Cashier", description="Pays.", tools=[pay])
     script = {"A": [call("cashier", request="Pay 5."), "Done."], "Cashier": [call("pay", euro=5), "Paid."]}
-    runner = Runner(Agent("A", tools=[cashier.as_tool()]), model=ScriptedModel(script), readers=[OTel(traced.provider)])
+    runner = Runner(
+        Agent("A", tools=[cashier.as_tool()]), model=ScriptedModel(script), observers=[OTelObserver(traced.provider)]
+    )
     stopped = await runner.run("Hi")
     assert [name for name, _ in noted(traced.named("invoke_agent Cashier"))] == ["step", "interrupt"]
     traced.forget()
@@ -485,7 +489,9 @@ async def test_an_agent_that_fails_inside_a_tool_call_is_marked_as_unfinished() 
     traced = Traced()
     expert = Agent("Expert", description="Knows.")
     script = {"A": [call("expert", request="?"), "It failed."], "Expert": [OSError("no connection")]}
-    runner = Runner(Agent("A", tools=[expert.as_tool()]), model=ScriptedModel(script), readers=[OTel(traced.provider)])
+    runner = Runner(
+        Agent("A", tools=[expert.as_tool()]), model=ScriptedModel(script), observers=[OTelObserver(traced.provider)]
+    )
     await runner.run("Hi")
     assert traced.tree() == snapshot(
         [
@@ -505,7 +511,7 @@ async def test_steps_and_branches_of_workflows_are_below_them() -> None:
     both = ParallelAgent("Both", sub_agents=[Agent("Left"), Agent("Right")])
     team = SequentialAgent("Line", sub_agents=[both, Agent("Last")])
     model = ScriptedModel({name: [f"{name} is done"] for name in ("Left", "Right", "Last")})
-    await Runner(team, model=model, readers=[OTel(traced.provider)]).run("Hi")
+    await Runner(team, model=model, observers=[OTelObserver(traced.provider)]).run("Hi")
     below = {span.name: span.parent for span in traced.spans}
     assert below["invoke_agent Left"] == below["invoke_agent Right"] == traced.named("invoke_agent Both").context
     assert below["invoke_agent Both"] == below["invoke_agent Last"] == traced.named("invoke_agent Line").context
@@ -541,9 +547,9 @@ async def test_a_run_that_nobody_samples_has_no_spans() -> None:
 
 def test_spans_end_however_a_reading_is_left() -> None:
     traced = Traced()
-    with OTel(traced.provider).reading("r1", []) as hear:
-        hear(RunStarted("run", NOBODY, 1.0, "r1", "A"))
-        hear(Started("1/start", Origin("1", "A"), 2.0))
+    with OTelObserver(traced.provider).observe("r1", []) as hear:
+        hear(RunStarted("run", RUN_ORIGIN, 1.0, "r1", "A"))
+        hear(AgentStarted("1/start", Origin("1", "A"), 2.0))
     assert traced.tree() == ["invoke_workflow A", "  invoke_agent A"]
     assert not trace.get_current_span().get_span_context().is_valid
 
@@ -552,7 +558,7 @@ async def test_runs_at_the_same_time_keep_their_spans_apart() -> None:
     traced = Traced()
     a = Agent("A", handoffs=[Agent("B")])
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["Done."]}, cycle=True)
-    runner = Runner(a, model=model, readers=[OTel(traced.provider)])
+    runner = Runner(a, model=model, observers=[OTelObserver(traced.provider)])
     await asyncio.gather(*(runner.run("Hi") for _ in range(5)))
     tops = [span for span in traced.spans if span.name == "invoke_workflow A"]
     assert [top.parent for top in tops] == [None] * 5
@@ -564,7 +570,7 @@ async def test_runs_at_the_same_time_keep_their_spans_apart() -> None:
 def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(SetupError, match=r"pip install 'baton-adk\[otel\]'"):
-        OTel()
+        OTelObserver()
 
 
 def test_a_run_that_nobody_traces_loads_nothing_of_it() -> None:

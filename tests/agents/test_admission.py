@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from baton import Agent, RunContext, Runner, SetupError, handoff, tool
 from baton.errors import HandoffInputError, TransferError
-from baton.events import Transferred
+from baton.events import ControlTransferred
 from baton.messages import AssistantMessage, ToolCall, UserMessage, text_of
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -43,7 +43,7 @@ async def test_typed_input_is_read_and_recorded() -> None:
     runner, model = desk(call("transfer_to_b", reason="angry", urgency=3), input_type=Reason)
     result = await runner.run("hi")
     assert result.agent == "B"
-    (transferred,) = [event for event in result.events if isinstance(event, Transferred)]
+    (transferred,) = [event for event in result.events if isinstance(event, ControlTransferred)]
     assert transferred.payload == {"reason": "angry", "urgency": 3}
     # Nobody else takes it, so it is a message for the target.
     assert model.requests[1].messages[-1] == UserMessage(
@@ -64,7 +64,7 @@ async def test_typed_input_is_read_and_recorded() -> None:
 )
 async def test_wrong_input_goes_back_to_the_model_which_may_correct_it(arguments: str, problem: str) -> None:
     # handoffs.md H6: strict, no coercion.
-    wrong = AssistantMessage(calls=(ToolCall("x", "transfer_to_b", arguments),))
+    wrong = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_b", arguments),))
     runner, model = desk(wrong, call("transfer_to_b", reason="angry"), input_type=Reason)
     result = await runner.run("hi")
     assert result.agent == "B"
@@ -190,8 +190,8 @@ async def test_a_callback_that_fails_ends_the_run_and_is_tried_again_on_resume()
     runner, model = desk(call("transfer_to_b"), on_handoff=fragile)
     live = runner.stream("hi")
     with pytest.raises(OSError, match="disk full"):
-        await live.drive()
-    assert not any(isinstance(event, Transferred) for event in live.result.events)
+        await live._drive()
+    assert not any(isinstance(event, ControlTransferred) for event in live.result.events)
     suspended = await runner.resume(live.run_id)
     assert suspended.agent == "B"
     assert [request.agent for request in model.requests] == ["A", "B"]
@@ -269,7 +269,7 @@ async def test_a_person_may_change_the_input() -> None:
     runner, _ = desk(call("transfer_to_b", reason="angry"), input_type=Reason, needs_approval=True)
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, {"approved": True, "arguments": {"reason": "calm"}})
-    (transferred,) = [event for event in result.events if isinstance(event, Transferred)]
+    (transferred,) = [event for event in result.events if isinstance(event, ControlTransferred)]
     assert transferred.payload == {"reason": "calm", "urgency": 1}
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from tests.agents.judges import Hanging, Judge, ask, failure_of
 
-from baton import Agent, AgentContext, RunContext, Runner, SetupError, Verdict, agent, guarded
-from baton.errors import GuardrailTripped, ModelError
+from baton import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent, with_guardrails
+from baton.errors import GuardrailTrippedError, ModelError
 from baton.events import Delta, Event, TextDelta
 from baton.messages import AssistantMessage, Message
-from baton.models import Chunk, ModelRequest, Ready, Response
-from baton.testing import ScriptedModel, Stream, call, transfer_to
+from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse
+from baton.testing import ScriptedModel, ScriptedStream, call, transfer_to
 
 
 async def heard(runner: Runner[Any, Any], input: str = "go") -> list[Event | Delta]:
@@ -22,7 +22,7 @@ async def heard(runner: Runner[Any, Any], input: str = "go") -> list[Event | Del
         try:
             async for event in run:
                 events.append(event)  # noqa: PERF401 - what came before an error counts
-        except GuardrailTripped:
+        except GuardrailTrippedError:
             pass
     return events
 
@@ -43,14 +43,14 @@ async def test_beside_is_at_the_same_time_as_the_first_model_call(whose: str) ->
 
     model = ScriptedModel([answer])
     inner = Agent("Desk", model=model if whose == "agent" else None)
-    desk = guarded(inner, input=[judge], mode="beside")
+    desk = with_guardrails(inner, input_guardrails=[judge], mode="parallel")
     result = await Runner(desk, model=model if whose == "runner" else None).run("go")
     assert result.output == "hi"
 
 
 async def test_beside_holds_the_answer_back_until_the_guardrails_have_passed() -> None:
     is_written, may_pass = asyncio.Event(), asyncio.Event()
-    steps = Stream("one ", "two", call("note"))
+    steps = ScriptedStream("one ", "two", call("note"))
 
     async def answer(request: ModelRequest) -> AsyncIterator[Chunk]:
         async for chunk in model.respond(request):
@@ -71,17 +71,24 @@ async def test_beside_holds_the_answer_back_until_the_guardrails_have_passed() -
 
     model = ScriptedModel([steps, "done"])
     events: list[Event | Delta] = []
-    runner = Runner(guarded(Agent("Desk", model=Watched(), tools=[note]), input=[judge], mode="beside"))
+    runner = Runner(
+        with_guardrails(Agent("Desk", model=Watched(), tools=[note]), input_guardrails=[judge], mode="parallel")
+    )
     async with runner.stream("go") as run:
         reading = asyncio.ensure_future(anext(aiter_of(run, events)))
         await is_written.wait()
         # The whole answer is there, and nobody has heard a word of it, nor has the tool been called.
-        assert [type(event).__name__ for event in run.log.events] == ["RunStarted", "Started"]
+        assert [type(event).__name__ for event in run.log.events] == ["RunStarted", "AgentStarted"]
         assert not any(isinstance(event, Delta) for event in events)
         may_pass.set()
         await reading
     kinds = [type(event).__name__ for event in events]
-    assert kinds.index("Stepped") < kinds.index("TextDelta") < kinds.index("Said") < kinds.index("ToolReturned")
+    assert (
+        kinds.index("StepCompleted")
+        < kinds.index("TextDelta")
+        < kinds.index("AgentResponded")
+        < kinds.index("ToolReturned")
+    )
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "one two"
 
 
@@ -94,8 +101,8 @@ async def aiter_of(run: Any, into: list[Event | Delta]) -> AsyncIterator[None]:
 
 async def test_beside_a_stream_goes_on_live_once_the_guardrails_have_passed() -> None:
     go_on = asyncio.Event()
-    model = ScriptedModel([Stream("one ", go_on, "two")])
-    runner = Runner(guarded(Agent("Desk", model=model), input=[Judge("j")], mode="beside"))
+    model = ScriptedModel([ScriptedStream("one ", go_on, "two")])
+    runner = Runner(with_guardrails(Agent("Desk", model=model), input_guardrails=[Judge("j")], mode="parallel"))
     texts: list[str] = []
     async with runner.stream("go") as run:
         async for event in run:
@@ -126,35 +133,37 @@ async def test_beside_a_no_prevents_tools_transfers_and_text(step: Any) -> None:
 
     model = ScriptedModel({"Desk": [answer], "Other": []}, stream=True)
     inner = Agent("Desk", tools=[note], sub_agents=[Agent("Other", description="o")])
-    events = await heard(Runner(guarded(inner, input=[judge], mode="beside"), model=model))
-    assert [type(event).__name__ for event in events] == ["RunStarted", "Started", "Stepped", "Failed"]
+    events = await heard(Runner(with_guardrails(inner, input_guardrails=[judge], mode="parallel"), model=model))
+    assert [type(event).__name__ for event in events] == ["RunStarted", "AgentStarted", "StepCompleted", "RunFailed"]
     assert noted == []
 
 
 async def test_beside_a_no_cancels_the_model_call_and_closes_its_stream() -> None:
     model, others_are_done = Hanging(), asyncio.Event()
 
-    async def judge(ctx: RunContext, messages: Sequence[Message]) -> Verdict:
+    async def judge(ctx: RunContext, messages: Sequence[Message]) -> GuardrailVerdict:
         await model.is_asked.wait()
-        return Verdict(False, "no")
+        return GuardrailVerdict(False, "no")
 
-    async def thorough(ctx: RunContext, messages: Sequence[Message]) -> Verdict:
+    async def thorough(ctx: RunContext, messages: Sequence[Message]) -> GuardrailVerdict:
         # The call is closed at the first no, while others are still being heard.
         await model.is_closed.wait()
         others_are_done.set()
-        return Verdict(True)
+        return GuardrailVerdict(True)
 
-    desk = guarded(Agent("Desk", model=model), input=[thorough, judge], mode="beside")
+    desk = with_guardrails(Agent("Desk", model=model), input_guardrails=[thorough, judge], mode="parallel")
     error, result = await failure_of(Runner(desk))
-    assert isinstance(error, GuardrailTripped)
+    assert isinstance(error, GuardrailTrippedError)
     assert others_are_done.is_set()
-    assert {said.name: said.verdict.passed for said in result.guardrails} == {"thorough": True, "judge": False}
+    assert {said.name: said.verdict.passed for said in result.guardrail_results} == {"thorough": True, "judge": False}
 
 
 async def test_beside_a_quick_no_comes_before_the_model_is_asked_for_long() -> None:
-    desk = guarded(Agent("Desk", model=(model := Hanging())), input=[Judge("j", False)], mode="beside")
+    desk = with_guardrails(
+        Agent("Desk", model=(model := Hanging())), input_guardrails=[Judge("j", False)], mode="parallel"
+    )
     error, _ = await failure_of(Runner(desk))
-    assert isinstance(error, GuardrailTripped)
+    assert isinstance(error, GuardrailTrippedError)
     assert model.is_closed.is_set() == model.is_asked.is_set()
 
 
@@ -171,10 +180,10 @@ async def test_beside_a_model_that_fails_waits_for_the_verdict(passes: bool) -> 
         return passes
 
     model = ScriptedModel([answer, "hi"])
-    runner = Runner(guarded(Agent("Desk", model=model), input=[judge], mode="beside"))
+    runner = Runner(with_guardrails(Agent("Desk", model=model), input_guardrails=[judge], mode="parallel"))
     error, result = await failure_of(runner)
-    assert isinstance(error, ModelError if passes else GuardrailTripped)
-    assert [said.verdict.passed for said in result.guardrails] == [passes]
+    assert isinstance(error, ModelError if passes else GuardrailTrippedError)
+    assert [said.verdict.passed for said in result.guardrail_results] == [passes]
     if passes:
         assert "no line" in str(error)
         # What was judged is not judged again; the model is asked again.
@@ -187,9 +196,11 @@ async def test_beside_needs_an_agent_that_asks_a_model() -> None:
     async def desk(ctx: AgentContext) -> None:
         await ctx.say("hi")
 
-    with pytest.raises(SetupError, match=r'guarded\(`Desk`\) has mode="beside", but FunctionAgent\(\'Desk\'\) asks no'):
-        guarded(desk, input=[Judge("j")], mode="beside")
-    assert (await Runner(guarded(desk, input=[Judge("j")])).run("go")).output == "hi"
+    with pytest.raises(
+        SetupError, match=r'guarded\(`Desk`\) has mode="parallel", but FunctionAgent\(\'Desk\'\) asks no'
+    ):
+        with_guardrails(desk, input_guardrails=[Judge("j")], mode="parallel")
+    assert (await Runner(with_guardrails(desk, input_guardrails=[Judge("j")])).run("go")).output == "hi"
 
 
 async def test_beside_an_agent_that_does_without_its_model_is_judged_before_it_ends() -> None:
@@ -197,47 +208,57 @@ async def test_beside_an_agent_that_does_without_its_model_is_judged_before_it_e
         async def run(self, ctx: AgentContext[Any]) -> None:
             await ctx.say("from memory")
 
-    runner = Runner(guarded(Quick("Desk"), input=[Judge("j", False)], mode="beside"), model=ScriptedModel([]))
+    runner = Runner(
+        with_guardrails(Quick("Desk"), input_guardrails=[Judge("j", False)], mode="parallel"), model=ScriptedModel([])
+    )
     error, _ = await failure_of(runner)
-    assert isinstance(error, GuardrailTripped)
-    runner = Runner(guarded(Quick("Desk"), input=[Judge("j")], mode="beside"), model=ScriptedModel([]))
+    assert isinstance(error, GuardrailTrippedError)
+    runner = Runner(
+        with_guardrails(Quick("Desk"), input_guardrails=[Judge("j")], mode="parallel"), model=ScriptedModel([])
+    )
     result = await runner.run("go")
     assert result.output == "from memory"
     await runner.replay(result.events)
 
 
 async def test_beside_another_beside() -> None:
-    inner = guarded(Agent("Desk", model=(model := Hanging())), input=[Judge("inner", False)], mode="beside")
-    both = [Judge("outer"), Judge("outer too")]
-    error, result = await failure_of(Runner(guarded(inner, input=both, mode="beside")))
-    assert isinstance(error, GuardrailTripped)
-    assert error.guardrail == "inner"
-    assert "inner" in [said.name for said in result.guardrails]
-    assert model.is_closed.is_set() == model.is_asked.is_set()
-    fine = guarded(
-        Agent("Desk", model=ScriptedModel([call("ask", question="?"), "hi"]), tools=[ask]),
-        input=[Judge("a")],
-        mode="beside",
+    inner = with_guardrails(
+        Agent("Desk", model=(model := Hanging())), input_guardrails=[Judge("inner", False)], mode="parallel"
     )
-    runner = Runner(guarded(fine, input=[Judge("b")], mode="beside"))
+    both = [Judge("outer"), Judge("outer too")]
+    error, result = await failure_of(Runner(with_guardrails(inner, input_guardrails=both, mode="parallel")))
+    assert isinstance(error, GuardrailTrippedError)
+    assert error.guardrail == "inner"
+    assert "inner" in [said.name for said in result.guardrail_results]
+    assert model.is_closed.is_set() == model.is_asked.is_set()
+    fine = with_guardrails(
+        Agent("Desk", model=ScriptedModel([call("ask", question="?"), "hi"]), tools=[ask]),
+        input_guardrails=[Judge("a")],
+        mode="parallel",
+    )
+    runner = Runner(with_guardrails(fine, input_guardrails=[Judge("b")], mode="parallel"))
     result = await runner.run("go")
     result = await runner.resume(result.run_id, "yes")
-    assert (result.output, sorted(said.name for said in result.guardrails)) == ("hi", ["a", "b"])
+    assert (result.output, sorted(said.name for said in result.guardrail_results)) == ("hi", ["a", "b"])
 
 
 async def test_beside_a_model_that_has_its_answer_ready() -> None:
     class Cache:
         name = "cache"
 
-        def respond(self, request: ModelRequest) -> Ready:
-            return Ready(Response(AssistantMessage("from the cache")))
+        def respond(self, request: ModelRequest) -> CompleteResponse:
+            return CompleteResponse(ModelResponse(AssistantMessage("from the cache")))
 
-    result = await Runner(guarded(Agent("Desk", model=Cache()), input=[Judge("j")], mode="beside")).run("go")
-    assert (result.output, len(result.guardrails)) == ("from the cache", 1)
+    result = await Runner(
+        with_guardrails(Agent("Desk", model=Cache()), input_guardrails=[Judge("j")], mode="parallel")
+    ).run("go")
+    assert (result.output, len(result.guardrail_results)) == ("from the cache", 1)
 
 
 async def test_beside_the_cause_of_a_failure_is_kept() -> None:
     cause = OSError("no line")
-    desk = guarded(Agent("Desk", model=ScriptedModel(["hi"])), input=[Judge("j", cause)], mode="beside")
+    desk = with_guardrails(
+        Agent("Desk", model=ScriptedModel(["hi"])), input_guardrails=[Judge("j", cause)], mode="parallel"
+    )
     error, _ = await failure_of(Runner(desk))
     assert error.__cause__ is cause

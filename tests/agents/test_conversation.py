@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from baton import Agent, BatonError, ModelError, RunContext, Runner, tool
 from baton.errors import EmptyResponseError, OutputError, TurnLimitError
-from baton.events import Said, ToolReturned
+from baton.events import AgentResponded, ToolReturned
 from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, Usage, UserMessage, text_of
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, say, transcript
@@ -50,7 +50,7 @@ async def test_an_agent_without_tools_is_one_model_call() -> None:
     assert list(request.messages) == [UserMessage("hi")]
     assert request.tools == ()
     assert request.agent == "A"
-    assert request.output is None
+    assert request.output_schema is None
 
 
 async def test_results_are_appended_and_the_model_is_asked_again() -> None:
@@ -62,7 +62,7 @@ async def test_results_are_appended_and_the_model_is_asked_again() -> None:
     rome, oslo = ToolCall("call_1", "look_up", '{"city":"Rome"}'), ToolCall("call_2", "look_up", '{"city":"Oslo"}')
     assert list(model.requests[2].messages) == [
         UserMessage("hi"),
-        AssistantMessage(calls=(rome,)),
+        AssistantMessage(tool_calls=(rome,)),
         ToolMessage("call_1", "look_up", "sunny in Rome"),
         AssistantMessage("Now Oslo.", (oslo,)),
         ToolMessage("call_2", "look_up", "sunny in Oslo"),
@@ -81,11 +81,11 @@ async def test_text_beside_calls_is_not_the_answer() -> None:
 async def test_call_ids_that_a_provider_leaves_out_or_repeats_are_made_unique() -> None:
     # T26: calls and results must pair up, whatever the provider counts.
     def calls(request: ModelRequest) -> AssistantMessage:
-        return AssistantMessage(calls=(ToolCall("0", "look_up", '{"city":"Rome"}'),))
+        return AssistantMessage(tool_calls=(ToolCall("0", "look_up", '{"city":"Rome"}'),))
 
     model = ScriptedModel([calls, calls, "done"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
-    ids = [call.id for event in result.events if isinstance(event, Said) for call in event.message.calls]
+    ids = [call.id for event in result.events if isinstance(event, AgentResponded) for call in event.message.tool_calls]
     assert len(set(ids)) == 2
     assert [event.call_id for event in result.events if isinstance(event, ToolReturned)] == ids
     assert all(ids)
@@ -138,14 +138,14 @@ async def test_on_limit_error_skips_the_last_call() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     with pytest.raises(TurnLimitError):
-        await Runner(Agent("A", model=model, tools=[look_up], max_turns=2, on_limit="error")).run("hi")
+        await Runner(Agent("A", model=model, tools=[look_up], max_turns=2, on_max_turns="error")).run("hi")
     assert len(model.requests) == 2
 
 
 async def test_the_remaining_turns_survive_resume() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome"), call("ask", question="?"), call("look_up", city="Rome")])
-    runner = Runner(Agent("A", model=model, tools=[look_up, ask], max_turns=2, on_limit="error"))
+    runner = Runner(Agent("A", model=model, tools=[look_up, ask], max_turns=2, on_max_turns="error"))
     suspended = await runner.run("hi")
     assert suspended.status == "suspended"
     with pytest.raises(TurnLimitError):
@@ -162,9 +162,9 @@ async def test_turns_are_counted_per_activation() -> None:
         }
     )
     b = Agent("B", handoffs=["A"])
-    result = await Runner(Agent("A", tools=[look_up], handoffs=[b], max_turns=2, on_limit="error"), model=model).run(
-        "x"
-    )
+    result = await Runner(
+        Agent("A", tools=[look_up], handoffs=[b], max_turns=2, on_max_turns="error"), model=model
+    ).run("x")
     assert result.output == "done"
 
 
@@ -192,7 +192,7 @@ async def test_output_key_keeps_nothing_on_error() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([say("text", call("fail"))]), tools=[fail], output_key="x"))
     live = runner.stream("hi")
     with pytest.raises(BatonError):
-        await live.drive()
+        await live._drive()
     assert live.result.status == "failed"
     assert live.result.values == {}
 
@@ -222,7 +222,7 @@ async def test_an_answer_is_read_as_the_output_type() -> None:
     model = ScriptedModel([REPORT])
     result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
     assert result.output == Report(city="Rome", degrees=25)
-    schema = model.requests[0].output
+    schema = model.requests[0].output_schema
     assert schema is not None
     assert schema.name == "Report"
     assert set(schema.schema["properties"]) == {"city", "degrees"}
@@ -321,7 +321,7 @@ async def test_an_output_type_may_be_whatever_pydantic_can_read(kind: Any, answe
     model = ScriptedModel([answer])
     result = await Runner(Agent("A", model=model, output_type=kind)).run("hi")
     assert result.output == wanted
-    schema = model.requests[0].output
+    schema = model.requests[0].output_schema
     assert schema is not None
     assert schema.schema.get("type") == "object" or "$ref" in schema.schema
 
@@ -331,7 +331,7 @@ async def test_an_output_type_that_is_no_object_is_wrapped_in_one() -> None:
     model = ScriptedModel(['{"response": [{"city": "Rome", "degrees": 25}]}'])
     result = await Runner(Agent("A", model=model, output_type=list[Report])).run("hi")
     assert result.output == [Report(city="Rome", degrees=25)]
-    schema = model.requests[0].output
+    schema = model.requests[0].output_schema
     assert schema is not None
     assert (schema.schema["required"], schema.schema["additionalProperties"]) == (["response"], False)
     assert list(schema.schema["$defs"]) == ["Report"]

@@ -7,7 +7,7 @@ import pytest
 
 from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, handoff, tool
 from baton.errors import RunError, TransferError
-from baton.events import Said
+from baton.events import AgentResponded
 from baton.testing import ScriptedModel, call
 
 
@@ -132,8 +132,8 @@ async def test_what_was_switched_off_is_remembered_across_resume() -> None:
     suspended = await runner.run("hi")
     switch["is_on"] = False
     assert (await runner.resume(suspended.run_id, "yes")).agent == "B"
-    (said, *_) = [event for event in suspended.events if isinstance(event, Said)]
-    assert said.disabled == ()
+    (said, *_) = [event for event in suspended.events if isinstance(event, AgentResponded)]
+    assert said.disabled_handoffs == ()
 
 
 async def test_code_may_follow_an_edge_that_no_model_is_shown() -> None:
@@ -142,5 +142,5 @@ async def test_code_may_follow_an_edge_that_no_model_is_shown() -> None:
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("B")
 
-    result = await Runner(a, agents=[Agent("B", model=ScriptedModel(["hello"]))]).run("hi")
+    result = await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["hello"]))]).run("hi")
     assert result.agent == "B"

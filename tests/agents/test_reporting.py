@@ -6,7 +6,7 @@ import pytest
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, SetupError, agent, then_transfer, tool
 from baton.errors import LimitError
-from baton.events import Changes, Stepped, decode_log, encode_log
+from baton.events import StepCompleted, ValueChanges, decode_log, encode_log
 from baton.testing import ScriptedModel, call
 
 
@@ -27,7 +27,7 @@ async def ask(ctx: RunContext[Any]) -> str:
 def desk(model: Any, **facts: Any) -> Runner[Any, Any]:
     """`Worker` hands on to `Boss`, also when it fails."""
     worker = then_transfer(Agent("Worker", description="works", tools=[spoil]), to="Boss", on_error="report")
-    return Runner(worker, agents=[Agent("Boss", description="decides", tools=[ask])], model=model, **facts)
+    return Runner(worker, extra_agents=[Agent("Boss", description="decides", tools=[ask])], model=model, **facts)
 
 
 async def test_what_a_failed_agent_did_to_the_values_is_there_after_a_resume() -> None:
@@ -35,10 +35,10 @@ async def test_what_a_failed_agent_did_to_the_values_is_there_after_a_resume() -
     model = ScriptedModel({"Worker": [call("spoil")], "Boss": [call("ask")]})
     stopped = await desk(model).run("go", values={"whole": 1, "other": 2})
     assert stopped.values == {"other": 2, "spoilt": True}
-    (failed,) = [event for event in stopped.events if isinstance(event, Stepped)]
-    assert failed.changes == Changes({"spoilt": True}, ("whole",))
+    (failed,) = [event for event in stopped.events if isinstance(event, StepCompleted)]
+    assert failed.value_changes == ValueChanges({"spoilt": True}, ("whole",))
     later = desk(ScriptedModel({"Boss": ["noted"]}))
-    result = await later.resume(later.adopt(decode_log(encode_log(stopped.events))), "yes")
+    result = await later.resume(later.load_log(decode_log(encode_log(stopped.events))), "yes")
     assert (result.output, result.values) == ("noted", stopped.values)
 
 
@@ -55,4 +55,4 @@ async def test_what_the_programs_author_must_mend_ends_the_run() -> None:
 
     team = then_transfer(worker, to="Boss", on_error="report")
     with pytest.raises(SetupError, match="written wrongly"):
-        await Runner(team, agents=[Agent("Boss", description="d")], model=ScriptedModel([])).run("go")
+        await Runner(team, extra_agents=[Agent("Boss", description="d")], model=ScriptedModel([])).run("go")

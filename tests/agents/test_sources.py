@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.context import Closable
+from baton.context import AsyncCloseable
 from baton.errors import UnknownToolError
-from baton.events import Said, ToolReturned
+from baton.events import AgentResponded, ToolReturned
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call
-from baton.tools import Tool, ToolSource
+from baton.tools import Tool, Toolset
 
 
 @tool
@@ -41,13 +41,13 @@ class Shelf:
         self.asked = 0
         self.closed = 0
 
-    async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+    async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
         self.asked += 1
-        ctx.run.opened[self] = Opened(self)
+        ctx._run.opened[self] = Opened(self)
         return self.offered
 
 
-class Opened(Closable):
+class Opened(AsyncCloseable):
     def __init__(self, shelf: Shelf) -> None:
         self.shelf = shelf
 
@@ -65,7 +65,7 @@ def names(model: ScriptedModel, turn: int) -> list[str]:
 
 async def test_a_source_offers_its_tools_beside_the_agents_own_and_is_closed_at_the_end() -> None:
     shelf = Shelf(look_up)
-    assert isinstance(shelf, ToolSource)
+    assert isinstance(shelf, Toolset)
     model = ScriptedModel([[call("look_up", city="Rome"), call("book", city="Rome")], "done"])
     result = await Runner(Agent("A", tools=[book, shelf], model=model)).run("hi")
     assert names(model, 0) == ["book", "look_up"]
@@ -120,10 +120,10 @@ async def test_a_call_that_is_not_on_record_is_made_when_the_run_is_resumed() ->
     result = await Runner(Agent("A", tools=[shelf], model=ScriptedModel([[call("look_up", city="Rome")], "done"]))).run(
         "hi"
     )
-    said = next(place for place, event in enumerate(result.events) if isinstance(event, Said))
+    said = next(place for place, event in enumerate(result.events) if isinstance(event, AgentResponded))
     later = Shelf(look_up)
     runner = Runner(Agent("A", tools=[later], model=ScriptedModel(["done"])))
-    resumed = await runner.resume(runner.adopt(result.events[: said + 1]))
+    resumed = await runner.resume(runner.load_log(result.events[: said + 1]))
     assert resumed.output == "done"
     assert later.asked == 2
 
@@ -150,7 +150,7 @@ async def test_a_tool_that_nobody_offered_is_still_unknown_when_the_run_is_repla
         await runner.run("hi", run_id="r")
     events = await runner.events("r")
     with pytest.raises(UnknownToolError):
-        await runner.replay([event for event in events if type(event).__name__ != "Failed"])
+        await runner.replay([event for event in events if type(event).__name__ != "RunFailed"])
 
 
 @pytest.mark.parametrize("own", [look_up, None])
@@ -191,8 +191,8 @@ async def test_what_was_opened_is_closed_when_the_run_fails_or_is_cancelled() ->
 
 async def test_what_does_not_close_well_is_logged_and_spoils_no_result(caplog: pytest.LogCaptureFixture) -> None:
     class Stuck(Shelf):
-        async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
-            ctx.run.opened[self] = self
+        async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+            ctx._run.opened[self] = self
             return ()
 
         async def close(self) -> None:

@@ -8,7 +8,7 @@ from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, Exit, RunContext, Runner, SetupError, Transfer, agent, then_transfer, tool
 from baton.errors import TurnLimitError
-from baton.events import Event, Said
+from baton.events import AgentResponded, Event
 from baton.messages import UserMessage
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -30,7 +30,7 @@ def desk(**facts: Any) -> Runner[Any, Any]:
     worker = Agent("Worker", description="works", tools=[ask, fail], exit_tool=True)
     boss = Agent("Boss", description="decides")
     on_error = facts.pop("on_error", "raise")
-    return Runner(then_transfer(worker, to="Boss", on_error=on_error), agents=[boss], **facts)
+    return Runner(then_transfer(worker, to="Boss", on_error=on_error), extra_agents=[boss], **facts)
 
 
 async def test_after_a_normal_end_control_goes_on() -> None:
@@ -59,9 +59,9 @@ async def test_the_synthetic_call_is_valid_json_for_any_name() -> None:
     # T21
     name = 'the "Boss" \\ 上司'
     worker = then_transfer(Agent("Worker", model=ScriptedModel(["done"])), to=name)
-    result = await Runner(worker, agents=[Agent(name, model=ScriptedModel(["ok"]))]).run("go")
-    (spoken,) = [event for event in result.events if isinstance(event, Said) and event.message.calls]
-    assert msgspec.json.decode(spoken.message.calls[0].arguments) == {"agent_name": name}
+    result = await Runner(worker, extra_agents=[Agent(name, model=ScriptedModel(["ok"]))]).run("go")
+    (spoken,) = [event for event in result.events if isinstance(event, AgentResponded) and event.message.tool_calls]
+    assert msgspec.json.decode(spoken.message.tool_calls[0].arguments) == {"agent_name": name}
     assert result.agent == name
 
 
@@ -72,7 +72,7 @@ async def test_the_agent_keeps_its_name_description_tools_and_edges() -> None:
     worker = Agent("Worker", description="works", model=model, tools=[ask], sub_agents=[child])
     wrapped = then_transfer(worker, to="Boss")
     assert (wrapped.name, wrapped.description) == ("Worker", "works")
-    result = await Runner(wrapped, agents=[Agent("Boss")]).run("go")
+    result = await Runner(wrapped, extra_agents=[Agent("Boss")]).run("go")
     # The model's own transfer passes; only a normal end hands on.
     assert (result.agent, result.output) == ("Child", "from the child")
     assert [spec.name for spec in model.requests[0].tools] == ["ask", "transfer_to_agent"]
@@ -86,7 +86,7 @@ async def test_it_wraps_an_agent_of_your_own() -> None:
         await ctx.say("done by hand")
 
     model = ScriptedModel(["well done"])
-    result = await Runner(then_transfer(worker, to="Boss"), agents=[Agent("Boss", model=model)]).run("go")
+    result = await Runner(then_transfer(worker, to="Boss"), extra_agents=[Agent("Boss", model=model)]).run("go")
     assert result.agent == "Boss"
     assert UserMessage("For context: [worker] said: done by hand.") in model.requests[0].messages
 
@@ -105,7 +105,7 @@ async def test_a_transfer_of_its_own_passes() -> None:
         return Transfer("Other")
 
     others = [Agent("Boss"), Agent("Other", model=ScriptedModel(["other"]))]
-    assert (await Runner(then_transfer(worker, to="Boss"), agents=others).run("go")).agent == "Other"
+    assert (await Runner(then_transfer(worker, to="Boss"), extra_agents=others).run("go")).agent == "Other"
 
 
 @pytest.mark.parametrize("on_error", ["raise", "report"])
@@ -124,7 +124,7 @@ async def test_an_error_ends_the_run() -> None:
     model = ScriptedModel({"Worker": [call("fail")], "Boss": ["never"]})
     live = desk(model=model).stream("go")
     with pytest.raises(Exception, match="disk full"):
-        await live.drive()
+        await live._drive()
     assert live.result.status == "failed"
     assert [request.agent for request in model.requests] == ["Worker"]
 
@@ -137,7 +137,7 @@ async def test_an_error_is_reported_as_a_message_if_that_is_wanted() -> None:
     assert list(model.requests[1].messages) == snapshot(
         [
             UserMessage(content="go"),
-            UserMessage(content="[Worker] failed: ToolFailed: tool `fail` failed: OSError: disk full"),
+            UserMessage(content="[Worker] failed: ToolFailedError: tool `fail` failed: OSError: disk full"),
             UserMessage(
                 content='For context: [Worker] called tool: `transfer_to_agent` with arguments: {"agent_name":"Boss"}.'
             ),
@@ -151,7 +151,7 @@ async def test_an_error_is_reported_as_a_message_if_that_is_wanted() -> None:
             'run of Worker started with "go"',
             "Worker started",
             "Worker: called fail({})",
-            'Worker: step failed -> "[Worker] failed: ToolFailed: tool `fail` failed: OSError: disk full"',
+            'Worker: step failed -> "[Worker] failed: ToolFailedError: tool `fail` failed: OSError: disk full"',
             'Worker: called transfer_to_agent({"agent_name":"Boss"})',
             "Worker: transfer_to_agent -> successfully transferred to agent [Boss]",
             "Worker → Boss",
@@ -191,7 +191,7 @@ async def test_a_reported_error_is_not_tried_again_on_resume() -> None:
 
     boss = Agent("Boss", tools=[ask])
     model = ScriptedModel([call("ask", question="?"), "ok"])
-    runner = Runner(then_transfer(worker, to="Boss", on_error="report"), agents=[boss], model=model)
+    runner = Runner(then_transfer(worker, to="Boss", on_error="report"), extra_agents=[boss], model=model)
     suspended = await runner.run("go")
     assert suspended.agent == "Boss"
     result = await runner.resume(suspended.run_id, "yes")
@@ -201,11 +201,13 @@ async def test_a_reported_error_is_not_tried_again_on_resume() -> None:
 async def test_a_turn_limit_is_an_error_like_any_other() -> None:
     # T21, T3
     steps = {"Worker": [call("ask_nobody")] * 5, "Boss": ["ok"]}
-    worker = Agent("Worker", tools=[ask], max_turns=1, on_limit="error")
+    worker = Agent("Worker", tools=[ask], max_turns=1, on_max_turns="error")
     with pytest.raises(TurnLimitError):
-        await Runner(then_transfer(worker, to="Boss"), agents=[Agent("Boss")], model=ScriptedModel(steps)).run("go")
+        await Runner(then_transfer(worker, to="Boss"), extra_agents=[Agent("Boss")], model=ScriptedModel(steps)).run(
+            "go"
+        )
     reported = then_transfer(worker, to="Boss", on_error="report")
-    result = await Runner(reported, agents=[Agent("Boss")], model=ScriptedModel(steps)).run("go")
+    result = await Runner(reported, extra_agents=[Agent("Boss")], model=ScriptedModel(steps)).run("go")
     assert result.agent == "Boss"
 
 
@@ -214,7 +216,7 @@ async def test_a_chain_of_agents_that_hand_on() -> None:
     first = then_transfer(Agent("One"), to="Two")
     second = then_transfer(Agent("Two"), to="Three")
     model = ScriptedModel({"One": ["1"], "Two": ["2"], "Three": ["3"]})
-    result = await Runner(first, agents=[second, Agent("Three")], model=model).run("go")
+    result = await Runner(first, extra_agents=[second, Agent("Three")], model=model).run("go")
     assert result.output == "3"
     assert result.events[-2].path == ("One", "Two", "Three")
 
@@ -226,7 +228,7 @@ async def test_exit_of_the_last_agent_of_a_chain_does_not_come_back() -> None:
         return Exit("over")
 
     model = ScriptedModel({"One": ["1"]})
-    result = await Runner(then_transfer(Agent("One"), to="last"), agents=[last], model=model).run("go")
+    result = await Runner(then_transfer(Agent("One"), to="last"), extra_agents=[last], model=model).run("go")
     assert result.output == "over"
 
 
@@ -254,7 +256,7 @@ async def test_what_it_says_is_recorded_once_across_resume() -> None:
     # T21
     model = ScriptedModel({"Worker": ["done"], "Boss": [call("ask", question="?"), "ok"]})
     worker = Agent("Worker")
-    runner = Runner(then_transfer(worker, to="Boss"), agents=[Agent("Boss", tools=[ask])], model=model)
+    runner = Runner(then_transfer(worker, to="Boss"), extra_agents=[Agent("Boss", tools=[ask])], model=model)
     suspended = await runner.run("go")
     result = await runner.resume(suspended.run_id, "yes")
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from baton.agents import settled
-from baton.agents.together import together
+from baton.agents import maybe_await
+from baton.agents.together import gather_callbacks
 
 
 class Later:
@@ -47,7 +47,7 @@ class Sleeper:
 @pytest.mark.parametrize("value", [None, 0, "text", [], {"a": 1}, (1, 2), object])
 async def test_a_value_is_settled_as_it_is(value: Any) -> None:
     # H12: sync
-    assert await settled(value) is value
+    assert await maybe_await(value) is value
 
 
 async def test_whatever_can_be_awaited_is_awaited() -> None:
@@ -55,24 +55,24 @@ async def test_whatever_can_be_awaited_is_awaited() -> None:
     future = asyncio.get_running_loop().create_future()
     future.set_result("future")
     task = asyncio.create_task(soon("task"))
-    assert [await settled(each) for each in (soon(1), Later(2), future, task)] == [1, 2, "future", "task"]
+    assert [await maybe_await(each) for each in (soon(1), Later(2), future, task)] == [1, 2, "future", "task"]
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 2, 3])
 async def test_values_and_awaitables_come_back_in_order(waiting: int) -> None:
     # H12: sync and async in one point.
     values = [soon(number) if number < waiting else number for number in range(4)]
-    assert await together(*values) == [0, 1, 2, 3]
+    assert await gather_callbacks(*values) == [0, 1, 2, 3]
 
 
 async def test_nothing_together_is_nothing() -> None:
-    assert await together() == []
+    assert await gather_callbacks() == []
 
 
 async def test_all_run_at_once() -> None:
     # H7, H12: none of them would end if they ran one after the other.
     meeting = asyncio.Barrier(3)
-    assert sorted(await together(*[meeting.wait() for _ in range(3)])) == [0, 1, 2]
+    assert sorted(await gather_callbacks(*[meeting.wait() for _ in range(3)])) == [0, 1, 2]
 
 
 async def test_the_first_failure_is_raised_and_the_others_are_cancelled_and_awaited() -> None:
@@ -85,7 +85,7 @@ async def test_the_first_failure_is_raised_and_the_others_are_cancelled_and_awai
         raise LookupError("first")
 
     with pytest.raises(LookupError, match="first"):
-        await together(sleepers[0].sleep(), fail(), sleepers[1].sleep())
+        await gather_callbacks(sleepers[0].sleep(), fail(), sleepers[1].sleep())
     assert [sleeper.ended for sleeper in sleepers] == [["tidied up"], ["tidied up"]]
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -96,13 +96,13 @@ async def test_what_had_ended_before_the_failure_does_not_hide_it() -> None:
         raise LookupError("it")
 
     with pytest.raises(LookupError, match="it"):
-        await together(soon(1), fail(), 2)
+        await gather_callbacks(soon(1), fail(), 2)
 
 
 async def test_whoever_is_cancelled_takes_all_of_them_along() -> None:
     # H7, D10
     sleepers = [Sleeper(), Sleeper()]
-    task = asyncio.create_task(together(*[sleeper.sleep() for sleeper in sleepers]))
+    task = asyncio.create_task(gather_callbacks(*[sleeper.sleep() for sleeper in sleepers]))
     for sleeper in sleepers:
         await sleeper.begun.wait()
     task.cancel()

@@ -19,11 +19,11 @@ from baton import (
     Runner,
     SequentialAgent,
     SetupError,
-    guarded,
     then_transfer,
+    with_guardrails,
 )
-from baton.errors import GuardrailTripped, LimitError
-from baton.events import Transferred
+from baton.errors import GuardrailTrippedError, LimitError
+from baton.events import ControlTransferred
 from baton.testing import ScriptedModel, call
 
 
@@ -42,33 +42,35 @@ def steps(*agents: BaseAgent[Any, Any], **facts: Any) -> SequentialAgent:
 
 async def test_guardrails_around_a_workflow_judge_its_input_and_its_last_answer() -> None:
     # W1
-    runner = Runner(guarded(steps(speaker("a"), asker("b")), input=[polite], output=[polite]))
+    runner = Runner(
+        with_guardrails(steps(speaker("a"), asker("b")), input_guardrails=[polite], output_guardrails=[polite])
+    )
     result = await answered(runner, await runner.run("go"))
     assert texts(result) == ["a", "b begins", "b: yes to b?"]
-    assert [(each.stage, each.agent, each.verdict.passed) for each in result.guardrails] == [
+    assert [(each.stage, each.agent, each.verdict.passed) for each in result.guardrail_results] == [
         ("input", "S", True),
         ("output", "S", True),
     ]
     await check_replay(runner, result)
-    with pytest.raises(GuardrailTripped, match="the input of `S`"):
+    with pytest.raises(GuardrailTrippedError, match="the input of `S`"):
         await runner.run("rude")
-    with pytest.raises(GuardrailTripped, match="the output of `S`"):
-        await Runner(guarded(steps(speaker("a", "rude")), output=[polite])).run("go")
+    with pytest.raises(GuardrailTrippedError, match="the output of `S`"):
+        await Runner(with_guardrails(steps(speaker("a", "rude")), output_guardrails=[polite])).run("go")
 
 
 async def test_a_guarded_step_stops_the_sequence_and_only_its_branch() -> None:
     # W1, W3
-    rude = guarded(speaker("a", "rude"), output=[polite])
-    with pytest.raises(GuardrailTripped):
+    rude = with_guardrails(speaker("a", "rude"), output_guardrails=[polite])
+    with pytest.raises(GuardrailTrippedError):
         await Runner(steps(rude, speaker("b"))).run("go")
     result = await Runner(ParallelAgent("P", sub_agents=[rude, speaker("b")], on_error="ignore")).run("go")
-    assert texts(result)[0].startswith("[a] failed: GuardrailTripped")
+    assert texts(result)[0].startswith("[a] failed: GuardrailTrippedError")
     assert result.output == {"b": "b"}
 
 
 async def test_guardrails_beside_the_model_of_a_step() -> None:
     # W1
-    asking = guarded(Agent("A"), input=[polite], mode="beside")
+    asking = with_guardrails(Agent("A"), input_guardrails=[polite], mode="parallel")
     runner = Runner(ParallelAgent("P", sub_agents=[asking, Agent("B")]), model=ScriptedModel({"A": ["a"], "B": ["b"]}))
     assert (await runner.run("go")).output == {"A": "a", "B": "b"}
 
@@ -115,7 +117,7 @@ async def test_a_reported_failure_leaves_the_same_values_live_and_after_a_resume
     result = await answered(runner, result)
     assert result.values == {"kept": 1}
     assert texts(result)[0] == (
-        "[W] failed: BranchesFailed: 1 of the branches of `P` failed: `f`: ValueError: f cannot"
+        "[W] failed: BranchesFailedError: 1 of the branches of `P` failed: `f`: ValueError: f cannot"
     )
     await check_replay(runner, result)
 
@@ -160,8 +162,8 @@ class Notes(RunHooks):
     def on_handoff(self, ctx: RunContext, from_agent: Any, to_agent: Any) -> None:
         self.lines.append(f"{from_agent.name}>{to_agent.name}")
 
-    def on_interrupt(self, ctx: RunContext, asked: Any) -> None:
-        self.lines.append(f"?{asked.agent}")
+    def on_interrupt(self, ctx: RunContext, interrupt: Any) -> None:
+        self.lines.append(f"?{interrupt.agent}")
 
     async def on_run_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
         self.lines.append(f"end of {agent.name}")
@@ -189,7 +191,7 @@ async def test_hooks_are_told_of_everything_inside_once() -> None:
         *("+S", "+a", "-a=a", "+Boss", "+T", "+b", "?b"),
         *("-b=b: yes to b?", "-T=b: yes to b?", "-Boss=done", "-S=done", "end of S"),
     ]
-    assert [type(event) for event in result.events if isinstance(event, Transferred)] == []
+    assert [type(event) for event in result.events if isinstance(event, ControlTransferred)] == []
     await check_replay(runner, result)
 
 

@@ -109,7 +109,7 @@ def test_an_agent_and_the_same_one_that_hands_on_in_one_team() -> None:
         Runner(Agent("Root", sub_agents=[a, then_transfer(a, to="Root")]))
 
 
-@pytest.mark.parametrize("edge", ["Kitchen", handoff("Kitchen"), handoff(Agent("B"), returns="Kitchen")])
+@pytest.mark.parametrize("edge", ["Kitchen", handoff("Kitchen"), handoff(Agent("B"), return_to="Kitchen")])
 def test_an_edge_to_nobody(edge: Any) -> None:
     with pytest.raises(
         SetupError, match="`A` has an edge to `Kitchen`, but nobody in the team has that name; the team has: `A`"
@@ -119,12 +119,12 @@ def test_an_edge_to_nobody(edge: Any) -> None:
 
 def test_a_name_in_the_wrong_case_is_nobodys() -> None:
     with pytest.raises(SetupError, match=r"edge to `b`.*the team has: `A`, `B`"):
-        Runner(Agent("A", handoffs=["b"]), agents=[Agent("B")])
+        Runner(Agent("A", handoffs=["b"]), extra_agents=[Agent("B")])
 
 
 def test_on_loop_naming_nobody() -> None:
     with pytest.raises(SetupError) as caught:
-        Runner(Agent("A", sub_agents=[Agent("B")]), on_loop="Helper")
+        Runner(Agent("A", sub_agents=[Agent("B")]), loop_fallback="Helper")
     assert str(caught.value) == "on_loop names `Helper`, but the team has: `A`, `B`"
 
 
@@ -178,7 +178,7 @@ def test_a_misspelt_option_of_a_runner(options: dict[str, Any]) -> None:
 def test_a_misspelt_option_of_an_agent() -> None:
     on_limit: Any = "eror"
     with pytest.raises(SetupError):
-        Agent("A", on_limit=on_limit)
+        Agent("A", on_max_turns=on_limit)
 
 
 def test_a_misspelt_option_of_then_transfer() -> None:

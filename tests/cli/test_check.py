@@ -10,7 +10,7 @@ import pytest
 from baton import Agent, BaseAgent, Runner, handoff, then_transfer
 from baton.agents import AgentContext
 from baton.cli.costs import transfer_costs
-from baton.cli.endings import endless_cycles
+from baton.cli.endings import find_endless_cycles
 from baton.flow import Team
 from baton.models import ModelSettings
 
@@ -22,7 +22,7 @@ def look_up(what: str) -> str: return what
 def to_expert(): return expert
 expert = Agent("Expert", description="Knows.")
 chat = Agent("Chat", description="Chats.")
-writer = then_transfer(Agent("Writer", description="Writes.", handoffs=[handoff(chat, returns="caller")]), to="Chat")
+writer = then_transfer(Agent("Writer", description="Writes.", handoffs=[handoff(chat, return_to="caller")]), to="Chat")
 router = Agent("Router", description="Routes.", sub_agents=[chat], tools=[look_up, to_expert], handoffs=[writer])
 """
 
@@ -141,11 +141,11 @@ def test_costs_count_a_target_once_and_hidden_ones_not_at_all() -> None:
 
 
 def endless(root: BaseAgent[Any, Any]) -> list[str]:
-    return [finding.text for finding in endless_cycles(Team.compile(root))]
+    return [finding.text for finding in find_endless_cycles(Team.compile(root))]
 
 
 def must_transfer(name: str, *targets: Any, **facts: Any) -> Agent:
-    return Agent(name, description="d", handoffs=targets, tool_use="required", **facts)
+    return Agent(name, description="d", handoffs=targets, tool_choice="required", **facts)
 
 
 def test_a_circle_of_agents_that_must_transfer() -> None:
@@ -164,8 +164,8 @@ def test_a_circle_of_agents_that_always_hand_on() -> None:
 
 
 def test_a_forced_tool_and_forced_settings() -> None:
-    forced = Agent("A", handoffs=["B"], tool_use="transfer_to_b", tools=[len_of])
-    by_settings = Agent("B", handoffs=[forced], settings=ModelSettings(tool_choice="required"))
+    forced = Agent("A", handoffs=["B"], tool_choice="transfer_to_b", tools=[len_of])
+    by_settings = Agent("B", handoffs=[forced], model_settings=ModelSettings(tool_choice="required"))
     assert len(endless(by_settings)) == 1
     assert "`A` must call `transfer_to_b`" in endless(by_settings)[0]
 
@@ -175,7 +175,7 @@ def len_of(text: str) -> int:
 
 
 def test_a_caller_that_must_transfer_gets_control_back_for_ever() -> None:
-    assert endless(must_transfer("A", handoff(Agent("B"), returns="caller"))) == [
+    assert endless(must_transfer("A", handoff(Agent("B"), return_to="caller"))) == [
         "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
         "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to come back"
     ]
@@ -198,9 +198,9 @@ class Own(BaseAgent[Any, Any]):
         must_transfer("A", must_transfer("B", "A", Agent("C"))),
         must_transfer("A", then_transfer(Own("B"), to="A")),
         must_transfer("A", then_transfer(Agent("B", exit_tool=True), to="A")),
-        must_transfer("A", handoff(Agent("B"), returns="C"), handoff(Agent("C"), returns="caller")),
-        Agent("A", handoffs=[handoff(Agent("B"), returns="caller")]),
-        Agent("A", tool_use="required"),
+        must_transfer("A", handoff(Agent("B"), return_to="C"), handoff(Agent("C"), return_to="caller")),
+        Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]),
+        Agent("A", tool_choice="required"),
     ],
     ids=[
         "free",
@@ -221,8 +221,8 @@ def test_a_team_that_may_end_is_not_accused(root: BaseAgent[Any, Any]) -> None:
 
 def test_nothing_is_known_of_guests() -> None:
     """A function may bring them in at any time, so nobody can say that a caller waits."""
-    guest = Agent("Guest", handoffs=[handoff(Agent("Aide"), returns="caller")])
-    assert endless_cycles(Runner(Agent("Root"), agents=[guest]).team) == []
+    guest = Agent("Guest", handoffs=[handoff(Agent("Aide"), return_to="caller")])
+    assert find_endless_cycles(Runner(Agent("Root"), extra_agents=[guest]).team) == []
 
 
 def test_endless_circles_are_findings(write: Write, baton: Invoke) -> None:

@@ -10,9 +10,9 @@ import pytest
 from tests.cli.conftest import Invoke
 
 from baton.cli import ollama
-from baton.cli.demo import cast_for
+from baton.cli.demo import choose_demo_model
 from baton.cli.show import Screen
-from baton.models import register, resolve
+from baton.models import register_model, resolve_model
 from baton.testing import ScriptedModel, call, transfer_to
 
 SCRIPTED = "scripted model: no language model is asked"
@@ -85,7 +85,7 @@ def test_in_chinese(baton: Invoke) -> None:
 
 
 def test_any_model_and_any_question(baton: Invoke) -> None:
-    register("toy", _weather_model)
+    register_model("toy", _weather_model)
     told = baton("demo", "Is it warm in Oslo?", "--model", "toy:one").stdout
     assert told.startswith("model: toy:one\n")
     assert "you › Is it warm in Oslo?" in told
@@ -93,7 +93,7 @@ def test_any_model_and_any_question(baton: Invoke) -> None:
 
 
 def test_the_model_of_the_environment(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    register("toy", _weather_model)
+    register_model("toy", _weather_model)
     monkeypatch.setenv("BATON_MODEL", "toy:two")
     assert baton("demo").stdout.startswith("model: toy:two\n")
     assert baton("demo", "--model", "scripted").stdout.startswith(SCRIPTED)
@@ -127,9 +127,9 @@ def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
     tags: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ollama, "TAGS", tags[1].decode())
-    playing = cast_for(None, Screen())
+    playing = choose_demo_model(None, Screen())
     assert playing.notice == "model: ollama:llama3.2:1b, which Ollama has on this machine"
-    assert playing.model is resolve("ollama:llama3.2:1b")
+    assert playing.model is resolve_model("ollama:llama3.2:1b")
 
 
 @pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])

@@ -17,8 +17,8 @@ billing = Agent("Billing", description="d")
 writer = then_transfer(Agent("Writer", description="d"), to="Checker")
 router = Agent("Router", sub_agents=[chat, weather], tools=[to_billing], handoffs=[
     writer,
-    handoff(expert, returns="caller", tool_name_override="ask"),
-    handoff(checker, returns="Chat"),
+    handoff(expert, return_to="caller", tool_name_override="ask"),
+    handoff(checker, return_to="Chat"),
 ])
 """
 

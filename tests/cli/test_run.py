@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.events import Cancelled, Completed, Failed, RunStarted, decode_log
+from baton.events import RunCancelled, RunCompleted, RunFailed, RunStarted, decode_log
 from baton.testing import transcript
 
 Write = Callable[..., Path]
@@ -70,7 +70,7 @@ def test_events_are_a_log_that_can_be_read_back(write: Write, baton: Invoke) -> 
     write(WEATHER)
     events = decode_log(baton("run", "desk", "Weather?", "--events").stdout.encode())
     assert isinstance(events[0], RunStarted)
-    assert isinstance(events[-1], Completed)
+    assert isinstance(events[-1], RunCompleted)
     assert "Router → Weather" in transcript(events)
 
 
@@ -187,7 +187,7 @@ def test_a_failed_run_is_told_in_the_form_asked_for(write: Write, baton: Invoke)
     assert json.loads(told.stdout)["status"] == "failed"
     assert json.loads(told.stdout)["error"]["type"] == "ModelError"
     events = decode_log(baton("run", "desk:agent", "hi", "--events").stdout.encode())
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], RunFailed)
 
 
 @pytest.mark.parametrize("arguments", [("run", "desk:agent", "hi", "--debug"), ("--debug", "run", "desk:agent", "hi")])
@@ -325,7 +325,7 @@ def test_ctrl_c_cancels_the_run_and_ends_with_130(write: Write, terminal: Callab
     if form == "--json":
         assert json.loads(last)["status"] == "cancelled"
     else:
-        assert json.loads(last)["type"] == Cancelled.__name__
+        assert json.loads(last)["type"] == RunCancelled.__name__
 
 
 def test_what_baton_warns_of_is_one_line(write: Write, terminal: Callable[..., Any]) -> None:

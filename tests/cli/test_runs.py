@@ -84,7 +84,7 @@ def test_ls_says_which_runs_nobody_drives(write: Write, baton: Invoke) -> None:
     async def leave_one() -> None:
         store = SQLiteStore("runs.db")
         await store.create("left", [b'{"format":1}'])
-        await store.create("driven", [b'{"format":1}'], owner="somebody", ttl=60)
+        await store.create("driven", [b'{"format":1}'], worker="somebody", ttl=60)
         await store.close()
 
     asyncio.run(leave_one())

@@ -17,7 +17,7 @@ from baton import Agent, Runner, agent
 from baton.agents import AgentContext
 from baton.cli.callers import token_from
 from baton.cli.failures import TargetError
-from baton.cli.serve import Manner, app_of, runner_of
+from baton.cli.serve import AppOptions, app_of, runner_of
 from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
@@ -32,7 +32,7 @@ bare = Runner(desk)
 
 async def test_faces_show_the_same_runs() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "agui"], Manner(auth={"s": "ada"})), "s") as client:
+    async with client_of(app_of(runner, ["api", "agui"], AppOptions(auth={"s": "ada"})), "s") as client:
         request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
         async with client.session.post(f"{client.url}/agui", json=request, headers=client.headers) as answer:
             assert answer.status == 200
@@ -49,9 +49,9 @@ async def test_a_run_that_nobody_drives_is_driven() -> None:
 
     runner = Runner(once, store="memory:")
     run_id = await runner.submit("go")
-    async with client_of(app_of(runner, ["api"], Manner())) as client:
+    async with client_of(app_of(runner, ["api"], AppOptions())) as client:
         events = [frame["event"] async for frame in client.events(f"/runs/{run_id}/events")]
-        assert events[-1] == "Completed"
+        assert events[-1] == "RunCompleted"
 
 
 async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path)
             except aiohttp.ClientConnectorError:
                 await asyncio.sleep(0.05)
         _, run = await client.post("/runs", {"input": "hi"})
-        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "Completed"
+        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "RunCompleted"
     program.send_signal(signal.SIGINT)
     _, errors = await program.communicate()
     assert (program.returncode, errors) == (0, b"")
@@ -101,7 +101,7 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
     ],
 )
 def test_callers_can_be_known_in_any_way(write: Write, baton: Invoke, options: list[str], complaint: str) -> None:
-    write(TEAM + 'from baton.server import ApiKey\ncallers = [ApiKey({"k": "ada"})]\nnumber = 3\n')
+    write(TEAM + 'from baton.server import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
     result = baton("serve", "desk:desk", *options)
     assert result.exit_code != 0
     assert complaint in f"{result.stderr}{result.exception}"
@@ -129,10 +129,10 @@ async def test_a2a_is_a_face_like_the_others() -> None:
     from baton.adapters.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "a2a"], Manner(auth={"s": "ada"})), "s") as client:
+    async with client_of(app_of(runner, ["api", "a2a"], AppOptions(auth={"s": "ada"})), "s") as client:
         remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
         result = await Runner(remote).run("hi")
         assert (remote.description, result.output) == ("Helps.", "hello")
         await remote.close()
-    (record,) = (await runner.need_store("test").list()).records
-    assert (record.caller, record.thread.partition(":")[0]) == ("ada", "ada")
+    (record,) = (await runner._require_store("test").list()).records
+    assert (record.owner, record.thread.partition(":")[0]) == ("ada", "ada")

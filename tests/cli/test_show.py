@@ -12,25 +12,25 @@ from baton.cli.show import Screen
 from baton.cli.wording import printable, shortened, shown_call, shown_usage, shown_value
 from baton.context import RunContext
 from baton.events import (
-    NOBODY,
-    Completed,
-    Custom,
+    RUN_ORIGIN,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    CustomDelta,
     Delta,
     Event,
-    Failed,
     Origin,
-    Progress,
+    ProgressDelta,
     ReasoningDelta,
+    RunCompleted,
+    RunFailed,
     RunStarted,
-    Said,
-    Started,
-    Suspended,
+    RunSuspended,
     TextDelta,
     ToolReturned,
-    Transferred,
 )
 from baton.messages import AssistantMessage, Image, Text, ToolCall, Usage
-from baton.testing import ScriptedModel, Stream, call, say
+from baton.testing import ScriptedModel, ScriptedStream, call, say
 
 ROUTER = Origin("1", "Router")
 WEATHER = Origin("2", "Weather", ROUTER)
@@ -45,8 +45,8 @@ def screen_of(*events: Event | Delta, answers: bool = True) -> str:
     return file.getvalue()
 
 
-def said(text: str, *calls: ToolCall, by: Origin = ROUTER) -> Said:
-    return Said("k", by, 0.0, AssistantMessage(text, calls))
+def said(text: str, *calls: ToolCall, by: Origin = ROUTER) -> AgentResponded:
+    return AgentResponded("k", by, 0.0, AssistantMessage(text, calls))
 
 
 async def shown(runner: Runner[Any, Any], **options: Any) -> list[str]:
@@ -61,7 +61,7 @@ async def shown(runner: Runner[Any, Any], **options: Any) -> list[str]:
 def test_text_is_written_as_it_comes_and_only_once() -> None:
     file = StringIO()
     screen = Screen(Console(file=file))
-    screen.show(Started("k", ROUTER, 0.0))
+    screen.show(AgentStarted("k", ROUTER, 0.0))
     screen.show(TextDelta(ROUTER, "Hello "))
     assert file.getvalue() == "● Router\nHello "
     screen.show(TextDelta(ROUTER, "you"))
@@ -79,7 +79,7 @@ def test_an_answer_that_was_not_streamed_is_written_whole() -> None:
 
 
 def test_a_line_in_between_does_not_make_text_appear_twice() -> None:
-    events = TextDelta(ROUTER, "One "), Progress(ROUTER, "half", 1), TextDelta(ROUTER, "two"), said("One two")
+    events = TextDelta(ROUTER, "One "), ProgressDelta(ROUTER, "half", 1), TextDelta(ROUTER, "two"), said("One two")
     assert screen_of(*events) == "● Router\nOne \n  … half 1\ntwo\n"
 
 
@@ -101,12 +101,12 @@ def test_whoever_interrupts_is_named_and_so_is_who_goes_on() -> None:
 
 
 def test_every_run_says_anew_who_has_the_floor() -> None:
-    run = RunStarted("run", NOBODY, 0.0, "r", "Router"), Started("k", ROUTER, 0.0), said("Hi")
+    run = RunStarted("run", RUN_ORIGIN, 0.0, "r", "Router"), AgentStarted("k", ROUTER, 0.0), said("Hi")
     assert screen_of(*run, *run) == "● Router\nHi\n● Router\nHi\n"
 
 
 def test_a_run_that_was_stopped_in_mid_sentence_leaves_nothing_behind() -> None:
-    start = RunStarted("run", NOBODY, 0.0, "r", "Router")
+    start = RunStarted("run", RUN_ORIGIN, 0.0, "r", "Router")
     assert (
         screen_of(start, TextDelta(ROUTER, "Half a "), start, said("Whole.")) == "● Router\nHalf a \n● Router\nWhole.\n"
     )
@@ -127,13 +127,18 @@ def test_thoughts_are_hinted_at_once() -> None:
 
 
 def test_progress_and_custom_deltas() -> None:
-    deltas = Progress(ROUTER, "", 1, 4), Progress(ROUTER, "a", 2.5), Progress(ROUTER), Custom(ROUTER, "seen", {"n": 1})
+    deltas = (
+        ProgressDelta(ROUTER, "", 1, 4),
+        ProgressDelta(ROUTER, "a", 2.5),
+        ProgressDelta(ROUTER),
+        CustomDelta(ROUTER, "seen", {"n": 1}),
+    )
     assert screen_of(*deltas).splitlines()[1:] == ["  … 1/4", "  … a 2.5", "  … goes on", '  * seen: {"n":1}']
 
 
 def test_media_are_mentioned() -> None:
     picture = Image(data=b"x", media_type="image/gif")
-    event = Said("k", ROUTER, 0.0, AssistantMessage((Text("Look:"), picture)))
+    event = AgentResponded("k", ROUTER, 0.0, AssistantMessage((Text("Look:"), picture)))
     returned = ToolReturned("k", ROUTER, 0.0, "c", "draw", (picture,))
     assert screen_of(event, returned).splitlines()[1:] == [
         "Look:",
@@ -144,8 +149,8 @@ def test_media_are_mentioned() -> None:
 
 
 def test_transfers_with_input_back_to_a_caller_and_out_of_a_loop() -> None:
-    def passed(payload: Any = None, reason: str = "") -> Transferred:
-        return Transferred("k", ROUTER, 0.0, "Router", "Weather", None, payload, reason)
+    def passed(payload: Any = None, reason: str = "") -> ControlTransferred:
+        return ControlTransferred("k", ROUTER, 0.0, "Router", "Weather", None, payload, reason)
 
     assert screen_of(passed({"why": "rain"}), passed(reason="returned"), passed(reason="loop")).splitlines()[1:] == [
         '  → Weather with {"why":"rain"}',
@@ -171,7 +176,7 @@ async def test_every_way_to_transfer_is_one_line() -> None:
 async def test_control_that_comes_back() -> None:
     expert = Agent("Expert", description="Knows.", model=ScriptedModel(["It is 7."]))
     model = ScriptedModel([call("ask_expert"), "Seven."])
-    override = handoff(expert, returns="caller", tool_name_override="ask_expert")
+    override = handoff(expert, return_to="caller", tool_name_override="ask_expert")
     desk = Agent("Desk", handoffs=[override], model=model)
     assert await shown(Runner(desk)) == [
         "● Desk",
@@ -198,7 +203,7 @@ async def test_calls_results_and_failures() -> None:
         """Add."""
         return left + right
 
-    model = ScriptedModel([[call("add", left=1, right=2), call("subtract")], Stream("So ", "3.")])
+    model = ScriptedModel([[call("add", left=1, right=2), call("subtract")], ScriptedStream("So ", "3.")])
     told = await shown(Runner(Agent("Desk", tools=[add], model=model)))
     assert told[:3] == ["● Desk", "  ▸ add(left=1, right=2)", "  ▸ subtract()"]
     assert "  ◂ add: 3" in told
@@ -213,17 +218,17 @@ async def test_without_answers_only_what_is_not_the_answer_is_shown() -> None:
         await ctx.say("last")
 
     assert await shown(Runner(talker), answers=False) == ["● Talker", "  first"]
-    model = ScriptedModel([Stream("Ans", "wer.")])
+    model = ScriptedModel([ScriptedStream("Ans", "wer.")])
     assert await shown(Runner(Agent("Desk", model=model)), answers=False) == ["● Desk"]
 
 
 @pytest.mark.parametrize(
     ("end", "is_shown"),
     [
-        (Completed("k", NOBODY, 0.0), False),
-        (Suspended("k", NOBODY, 0.0, ("q",)), True),
-        (Failed("k", NOBODY, 0.0, "X"), True),
-        (Started("k", WEATHER, 0.0), True),
+        (RunCompleted("k", RUN_ORIGIN, 0.0), False),
+        (RunSuspended("k", RUN_ORIGIN, 0.0, ("q",)), True),
+        (RunFailed("k", RUN_ORIGIN, 0.0, "X"), True),
+        (AgentStarted("k", WEATHER, 0.0), True),
     ],
 )
 def test_what_was_held_back_as_an_answer_is_shown_if_it_was_none(end: Event, is_shown: bool) -> None:
@@ -233,9 +238,9 @@ def test_what_was_held_back_as_an_answer_is_shown_if_it_was_none(end: Event, is_
 def test_colours_only_in_a_terminal() -> None:
     file = StringIO()
     screen = Screen(Console(file=file, force_terminal=True, color_system="standard"))
-    screen.show(Started("k", ROUTER, 0.0))
+    screen.show(AgentStarted("k", ROUTER, 0.0))
     assert file.getvalue() == "\x1b[1;36m● Router\x1b[0m\n"
-    assert "\x1b" not in screen_of(Started("k", ROUTER, 0.0))
+    assert "\x1b" not in screen_of(AgentStarted("k", ROUTER, 0.0))
 
 
 def test_calls_and_values_in_few_words() -> None:

@@ -7,7 +7,7 @@ from openai import AsyncOpenAI
 
 from baton.models import Model
 from baton.models.openai import OpenAIModel
-from baton.testing import Step
+from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
 from baton.testing.servers import OpenAIServer
 
@@ -19,7 +19,7 @@ class TestChatCompletions(ModelConformance[OpenAIServer]):
 
     cannot = frozenset({"reasoning"})
 
-    def provider(self, steps: Iterable[Step]) -> OpenAIServer:
+    def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)
 
     def model(self, provider: OpenAIServer) -> Model:
@@ -31,7 +31,7 @@ class TestResponses(ModelConformance[OpenAIServer]):
 
     cannot = frozenset({"stop", "seed"})
 
-    def provider(self, steps: Iterable[Step]) -> OpenAIServer:
+    def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)
 
     def model(self, provider: OpenAIServer) -> Model:
@@ -50,7 +50,7 @@ class TestTheOfficialClient(ModelConformance[_Official]):
     cannot = frozenset({"reasoning"})
 
     @asynccontextmanager
-    async def provider(self, steps: Iterable[Step]) -> AsyncGenerator[_Official, None]:
+    async def provider(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[_Official, None]:
         async with (
             _Official(steps) as server,
             AsyncOpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0) as client,

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
-from baton.context import Meter
+from baton.context import UsageMeter
 from baton.errors import LimitError
-from baton.events import Origin, Said, Transferred
+from baton.events import AgentResponded, ControlTransferred, Origin
 from baton.messages import AssistantMessage, Usage
 from baton.testing import ScriptedModel, call, say, transfer_to
 
@@ -21,7 +21,7 @@ async def nothing() -> str:
 def test_the_limits_by_default() -> None:
     # DESIGN §10
     limits = Limits()
-    assert (limits.model_calls, limits.transfers, limits.round_trips) == (100, 32, 3)
+    assert (limits.model_calls, limits.transfers, limits.idle_cycles) == (100, 32, 3)
     assert (limits.seconds, limits.tokens, limits.cost) == (None, None, None)
 
 
@@ -48,10 +48,10 @@ async def test_tokens_and_cost_stop_the_run_after_the_call_that_was_too_much(lim
     model = ScriptedModel([say("", call("nothing"), usage=used)], cycle=True)
     live = Runner(Agent("A", model=model, tools=[nothing])).stream("hi", limits=limits)
     with pytest.raises(LimitError) as caught:
-        await live.drive()
+        await live._drive()
     assert caught.value.limit in ("tokens", "cost")
     # What was paid for is in the log.
-    assert sum(isinstance(event, Said) for event in live.result.events) == 2
+    assert sum(isinstance(event, AgentResponded) for event in live.result.events) == 2
     assert live.result.usage.total.total_tokens == 26
 
 
@@ -78,7 +78,7 @@ async def test_seconds_stop_a_run_that_hangs() -> None:
         "hi", limits=Limits(seconds=0.01)
     )
     with pytest.raises(LimitError, match=r"limit of 0\.01 seconds at A"):
-        await live.drive()
+        await live._drive()
     assert cancelled.is_set()
     assert live.result.status == "failed"
 
@@ -138,12 +138,12 @@ async def test_replayed_model_calls_count_like_the_first_time() -> None:
 
 def test_what_is_counted_again_counts_in_the_whole() -> None:
     # DESIGN §10: of a part that is over nobody asks the models again, but what they used is used.
-    whole = Meter(Limits(model_calls=3, transfers=1, tokens=100))
+    whole = UsageMeter(Limits(model_calls=3, transfers=1, tokens=100))
     origin = Origin("1", "A")
-    said = Said("1/m1", origin, 1.0, AssistantMessage("a"), "model", Usage(input_tokens=2, output_tokens=3))
-    own_words = Said("1/say1", origin, 1.0, AssistantMessage("b"))
-    moved = Transferred("1/to", origin, 1.0, "A", "B")
-    Meter(Limits(), whole).count_again([said, own_words, moved])
+    said = AgentResponded("1/m1", origin, 1.0, AssistantMessage("a"), "model", Usage(input_tokens=2, output_tokens=3))
+    own_words = AgentResponded("1/say1", origin, 1.0, AssistantMessage("b"))
+    moved = ControlTransferred("1/to", origin, 1.0, "A", "B")
+    UsageMeter(Limits(), whole).count_again([said, own_words, moved])
     assert (whole.model_calls, whole.transfers, whole.tokens) == (1, 1, 5)
     with pytest.raises(LimitError, match="1 transfers at A"):
         whole.count_again([moved])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from baton import Agent, RunContext, Runner, SetupError, handoff, tool
-from baton.handoffs import HandoffInputData, InputFilter
+from baton.handoffs import HandoffInputData, HandoffInputFilter
 from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
 from baton.testing import ScriptedModel, call, say
 
@@ -116,7 +116,7 @@ async def test_a_filter_may_be_async_or_a_callable_object_even_a_falsy_one() -> 
 
 async def test_the_edges_filter_goes_before_the_runners() -> None:
     # handoffs.md H9
-    def named(name: str) -> InputFilter:
+    def named(name: str) -> HandoffInputFilter:
         return lambda data: data.clone(input_history=(UserMessage(name),))
 
     runner, model = line(handoff_input_filter=named("the runner's"))
@@ -146,7 +146,7 @@ async def test_the_others_read_everything_again() -> None:
     def only_new(data: HandoffInputData) -> HandoffInputData:
         return data.clone(pre_handoff_items=())
 
-    runner, model = line(input_filter=only_new, returns="caller")
+    runner, model = line(input_filter=only_new, return_to="caller")
     suspended = await runner.run("hi")
     assert "sunny in Rome" not in "".join(texts(model, 2))
     await runner.resume(suspended.run_id, "yes")

@@ -3,7 +3,7 @@
 from inline_snapshot import snapshot
 
 from baton import Agent, ParallelAgent, Runner, SequentialAgent, handoff, tool
-from baton.flow import differences, fingerprint_of
+from baton.flow import diff_fingerprints, team_fingerprint
 from baton.testing import ScriptedModel
 
 
@@ -14,7 +14,7 @@ async def look(word: str) -> str:
 
 
 def prints(agent: Agent | SequentialAgent) -> dict[str, str]:
-    return fingerprint_of(Runner(agent, model=ScriptedModel([])).team)
+    return team_fingerprint(Runner(agent, model=ScriptedModel([])).team)
 
 
 def test_it_tells_of_agents_tools_edges_and_parts() -> None:
@@ -46,7 +46,7 @@ def test_differences_are_a_line_for_each_agent() -> None:
     # DESIGN §6
     b, c = Agent("B", description="b"), Agent("C", description="c")
     before, after = prints(Agent("A", handoffs=[handoff(b)], tools=[look])), prints(Agent("A", sub_agents=[c]))
-    assert differences(before, after) == snapshot(
+    assert diff_fingerprints(before, after) == snapshot(
         ["~ `A` was (Agent; tools look; to B), is (Agent; to C)", "- `B` is gone", "+ `C` is new"]
     )
-    assert differences(before, before) == []
+    assert diff_fingerprints(before, before) == []

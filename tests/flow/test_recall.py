@@ -24,10 +24,10 @@ from baton import (
     handoff,
     tool,
 )
-from baton.context import Entry
+from baton.context import HistoryEntry
 from baton.errors import ModelError
 from baton.events import Event, decode_log, encode_log
-from baton.flow import floor_of, recalled
+from baton.flow import history_from_log, last_active_agent
 from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
 from baton.testing import ScriptedModel, call, say, transfer_to
 
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("quiet_baton")
 _MADE_UP = "For context: ["
 
 
-def as_read(entries: Sequence[Entry]) -> list[tuple[Any, ...]]:
+def as_read(entries: Sequence[HistoryEntry]) -> list[tuple[Any, ...]]:
     """What counts of entries: what was said, by whom, and what others do not read of it."""
     return [
         (entry.message, entry.author, entry.is_answer, sorted(entry.undone), entry.followed)
@@ -46,9 +46,9 @@ def as_read(entries: Sequence[Entry]) -> list[tuple[Any, ...]]:
     ]
 
 
-def own_history(result: RunResult[Any]) -> list[Entry]:
+def own_history(result: RunResult[Any]) -> list[HistoryEntry]:
     """The history that the run itself had."""
-    return result._history.entries  # pyright: ignore[reportPrivateUsage]
+    return result._history.entries
 
 
 def stored(events: Sequence[Event]) -> list[Event]:
@@ -62,7 +62,7 @@ def test_what_is_recalled_is_what_the_run_itself_remembers(scenario: Scenario) -
     # D14
     note(repr(scenario))
     result = in_loop(Play(scenario).run())
-    mine, read = as_read(own_history(result)), as_read(recalled(stored(result.events)))
+    mine, read = as_read(own_history(result)), as_read(history_from_log(stored(result.events)))
     if result.status == "completed":
         assert read == mine
     else:
@@ -76,10 +76,10 @@ def check_calls_have_results(messages: Sequence[Any]) -> None:
     wanted: list[str] = []
     for message in messages:
         if isinstance(message, ToolMessage):
-            assert message.call_id == wanted.pop(0)
+            assert message.tool_call_id == wanted.pop(0)
         else:
             assert not wanted
-            wanted = [call.id for call in message.calls] if isinstance(message, AssistantMessage) else []
+            wanted = [call.id for call in message.tool_calls] if isinstance(message, AssistantMessage) else []
     assert not wanted
 
 
@@ -105,10 +105,10 @@ async def test_branches_are_recalled_as_they_were_declared_and_not_as_they_ended
     steps = {"A": [call("look", word="x"), "from A"], "B": ["from B"], "Last": ["the end"]}
     team = SequentialAgent("All", sub_agents=[ParallelAgent("Both", sub_agents=[a, b]), speaker("Last")])
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
-    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
-    said = [entry.message.content for entry in recalled(result.events)]
+    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    said = [entry.message.content for entry in history_from_log(result.events)]
     assert said == ["hi", "", "saw x", "from A", "from B", "the end"]
-    assert floor_of(result.events) == "All"
+    assert last_active_agent(result.events) == "All"
 
 
 async def test_a_branch_that_failed_is_recalled_by_its_report() -> None:
@@ -117,8 +117,8 @@ async def test_a_branch_that_failed_is_recalled_by_its_report() -> None:
     steps = {"A": [call("look", word="x"), ModelError("gone")], "B": ["from B"]}
     team = ParallelAgent("Both", sub_agents=[a, b], on_error="ignore")
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
-    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
-    assert [entry.message.content for entry in recalled(result.events)] == [
+    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert [entry.message.content for entry in history_from_log(result.events)] == [
         "hi",
         "[A] failed: ModelError: gone",
         "from B",
@@ -130,8 +130,8 @@ async def test_rounds_of_a_loop_are_recalled_in_turn() -> None:
     team = LoopAgent("Rounds", sub_agents=[speaker("A"), speaker("B")], max_iterations=12)
     steps = {"A": [f"a{n}" for n in range(12)], "B": [f"b{n}" for n in range(12)]}
     result = await Runner(team, model=ScriptedModel(steps)).run("hi")
-    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
-    assert [entry.message.content for entry in recalled(result.events)][-2:] == ["a11", "b11"]
+    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert [entry.message.content for entry in history_from_log(result.events)][-2:] == ["a11", "b11"]
 
 
 async def test_what_happens_inside_a_call_is_not_part_of_the_conversation() -> None:
@@ -140,8 +140,13 @@ async def test_what_happens_inside_a_call_is_not_part_of_the_conversation() -> N
     outer = Agent("Outer", tools=[inner.as_tool()])
     steps = {"Outer": [call("inner", request="go"), "outer ends"], "Inner": [call("look", word="x"), "inner ends"]}
     result = await Runner(outer, model=ScriptedModel(steps)).run("hi")
-    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
-    assert [entry.message.content for entry in recalled(result.events)] == ["hi", "", "inner ends", "outer ends"]
+    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
+    assert [entry.message.content for entry in history_from_log(result.events)] == [
+        "hi",
+        "",
+        "inner ends",
+        "outer ends",
+    ]
 
 
 async def test_an_answer_that_was_taken_back_is_not_recalled() -> None:
@@ -151,7 +156,7 @@ async def test_an_answer_that_was_taken_back_is_not_recalled() -> None:
 
     model = ScriptedModel(["Rome", '{"name": "Rome"}'])
     result = await Runner(Agent("A", model=model, output_type=City)).run("hi")
-    assert [entry.message.content for entry in recalled(stored(result.events))] == ["hi", '{"name": "Rome"}']
+    assert [entry.message.content for entry in history_from_log(stored(result.events))] == ["hi", '{"name": "Rome"}']
 
 
 async def test_messages_that_handoffs_made_up_are_left_out_and_nothing_else() -> None:
@@ -162,23 +167,23 @@ async def test_messages_that_handoffs_made_up_are_left_out_and_nothing_else() ->
     desk = Agent("Desk", handoffs=[handoff(speaker("Other"), input_type=Reason)])
     steps = {"Desk": [say("over", call("transfer_to_other", why="late"))], "Other": ["hello"]}
     result = await Runner(desk, model=ScriptedModel(steps)).run("hi")
-    assert len(own_history(result)) == len(recalled(stored(result.events))) + 1
-    assert as_read(recalled(stored(result.events))) == as_read(own_history(result))
+    assert len(own_history(result)) == len(history_from_log(stored(result.events))) + 1
+    assert as_read(history_from_log(stored(result.events))) == as_read(own_history(result))
 
 
 async def test_the_floor_is_with_whoever_had_it_last() -> None:
     # D14
     team = Agent("A", sub_agents=[speaker("B")])
     result = await Runner(team, model=ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})).run("hi")
-    assert floor_of(result.events) == "B"
-    assert floor_of(result.events[:1]) == ""
+    assert last_active_agent(result.events) == "B"
+    assert last_active_agent(result.events[:1]) == ""
 
 
 async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> None:
     # D14
     model = ScriptedModel([[call("look", word="x"), call("ask", question="?")]])
     result = await Runner(Agent("A", model=model, tools=[look, ask])).run("hi")
-    assert [entry.message.content for entry in recalled(stored(result.events))] == [
+    assert [entry.message.content for entry in history_from_log(stored(result.events))] == [
         "hi",
         "",
         "saw x",
@@ -189,7 +194,7 @@ async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> No
 async def test_places_may_be_words_and_stay_in_the_order_in_which_they_began() -> None:
     # The agent says nothing between its parts, so that only their places and their beginnings tell them apart.
     class Stage(BaseAgent[Any, Any]):
-        def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+        def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
             return (writer, critic)
 
         async def run(self, ctx: AgentContext[Any]) -> None:
@@ -199,7 +204,7 @@ async def test_places_may_be_words_and_stay_in_the_order_in_which_they_began() -
     writer, critic = Agent("Writer", handoffs=[Agent("Aide", description="d")]), Agent("Critic")
     script = {"Writer": [call("transfer_to_aide")], "Aide": ["w"], "Critic": ["c"]}
     result = await Runner(Stage("Stage"), model=ScriptedModel(script)).run("go")
-    entries = recalled(result.events)
+    entries = history_from_log(result.events)
     assert [text_of(entry.message.content) for entry in entries] == [
         "go",
         "",

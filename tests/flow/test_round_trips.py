@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from baton import Agent, Limits, RunContext, Runner, handoff, tool
 from baton.errors import LimitError, LoopError, TransferError
-from baton.events import Transferred
+from baton.events import ControlTransferred
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -22,20 +22,20 @@ async def test_the_third_round_trip_without_news_ends_the_run() -> None:
     runner, model = ping_pong()
     live = runner.stream("hi")
     with pytest.raises(LoopError, match="`B` and `A` passed control back and forth 3 times") as caught:
-        await live.drive()
+        await live._drive()
     error = caught.value
     assert (error.source, error.wish, error.times) == ("B", "A", 3)
     assert error.path == ("A", "B") * 3
     assert "Runner(on_loop=…)" in str(error)
     assert isinstance(error, TransferError)
     assert len(model.requests) == 6
-    assert sum(isinstance(event, Transferred) for event in live.result.events) == 5
+    assert sum(isinstance(event, ControlTransferred) for event in live.result.events) == 5
 
 
 @pytest.mark.parametrize("allowed", [1, 2, 5])
 async def test_how_many_round_trips_may_be_chosen(allowed: int) -> None:
     # T20
-    runner, model = ping_pong(limits=Limits(round_trips=allowed))
+    runner, model = ping_pong(limits=Limits(idle_cycles=allowed))
     with pytest.raises(LoopError):
         await runner.run("hi")
     assert len(model.requests) == 2 * allowed
@@ -43,13 +43,13 @@ async def test_how_many_round_trips_may_be_chosen(allowed: int) -> None:
 
 async def test_without_a_limit_of_round_trips_the_limit_of_transfers_remains() -> None:
     # T20
-    runner, _ = ping_pong(limits=Limits(round_trips=None))
+    runner, _ = ping_pong(limits=Limits(idle_cycles=None))
     live = runner.stream("hi")
     with pytest.raises(LimitError, match=r"limit of 32 transfers at .* → B → A; raise it with Limits") as caught:
-        await live.drive()
+        await live._drive()
     assert (caught.value.limit, caught.value.allowed) == ("transfers", 32)
     assert caught.value.path == ("A", "B") * 16 + ("A",)
-    assert sum(isinstance(event, Transferred) for event in live.result.events) == 32
+    assert sum(isinstance(event, ControlTransferred) for event in live.result.events) == 32
 
 
 async def test_new_text_in_between_is_news() -> None:
@@ -125,7 +125,7 @@ async def test_a_failed_transfer_in_between_is_no_news() -> None:
 
 async def test_a_loop_may_go_to_somebody_who_takes_over() -> None:
     # T20
-    runner, _ = ping_pong(on_loop="Helper", agents=[Agent("Helper")])
+    runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")])
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
     assert transcript(result.events)[-6:] == snapshot(
@@ -142,11 +142,17 @@ async def test_a_loop_may_go_to_somebody_who_takes_over() -> None:
 
 async def test_too_many_transfers_may_go_to_somebody_who_takes_over() -> None:
     # T20: both limits go there.
-    limits = Limits(transfers=4, round_trips=None)
-    runner, _ = ping_pong(on_loop="Helper", agents=[Agent("Helper")], limits=limits)
+    limits = Limits(transfers=4, idle_cycles=None)
+    runner, _ = ping_pong(loop_fallback="Helper", extra_agents=[Agent("Helper")], limits=limits)
     result = await runner.run("hi")
     assert (result.agent, result.output) == ("Helper", "I take over")
-    assert [event.reason for event in result.events if isinstance(event, Transferred)] == ["", "", "", "", "loop"]
+    assert [event.reason for event in result.events if isinstance(event, ControlTransferred)] == [
+        "",
+        "",
+        "",
+        "",
+        "loop",
+    ]
 
 
 async def test_who_takes_over_is_not_asked_twice() -> None:
@@ -155,7 +161,7 @@ async def test_who_takes_over_is_not_asked_twice() -> None:
         {"A": [transfer_to("B")], "B": [transfer_to("A")], "Helper": [call("transfer_to_a")]}, cycle=True
     )
     helper = Agent("Helper", handoffs=["A"])
-    runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model, on_loop="Helper", agents=[helper])
+    runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model, loop_fallback="Helper", extra_agents=[helper])
     with pytest.raises(LoopError):
         await runner.run("hi")
     assert [request.agent for request in model.requests].count("Helper") == 1
@@ -164,7 +170,7 @@ async def test_who_takes_over_is_not_asked_twice() -> None:
 async def test_a_loop_of_callbacks_is_noticed_too() -> None:
     # T20, T21: control that goes back by itself counts like a transfer.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["the same answer"]}, cycle=True)
-    runner = Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="caller")]), model=model)
+    runner = Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model)
     with pytest.raises(LoopError):
         await runner.run("hi")
 
@@ -172,9 +178,9 @@ async def test_a_loop_of_callbacks_is_noticed_too() -> None:
 async def test_nobody_is_called_back_after_somebody_took_over() -> None:
     # T20, T21: B never got the floor, so A does not wait for it.
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("transfer_to_a")], "Helper": ["over"]}, cycle=True)
-    b = Agent("B", handoffs=[handoff("A", returns="caller")])
-    a = Agent("A", handoffs=[handoff(b, returns="caller")])
-    result = await Runner(a, model=model, on_loop="Helper", agents=[Agent("Helper")]).run("hi")
+    b = Agent("B", handoffs=[handoff("A", return_to="caller")])
+    a = Agent("A", handoffs=[handoff(b, return_to="caller")])
+    result = await Runner(a, model=model, loop_fallback="Helper", extra_agents=[Agent("Helper")]).run("hi")
     assert (result.agent, result.output) == ("Helper", "over")
 
 
@@ -200,7 +206,7 @@ async def test_a_run_stopped_by_a_limit_goes_on_with_a_higher_one() -> None:
     runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model, limits=Limits(transfers=1))
     live = runner.stream("hi")
     with pytest.raises(LimitError):
-        await live.drive()
+        await live._drive()
     result = await runner.resume(live.run_id, limits=Limits(transfers=2))
     assert result.output == "done"
     model.assert_done()

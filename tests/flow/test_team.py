@@ -97,12 +97,12 @@ def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
 def test_where_control_returns_to_must_exist_too() -> None:
     # T11, T21
     with pytest.raises(SetupError, match="`A` has an edge to `Kitchen`"):
-        Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="Kitchen")]))
+        Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="Kitchen")]))
 
 
 def test_agents_that_only_strings_name_are_given_to_the_runner() -> None:
     # T11
-    runner = Runner(Agent("A", handoffs=["B"]), agents=[Agent("B", handoffs=["A"])])
+    runner = Runner(Agent("A", handoffs=["B"]), extra_agents=[Agent("B", handoffs=["A"])])
     assert edges_of(runner.team) == {"A": ["B"], "B": ["A"]}
 
 
@@ -123,13 +123,13 @@ def test_a_root_that_nobody_transfers_to_needs_no_description(caplog: pytest.Log
 def test_unreachable_agents_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
-        Runner(Agent("A"), agents=[Agent("Island", handoffs=["A"], description="i")])
+        Runner(Agent("A"), extra_agents=[Agent("Island", handoffs=["A"], description="i")])
     assert "`Island` cannot be reached from `A`" in caplog.messages
 
 
 def test_findings_can_be_read_without_logs() -> None:
     # T11
-    team = Runner(Agent("A", sub_agents=[Agent("B")]), agents=[Agent("Island")]).team
+    team = Runner(Agent("A", sub_agents=[Agent("B")]), extra_agents=[Agent("Island")]).team
     assert {(finding.kind, finding.agent) for finding in team.findings()} == {
         ("undescribed", "A"),
         ("undescribed", "B"),
@@ -139,17 +139,17 @@ def test_findings_can_be_read_without_logs() -> None:
 
 def test_where_then_transfer_goes_is_reachable() -> None:
     # T11, T21
-    runner = Runner(then_transfer(Agent("A"), to="B"), agents=[Agent("B")])
+    runner = Runner(then_transfer(Agent("A"), to="B"), extra_agents=[Agent("B")])
     assert [finding for finding in runner.team.findings() if finding.kind == "unreachable"] == []
 
 
 @pytest.mark.parametrize("how", ["returns", "on_loop"])
 def test_an_agent_that_control_goes_to_by_itself_is_reachable(how: str, caplog: pytest.LogCaptureFixture) -> None:
     # T11, T20, T21
-    returns, on_loop = ("C", None) if how == "returns" else ("stay", "C")
+    returns, on_loop = ("C", None) if how == "returns" else (None, "C")
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         b = Agent("B", description="b")
-        Runner(Agent("A", handoffs=[handoff(b, returns=returns)]), agents=[Agent("C")], on_loop=on_loop)
+        Runner(Agent("A", handoffs=[handoff(b, return_to=returns)]), extra_agents=[Agent("C")], loop_fallback=on_loop)
     assert "`C` cannot be reached from `A`" not in caplog.messages
 
 
@@ -160,7 +160,7 @@ async def test_a_team_is_compiled_once_per_runner_and_not_per_run() -> None:
     class Counted(BaseAgent):
         name = "Counted"
 
-        def tool_specs(self) -> tuple[ToolSpec, ...]:
+        def _tool_specs(self) -> tuple[ToolSpec, ...]:
             asked.append("specs")
             return ()
 
@@ -240,7 +240,7 @@ async def test_the_instructions_list_the_targets_and_say_when_to_transfer() -> N
 async def test_all_of_it_is_in_chinese_if_the_runner_is() -> None:
     # T12
     child = Agent("天气", description="了解天气。")
-    requests = await requests_of(Agent("Router", sub_agents=[child], instructions="分派。"), "done", language="zh")
+    requests = await requests_of(Agent("Router", sub_agents=[child], instructions="分派。"), "done", prompt_language="zh")
     instructions = requests["Router"].instructions
     assert instructions.startswith("分派。\n\n你是团队的一员。")
     assert "- 天气: 了解天气。" in instructions
@@ -257,7 +257,7 @@ async def test_the_language_is_the_runners_and_guests_speak_it_too() -> None:
     def make() -> Agent:
         return Agent("Guest", sub_agents=[Agent("Helper")])
 
-    requests = await requests_of(Agent("A", tools=[make]), call("make"), "done", language="zh")
+    requests = await requests_of(Agent("A", tools=[make]), call("make"), "done", prompt_language="zh")
     assert requests["Guest"].instructions.startswith("你是团队的一员。")
 
 
@@ -368,7 +368,7 @@ async def test_one_door_does_not_open_the_other() -> None:
     # T14: an agent in `handoffs` cannot be reached through the tool for sub-agents, and the other way round.
     b, c = Agent("B", description="b"), Agent("C", description="c")
     model = ScriptedModel({"A": [transfer_to("C"), call("transfer_to_b"), "I stay"]})
-    result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, corrections=5).run("hi")
+    result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, max_corrections=5).run("hi")
     assert result.agent == "A"
 
 
@@ -380,7 +380,7 @@ async def test_an_edge_that_only_code_follows_cannot_be_called() -> None:
         return sales
 
     model = ScriptedModel([call("transfer_to_sales"), transfer_to("Sales"), "I stay"])
-    result = await Runner(Agent("A", model=model, tools=[to_sales]), corrections=5).run("hi")
+    result = await Runner(Agent("A", model=model, tools=[to_sales]), max_corrections=5).run("hi")
     assert result.agent == "A"
 
 

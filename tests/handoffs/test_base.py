@@ -16,12 +16,12 @@ def test_a_handoff_knows_its_target_by_object_or_by_name() -> None:
 
 def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
     # handoffs.md H1
-    edge = handoff("B", returns="caller", tool_name_override="go")
+    edge = handoff("B", return_to="caller", tool_name_override="go")
     with pytest.raises(FrozenInstanceError):
-        edge.returns = "stay"  # pyright: ignore[reportAttributeAccessIssue]
-    other = edge.clone(returns="stay")
-    assert (other.target, other.returns, other.tool_name_override) == ("B", "stay", "go")
-    assert edge.returns == "caller"
+        edge.return_to = None  # pyright: ignore[reportAttributeAccessIssue]
+    other = edge.clone(return_to=None)
+    assert (other.target, other.return_to, other.tool_name_override) == ("B", None, "go")
+    assert edge.return_to == "caller"
 
 
 @pytest.mark.parametrize("wrong", [42, None, ["B"], object()])

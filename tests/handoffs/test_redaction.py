@@ -319,8 +319,8 @@ def test_two_keys_do_not_become_one() -> None:
 )
 def test_arguments_stay_json(arguments: str, left: str) -> None:
     # H11
-    asks = AssistantMessage(calls=(ToolCall("c", "mail", arguments),), author="A")
-    assert redacted(asks) == (AssistantMessage(calls=(ToolCall("c", "mail", left),), author="A"),)
+    asks = AssistantMessage(tool_calls=(ToolCall("c", "mail", arguments),), author="A")
+    assert redacted(asks) == (AssistantMessage(tool_calls=(ToolCall("c", "mail", left),), author="A"),)
 
 
 def test_reasoning_is_left_out() -> None:
@@ -347,9 +347,9 @@ def test_what_has_nothing_to_hide_is_the_very_same_message() -> None:
 @given(value=st.dictionaries(texts, json_values), secret=st.sampled_from(SECRETS))
 def test_any_arguments_stay_json_of_the_same_shape(value: dict[str, Any], secret: str) -> None:
     given_value = {"secret": f"x {secret}", "value": value}
-    (message,) = redacted(AssistantMessage(calls=(ToolCall("c", "t", json.dumps(given_value)),)))
+    (message,) = redacted(AssistantMessage(tool_calls=(ToolCall("c", "t", json.dumps(given_value)),)))
     assert isinstance(message, AssistantMessage)
-    left = json.loads(message.calls[0].arguments)
+    left = json.loads(message.tool_calls[0].arguments)
     assert left["secret"].endswith(" removed]")
     assert _shape(left["value"]) == _shape(value)
 

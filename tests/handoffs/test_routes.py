@@ -4,7 +4,7 @@ import pytest
 
 from baton import Agent
 from baton.flow import Team
-from baton.handoffs import Handoff, Refusal, Route, Routes
+from baton.handoffs import Handoff, Route, Routes, TransferRefusal
 from baton.messages import ToolCall
 
 
@@ -12,7 +12,7 @@ from baton.messages import ToolCall
 def routes() -> Routes:
     """An agent with a child, a parent, a handoff, and an edge only code follows."""
     child, desk = Agent("Child", description="c"), Agent("Desk", description="d")
-    middle = Agent("Middle", sub_agents=[child], handoffs=[desk, Handoff(agent="Hidden", is_shown=False)])
+    middle = Agent("Middle", sub_agents=[child], handoffs=[desk, Handoff(agent="Hidden", offered_to_model=False)])
     team = Team.compile(Agent("Parent", description="p", sub_agents=[middle]), extra=[Agent("Hidden")])
     return team.seats["Middle"].routes
 
@@ -40,7 +40,7 @@ def test_a_call_that_leads_nowhere_is_refused_with_what_would_work(routes: Route
     # T14, T19
     for name in ("Kitchen", "Desk", "Hidden", "Middle", "child"):
         refusal = routes.wanted_by(ToolCall("x", "transfer_to_agent", f'{{"agent_name": "{name}"}}'))
-        assert refusal == Refusal(
+        assert refusal == TransferRefusal(
             name, f"Not transferred: there is no `{name}`; you can transfer to: `Child`, `Parent`."
         )
 

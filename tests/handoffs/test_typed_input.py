@@ -15,7 +15,7 @@ from typing_extensions import TypedDict
 
 from baton import Agent, BaseAgent, RunContext, Runner, RunResult, SetupError, handoff, tool
 from baton.errors import HandoffInputError, TransferError
-from baton.events import Failed, Transferred, decode_log, encode_log
+from baton.events import ControlTransferred, RunFailed, decode_log, encode_log
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -64,7 +64,7 @@ async def ask(ctx: RunContext, question: str) -> str:
 
 def written(arguments: str) -> AssistantMessage:
     """A call of the handoff with these very arguments."""
-    return AssistantMessage(calls=(ToolCall("", "transfer_to_b", arguments),))
+    return AssistantMessage(tool_calls=(ToolCall("", "transfer_to_b", arguments),))
 
 
 def desk(*steps: Any, corrections: int = 2, **edge: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
@@ -72,12 +72,12 @@ def desk(*steps: Any, corrections: int = 2, **edge: Any) -> tuple[Runner[Any, An
     model = ScriptedModel({"A": steps, "B": [call("transfer_to_c")], "C": [call("ask", question="?"), "done"]})
     c = Agent("C", tools=[ask])
     a = Agent("A", handoffs=[handoff(Agent("B", handoffs=[c]), **edge)])
-    return Runner(a, model=model, corrections=corrections), model
+    return Runner(a, model=model, max_corrections=corrections), model
 
 
 def payloads(result: RunResult[Any]) -> list[Any]:
     """What went along with each transfer."""
-    return [event.payload for event in result.events if isinstance(event, Transferred)]
+    return [event.payload for event in result.events if isinstance(event, ControlTransferred)]
 
 
 def texts(messages: Any) -> list[str]:
@@ -95,7 +95,7 @@ async def test_without_a_type_the_schema_is_empty_and_arguments_are_ignored() ->
         result = await runner.run("hi")
         (spec,) = model.requests[0].tools
         assert spec.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
-        assert spec.is_strict
+        assert spec.strict
         assert (result.agent, payloads(result)) == ("C", [None, None])
 
 
@@ -104,7 +104,7 @@ async def test_with_a_type_the_model_is_shown_its_strict_schema() -> None:
     runner, model = desk(call("transfer_to_b", subject="x", urgency=1), input_type=Ticket)
     await runner.run("hi")
     (spec,) = model.requests[0].tools
-    assert spec.is_strict
+    assert spec.strict
     assert spec.parameters == snapshot(
         {
             "description": "What a case is about.",
@@ -287,7 +287,7 @@ async def test_after_the_budget_it_is_a_typed_error(corrections: int) -> None:
     # H6, T19
     keeper = Keeper()
     wrong = [call("transfer_to_b", subject=7)] * 9
-    runner, model = desk(*wrong, corrections=corrections, input_type=Ticket, on_handoff=keeper)
+    runner, model = desk(*wrong, max_corrections=corrections, input_type=Ticket, on_handoff=keeper)
     with pytest.raises(HandoffInputError) as caught:
         await runner.run("hi")
     assert len(model.requests) == corrections + 1
@@ -323,10 +323,10 @@ async def test_values_are_not_shown_in_logs_and_errors(wrong: Any, caplog: pytes
     runner, _ = desk(*[call("transfer_to_b", **wrong)] * 3, input_type=Card)
     live = runner.stream("hi")
     with pytest.raises(HandoffInputError) as caught:
-        await live.drive()
+        await live._drive()
     assert SECRET not in caplog.text
     assert SECRET not in str(caught.value)
-    (failed,) = [event for event in live.result.events if isinstance(event, Failed)]
+    (failed,) = [event for event in live.result.events if isinstance(event, RunFailed)]
     assert SECRET not in failed.message
 
 
@@ -347,7 +347,7 @@ async def test_a_typed_edge_may_return_to_its_caller() -> None:
     model = ScriptedModel(
         {"A": [call("transfer_to_b", subject="rent"), "thanks"], "B": ["the rent is paid"], "C": ["bye"]}
     )
-    edge = handoff(Agent("B"), input_type=Ticket, returns="caller")
+    edge = handoff(Agent("B"), input_type=Ticket, return_to="caller")
     result = await Runner(Agent("A", handoffs=[edge]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "thanks")
     assert texts(model.requests[2].messages)[-2:] == [
@@ -360,8 +360,8 @@ async def test_a_typed_edge_may_lead_on_to_a_third_agent() -> None:
     # H1, T21
     keeper = Keeper()
     model = ScriptedModel({"A": [call("transfer_to_b", subject="rent")], "B": ["paid"], "C": ["bye"]})
-    edge = handoff(Agent("B"), input_type=Ticket, on_handoff=keeper, returns="C")
-    result = await Runner(Agent("A", handoffs=[edge]), model=model, agents=[Agent("C")]).run("hi")
+    edge = handoff(Agent("B"), input_type=Ticket, on_handoff=keeper, return_to="C")
+    result = await Runner(Agent("A", handoffs=[edge]), model=model, extra_agents=[Agent("C")]).run("hi")
     assert [line for line in transcript(result.events) if "→" in line] == [
         'A → B with {"subject":"rent","urgency":1}',
         "B → C (returned)",
@@ -375,7 +375,7 @@ async def test_of_two_edges_to_one_agent_each_has_its_own_input_and_callback() -
     b = Agent("B")
     edges = [
         handoff(b, tool_name_override="file", input_type=Note, on_handoff=calm),
-        handoff(b, tool_name_override="alarm", input_type=Ticket, on_handoff=urgent, returns="caller"),
+        handoff(b, tool_name_override="alarm", input_type=Ticket, on_handoff=urgent, return_to="caller"),
     ]
     model = ScriptedModel(
         {"A": [call("alarm", subject="fire", urgency=9), call("file", subject="rent")], "B": ["1", "2"]}
@@ -417,7 +417,7 @@ async def test_entries_may_be_agents_handoffs_and_names_in_one_list() -> None:
     model = ScriptedModel(
         {"A": [call("transfer_to_c"), call("transfer_to_d")], "C": [call("transfer_to_a")], "D": ["!"]}
     )
-    result = await Runner(a, model=model, agents=[Agent("D")]).run("hi")
+    result = await Runner(a, model=model, extra_agents=[Agent("D")]).run("hi")
     assert result.events[-2].path == ("A", "C", "A", "D")
 
 
@@ -462,7 +462,7 @@ async def test_what_a_callback_does_to_the_values_is_there_in_another_process() 
     wanted = {"count": 1, "subject": "rent", "by": "A"}
     assert suspended.values == wanted
     other = Runner(a, model=ScriptedModel({"B": ["done"]}))
-    run_id = other.adopt(decode_log(encode_log(suspended.events)))
+    run_id = other.load_log(decode_log(encode_log(suspended.events)))
     assert (await other.resume(run_id, "yes")).values == wanted
 
 
@@ -481,7 +481,7 @@ async def test_what_a_callback_does_in_a_step_is_done_once() -> None:
     runner = Runner(Agent("A", handoffs=[edge]), model=model)
     live = runner.stream("hi")
     with pytest.raises(ConnectionError):
-        await live.drive()
+        await live._drive()
     done.append("tried again")
     suspended = await runner.resume(live.run_id)
     result = await runner.resume(live.run_id, "yes")

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from baton import Agent, SetupError, then_transfer
-from baton.agents import guarded
+from baton.agents import with_guardrails
 from baton.flow import Team
-from baton.handoffs import Language
+from baton.handoffs import PromptLanguage
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_names_and_descriptions_are_told_as_they_are_whatever_is_in_them(language: Language) -> None:
+def test_names_and_descriptions_are_told_as_they_are_whatever_is_in_them(language: PromptLanguage) -> None:
     # T12: braces, percent signs and line breaks are nobody's template.
     child = Agent("A {agents} %s", description="{tool} 100% {0}\nsecond line")
     section = Team.compile(Agent("Root", sub_agents=[child]), language=language).seats["Root"].routes.section
@@ -31,7 +31,7 @@ def test_the_two_languages_differ() -> None:
 
 
 @pytest.mark.parametrize(("language", "told"), [("en", "For example: “Hot?” “Cold?”"), ("zh", "例如：“Hot?” “Cold?”")])
-def test_examples_are_told_with_the_description_at_every_door(language: Language, told: str) -> None:
+def test_examples_are_told_with_the_description_at_every_door(language: PromptLanguage, told: str) -> None:
     child = Agent("Weather", description="Knows it.", examples=["Hot?", "Cold?"])
     tree = Team.compile(Agent("Root", sub_agents=[child]), language=language).seats["Root"].routes
     assert f"- Weather: Knows it. {told}\n" in tree.section
@@ -40,7 +40,7 @@ def test_examples_are_told_with_the_description_at_every_door(language: Language
 
 
 def test_examples_survive_what_is_wrapped_around_an_agent() -> None:
-    child = then_transfer(guarded(Agent("Weather", examples=["Hot?"]), input=()), to="Root")
+    child = then_transfer(with_guardrails(Agent("Weather", examples=["Hot?"]), input_guardrails=()), to="Root")
     section = Team.compile(Agent("Root", sub_agents=[child])).seats["Root"].routes.section
     assert "- Weather: For example: “Hot?”\n" in section
 

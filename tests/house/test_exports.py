@@ -97,7 +97,7 @@ def _parameters(thing: Any) -> list[str]:
         *(("runner", name) for name in ("Runner",)),
         *(("context", name) for name in ("Limits",)),
         *(("testing", name) for name in ("ScriptedModel",)),
-        *(("tools", name) for name in ("Approval", "ToolOutcome", "Verdict", "guarded_tool", "tool")),
+        *(("tools", name) for name in ("Approval", "ToolResult", "Verdict", "guarded_tool", "tool")),
     ],
 )
 def test_the_reference_names_each_parameter(room: str, name: str) -> None:

@@ -10,7 +10,7 @@ from baton.models import Model
 from baton.models.anthropic import AnthropicModel
 from baton.models.google import GoogleModel
 from baton.models.openai import OpenAIModel
-from baton.testing import Step
+from baton.testing import ScriptStep
 from baton.testing.servers import AnthropicServer, GoogleServer, OpenAIServer, ProviderServer
 
 
@@ -19,7 +19,7 @@ class Provider:
     """A server and the model that speaks its language; `can` is what not every provider has a word for."""
 
     id: str
-    serve: Callable[[Sequence[Step]], ProviderServer]
+    serve: Callable[[Sequence[ScriptStep]], ProviderServer]
     make: Callable[..., Model]
     model: str
     can: frozenset[str] = frozenset()
@@ -29,7 +29,7 @@ class Provider:
         return self.make(self.model, base_url=server.base_url, api_key=server.api_key)
 
     @asynccontextmanager
-    async def playing(self, steps: Iterable[Step]) -> AsyncGenerator[tuple[ProviderServer, Model]]:
+    async def playing(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[tuple[ProviderServer, Model]]:
         """A server that plays these steps, all of them and nothing refused, and a model for it."""
         async with self.serve(list(steps)) as server:
             model = self.model_for(server)

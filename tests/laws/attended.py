@@ -10,7 +10,7 @@ from tests.laws.providers import objections
 from tests.laws.stage import Stage, Voice, runner_for, spoken
 from tests.laws.story import Story, check_deeds
 
-from baton import BatonError, LiveRun
+from baton import BatonError, RunStream
 from baton.events import Delta, Event
 from baton.messages import AssistantMessage
 from baton.models import ModelRequest
@@ -108,7 +108,7 @@ class AttendedRuns:
             assert key is None or story.is_exit or result.values[key] == story.output
         assert not asyncio.all_tasks(self.loop), "something is left running"
 
-    def _follow(self, live: LiveRun[Any], *, known: int) -> None:
+    def _follow(self, live: RunStream[Any], *, known: int) -> None:
         self.live = live
         self.known = known
         self.delivered: list[Event | Delta] = []
@@ -117,7 +117,7 @@ class AttendedRuns:
 
     async def _drive(self) -> None:
         with suppress(BatonError, asyncio.CancelledError):
-            await self.live.drive()
+            await self.live._drive()
 
     async def _listen(self) -> None:
         with suppress(BatonError):

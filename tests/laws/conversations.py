@@ -42,7 +42,7 @@ parts: st.SearchStrategy[Part] = st.one_of(
 )
 contents: st.SearchStrategy[Content] = texts | st.lists(parts, max_size=3).map(tuple)
 calls = st.builds(ToolCall, id=texts, name=texts, arguments=texts)
-_reasoning = st.builds(Reasoning, text=texts, provider=texts, opaque=json_values)
+_reasoning = st.builds(Reasoning, text=texts, provider=texts, signature=json_values)
 assistant_messages = st.builds(
     AssistantMessage,
     content=contents,

@@ -10,10 +10,10 @@ from zlib import crc32
 from tests.laws.plans import ReplyPlan, Scenario
 from tests.laws.stage import AnyAgent, Stage, Voice, cast_of, runner_with, spoken
 
-from baton import BatonError, LiveRun, Runner, RunResult
-from baton.agents import Projection
-from baton.events import Delta, Event, Said
-from baton.messages import AssistantMessage, Input
+from baton import BatonError, Runner, RunResult, RunStream
+from baton.agents import HistoryPolicy
+from baton.events import AgentResponded, Delta, Event
+from baton.messages import AssistantMessage, RunInput
 from baton.models import ModelRequest
 from baton.runner.result import Interrupt
 
@@ -24,14 +24,14 @@ RUN_ID = "r"
 class Play:
     """One scenario on one stage. A new runner may take it up where another one left it."""
 
-    def __init__(self, scenario: Scenario, *, in_pieces: bool = False, projection: Projection | None = None) -> None:
+    def __init__(self, scenario: Scenario, *, in_pieces: bool = False, projection: HistoryPolicy | None = None) -> None:
         self.scenario = scenario
         self.stage = Stage()
         self.stage.has_open_gates = True
         self.voice = Voice(self._decide, in_pieces=in_pieces)
         self.said = 0
         self._root: AnyAgent
-        self._projection: Projection | None = projection
+        self._projection: HistoryPolicy | None = projection
         self._root, *self._others = cast_of(scenario.team, self.stage)
         self.runner = self.new_runner()
 
@@ -39,17 +39,17 @@ class Play:
         """A runner that knows of no run yet."""
         return runner_with(self._root, self._others, self.scenario.run, self.voice, self._projection)
 
-    async def run(self, input: Input = "go", *, deliver_to: list[Event | Delta] | None = None) -> RunResult[Any]:
+    async def run(self, input: RunInput = "go", *, deliver_to: list[Event | Delta] | None = None) -> RunResult[Any]:
         """The run from its beginning to its end; to a suspension only if nothing could answer it."""
         return await self._to_the_end(self.runner.stream(input, run_id=RUN_ID), deliver_to)
 
     async def take_up(self, events: Sequence[Event]) -> RunResult[Any]:
         """The rest of a run, by a new runner that has only this log of it."""
         self.runner = self.new_runner()
-        self.said = sum(isinstance(event, Said) and bool(event.model) for event in events)
-        return await self._to_the_end(self.runner.stream_resume(self.runner.adopt(events)), None)
+        self.said = sum(isinstance(event, AgentResponded) and bool(event.model) for event in events)
+        return await self._to_the_end(self.runner.stream_resume(self.runner.load_log(events)), None)
 
-    async def _to_the_end(self, live: LiveRun[Any], deliver_to: list[Event | Delta] | None) -> RunResult[Any]:
+    async def _to_the_end(self, live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> RunResult[Any]:
         while True:
             await _drive(live, deliver_to)
             if live.result.status != "suspended":
@@ -75,11 +75,11 @@ def is_approval(question: Interrupt) -> bool:
     return isinstance(payload, dict) and "kind" in payload
 
 
-async def _drive(live: LiveRun[Any], deliver_to: list[Event | Delta] | None) -> None:
+async def _drive(live: RunStream[Any], deliver_to: list[Event | Delta] | None) -> None:
     """Let it run until it stops. Only a BatonError may come out of it."""
     with suppress(BatonError):
         if deliver_to is None:
-            await live.drive()
+            await live._drive()
         else:
             async with live as run:
                 async for event in run:

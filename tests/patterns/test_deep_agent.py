@@ -9,7 +9,7 @@ from tests.patterns.team_work import ask, fail, taken_up
 from baton import Agent, Limits, Runner, SequentialAgent, SetupError, deep_agent, supervisor, tool
 from baton.events import ToolReturned
 from baton.messages import text_of
-from baton.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, scratch_tools
+from baton.patterns import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, scratch_file_tools
 from baton.testing import ScriptedModel, call, transcript
 
 
@@ -104,7 +104,7 @@ async def test_a_task_that_cannot_be_given_is_told_to_the_model(caplog: pytest.L
         [
             "There is no sub-agent `Nobody`; there are: `Writer`, `general-purpose`.",
             "The arguments of `task` do not fit: Object missing required field `subagent`.",
-            "[Writer] failed: ToolFailed: tool `fail` failed: OSError: disk full",
+            "[Writer] failed: ToolFailedError: tool `fail` failed: OSError: disk full",
         ]
     )
 
@@ -173,7 +173,7 @@ async def test_what_is_wrong_with_a_file_is_told_to_the_model() -> None:
             "Done.",
         ]
     )
-    result = await Runner(Agent("Clerk", tools=scratch_tools()), model=model).run("go")
+    result = await Runner(Agent("Clerk", tools=scratch_file_tools()), model=model).run("go")
     assert results(result.events, "Clerk") == snapshot(
         [
             "there is no file `a.md`; the files are: nothing",
@@ -204,8 +204,8 @@ async def test_a_question_inside_a_task_survives_in_a_fresh_runner() -> None:
     }
 
     def make() -> Runner[Any, Any]:
-        asker = Agent("Asker", description="Asks.", tools=[ask, *scratch_tools()])
-        writer = Agent("Writer", description="Writes.", tools=scratch_tools())
+        asker = Agent("Asker", description="Asks.", tools=[ask, *scratch_file_tools()])
+        writer = Agent("Writer", description="Writes.", tools=scratch_file_tools())
         return Runner(deep_agent(None, (), [asker, writer], name="Deep", files=True), model=ScriptedModel(script))
 
     stopped = await make().run("go")
@@ -254,4 +254,4 @@ def test_what_cannot_work_is_said_at_once() -> None:
 def test_it_is_an_agent_that_can_be_cloned() -> None:
     # The agents it gives tasks to stay parts of the clone.
     team = deep_agent(None, name="Deep").clone(exit_tool=True)
-    assert [part.name for part in team.parts()] == ["Deep.general_purpose"]
+    assert [part.name for part in team.inner_agents()] == ["Deep.general_purpose"]

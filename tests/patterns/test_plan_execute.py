@@ -27,7 +27,7 @@ from baton import (
     supervisor,
     tool,
 )
-from baton.errors import BranchesFailed, LimitError, OutputError, ToolFailed
+from baton.errors import BranchesFailedError, LimitError, OutputError, ToolFailedError
 from baton.events import ToolReturned
 from baton.messages import Image, Text, ToolMessage, UserMessage, text_of
 from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, Plan
@@ -173,7 +173,7 @@ async def test_a_planner_gives_the_plan_as_output_or_with_a_tool(by: Any) -> Non
     model = ScriptedModel(
         {"Planner": [given], "Executor": ["seen"], "Replanner": [call("respond", response="I looked.")]}
     )
-    result = await Runner(trip(planner=make_planner(by=by)), model=model).run("Look")
+    result = await Runner(trip(planner=make_planner(method=by)), model=model).run("Look")
     assert result.output == "I looked."
     assert model.requests[0].settings.tool_choice == (None if by == "output" else "plan")
 
@@ -187,7 +187,7 @@ async def test_a_plan_that_does_not_fit_goes_back_to_the_model() -> None:
             "Replanner": [call("plan", steps="all"), call("respond", response="I looked.")],
         }
     )
-    result = await Runner(trip(planner=make_planner(by="tool")), model=model).run("Look")
+    result = await Runner(trip(planner=make_planner(method="tool")), model=model).run("Look")
     refused = [event for event in result.events if isinstance(event, ToolReturned) and event.is_error]
     assert [(event.agent, "not a plan" in text_of(event.content)) for event in refused] == [
         ("Planner", True),
@@ -341,8 +341,8 @@ async def test_an_error_in_the_executor_ends_the_run_and_a_resume_tries_again() 
     )
     runner = Runner(trip(executor=make_executor(tools=[shaky])), model=model)
     live = runner.stream("Try")
-    with pytest.raises(ToolFailed):
-        await live.drive()
+    with pytest.raises(ToolFailedError):
+        await live._drive()
     assert (await runner.resume(live.run_id)).output == "Tried."
 
 
@@ -478,7 +478,7 @@ async def test_questions_of_steps_side_by_side_are_asked_together_and_answered_o
 async def test_errors_side_by_side_are_all_named() -> None:
     # W3
     model = ScriptedModel({"Planner": [plan(["a", "b"])], "Executor": [by_step({"a": call("fail"), "b": "B"})] * 2})
-    with pytest.raises(BranchesFailed, match=r"`Trip\.execute\.1`: ToolFailed"):
+    with pytest.raises(BranchesFailedError, match=r"`Trip\.execute\.1`: ToolFailedError"):
         await Runner(beside(), model=model).run("Go")
 
 
@@ -579,7 +579,7 @@ def test_what_cannot_work_is_said_at_once() -> None:
     with pytest.raises(SetupError, match="max_iterations=-1"):
         trip(max_iterations=-1)
     with pytest.raises(SetupError, match="`output`, `tool`"):
-        make_planner(by="words")  # pyright: ignore[reportArgumentType]
+        make_planner(method="words")  # pyright: ignore[reportArgumentType]
 
 
 async def test_a_thread_goes_on_after_a_plan() -> None:

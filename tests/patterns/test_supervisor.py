@@ -17,10 +17,10 @@ from baton import (
     SequentialAgent,
     SetupError,
     agent,
-    guarded,
     supervisor,
+    with_guardrails,
 )
-from baton.errors import LimitError, LoopError, ToolFailed
+from baton.errors import LimitError, LoopError, ToolFailedError
 from baton.messages import text_of
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -137,7 +137,7 @@ async def test_workers_may_be_workflows_wrapped_or_of_somebodys_own() -> None:
 
     pair = ParallelAgent("Pair", description="Two at once.", sub_agents=[worker("Left"), worker("Right")])
     line = SequentialAgent("Line", description="One after the other.", sub_agents=[worker("First"), pair])
-    boss = supervisor(Agent("Boss"), sub_agents=[line, guarded(worker("Safe"), input=[passes]), own])
+    boss = supervisor(Agent("Boss"), sub_agents=[line, with_guardrails(worker("Safe"), input_guardrails=[passes]), own])
     model = ScriptedModel(
         {
             "Boss": [call("transfer_to_line"), call("transfer_to_safe"), call("transfer_to_own"), "all done"],
@@ -162,7 +162,7 @@ async def test_a_supervisor_may_be_code() -> None:
     async def code(ctx: AgentContext) -> Any:
         from baton import Transfer
 
-        heard = [entry.author for entry in ctx.history.entries if entry.author]
+        heard = [entry.author for entry in ctx._history.entries if entry.author]
         missing = [name for name in ("Search", "Maths") if name not in heard]
         return Transfer(missing[0]) if missing else await ctx.say("both were heard")
 
@@ -175,7 +175,7 @@ async def test_a_supervisor_may_be_code() -> None:
 async def test_a_workers_error_ends_the_run() -> None:
     # P1
     model = ScriptedModel({"Boss": [call("transfer_to_search")], "Search": [call("fail")]})
-    with pytest.raises(ToolFailed, match="disk full"):
+    with pytest.raises(ToolFailedError, match="disk full"):
         await Runner(desk(), model=model).run("go")
 
 
@@ -200,7 +200,7 @@ async def test_a_workers_error_is_reported_when_asked_for(caplog: pytest.LogCapt
     assert result.output == "Search is broken; I gave up."
     spent = models[-1]
     # The failed worker did not try again, and what it had said is gone.
-    assert any("[Search] failed: ToolFailed" in text and "disk full" in text for text in told(spent))
+    assert any("[Search] failed: ToolFailedError" in text and "disk full" in text for text in told(spent))
     assert not any("called tool: `fail`" in text for text in told(spent))
 
 
@@ -216,14 +216,14 @@ async def test_each_layer_decides_for_its_own_workers() -> None:
         return Runner(supervisor(Agent("Boss"), sub_agents=[below], on_error=boss), model=ScriptedModel(script))
 
     assert (await team(lead="report", boss="raise").run("go")).output == "ended well"
-    with pytest.raises(ToolFailed):
+    with pytest.raises(ToolFailedError):
         await team(lead="raise", boss="report").run("go")
 
 
 async def test_limits_are_not_errors_to_report() -> None:
     model = ScriptedModel({"Boss": [call("transfer_to_search")], "Search": ["found"]}, cycle=True)
     with pytest.raises(LimitError, match="model_calls"):
-        await Runner(desk(on_error="report"), model=model, limits=Limits(model_calls=3, round_trips=None)).run("go")
+        await Runner(desk(on_error="report"), model=model, limits=Limits(model_calls=3, idle_cycles=None)).run("go")
 
 
 async def test_a_worker_who_brings_nothing_new_is_noticed() -> None:
@@ -273,7 +273,7 @@ async def test_a_supervisor_as_a_tool() -> None:
         (lambda: supervisor(Agent("Boss"), sub_agents=[]), "has no workers"),
         (lambda: supervisor(Agent("Boss"), sub_agents=[Agent("Boss")]), "cannot supervise itself"),
         (lambda: supervisor(Agent("Boss"), sub_agents=["Search"]), "give agents"),  # pyright: ignore[reportArgumentType]
-        (lambda: supervisor(Agent("Boss"), sub_agents=[Agent("A")], on_error="tell"), "`raise`, `report`"),  # pyright: ignore[reportArgumentType]
+        (lambda: supervisor(Agent("Boss"), sub_agents=[Agent("A")], on_error="return"), "`raise`, `report`"),  # pyright: ignore[reportArgumentType]
         (lambda: Runner(supervisor(Agent("Boss"), sub_agents=[Agent("A"), Agent("A")])), "two different agents"),
     ],
 )

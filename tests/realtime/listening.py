@@ -6,10 +6,10 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from baton.errors import BatonError
-from baton.events import Delta, Event, Said, ToolReturned, Transferred
-from baton.realtime import Manners, RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSession
+from baton.events import AgentResponded, ControlTransferred, Delta, Event, ToolReturned
+from baton.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSession, RealtimeSettings
 
-WRITTEN = Manners(modality="text")
+WRITTEN = RealtimeSettings(modality="text")
 E = TypeVar("E", bound="Event | Delta")
 
 
@@ -17,12 +17,12 @@ def runner_of(
     agent: RealtimeAgent,
     model: RealtimeModel,
     *,
-    manners: Manners = WRITTEN,
+    manners: RealtimeSettings = WRITTEN,
     reconnect_pause: float = 0.01,
     **more: Any,
 ) -> RealtimeRunner[Any]:
     """A runner for conversations in writing, which does not wait long before it connects again."""
-    return RealtimeRunner(agent, model=model, manners=manners, reconnect_pause=reconnect_pause, **more)
+    return RealtimeRunner(agent, model=model, settings=manners, reconnect_delay=reconnect_pause, **more)
 
 
 class Listener:
@@ -69,24 +69,24 @@ class Listener:
         """Until the conversation has ended by itself."""
         await asyncio.wait_for(self._over.wait(), within)
 
-    async def said(self, nth: int = 1) -> Said:
+    async def said(self, nth: int = 1) -> AgentResponded:
         """What was said as number `nth`."""
-        return await self.until(Said, nth)
+        return await self.until(AgentResponded, nth)
 
     @property
     def words(self) -> list[str]:
         """What agents said."""
-        return [said.text for said in self.all(Said) if said.text]
+        return [said.text for said in self.all(AgentResponded) if said.text]
 
     @property
     def results(self) -> list[tuple[str, str]]:
         """What calls came to."""
-        return [(each.name, str(each.content)) for each in self.all(ToolReturned)]
+        return [(each.tool_name, str(each.content)) for each in self.all(ToolReturned)]
 
     @property
     def transfers(self) -> list[tuple[str, str]]:
         """Who had the floor, and who got it."""
-        return [(each.agent, each.target) for each in self.all(Transferred)]
+        return [(each.agent, each.target) for each in self.all(ControlTransferred)]
 
 
 @asynccontextmanager

@@ -17,17 +17,17 @@ from baton.realtime.commands import (
     ClearAudio,
     Command,
     CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
+    ConfigureSession,
+    CreateResponse,
+    TruncateItem,
 )
 from baton.realtime.openai import OpenAIRealtimeModel
 from baton.testing import ScriptedConnection, ScriptedRealtimeModel
 from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import Item, Recorded, ServedSession, silence, speech
-from baton.testing.steps import Step
+from baton.testing.servers.realtime import RecordedEvent, ServedItem, ServedSession, silence, speech
+from baton.testing.steps import ScriptStep
 
-Steps = Iterable[Step] | Mapping[str, Iterable[Step]]
+Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 WITHIN = 10.0
 MS_PER_WORD = 200
 
@@ -97,12 +97,12 @@ async def says(stage: Stage, session: RealtimeSession, words: str) -> None:
 
 
 _NAMES: dict[type[Command], str] = {
-    Configure: "configure",
+    ConfigureSession: "configure",
     CommitAudio: "commit",
     ClearAudio: "clear",
-    Respond: "respond",
+    CreateResponse: "respond",
     CancelResponse: "cancel",
-    Truncate: "truncate",
+    TruncateItem: "truncate",
 }
 _ROLES = {"UserMessage": "user", "AssistantMessage": "assistant", "SystemMessage": "system", "ToolMessage": "result"}
 
@@ -265,14 +265,14 @@ def _whose(session: ServedSession) -> str:
     return session.settings["instructions"].partition(":")[0]
 
 
-def _name(recorded: Recorded) -> str:
+def _name(recorded: RecordedEvent) -> str:
     if recorded.type != "conversation.item.create":
         return _WIRE[recorded.type]
     item = recorded.event["item"]
     return _WIRE_ROLES.get(item["type"]) or item["role"]
 
 
-def _shown(item: Item, text: str) -> tuple[str, str]:
+def _shown(item: ServedItem, text: str) -> tuple[str, str]:
     names = {"function_call": "call", "function_call_output": "result"}
     return names.get(item.kind, item.kind), item.wire.get("call_id") or text
 

@@ -9,12 +9,12 @@ from tests.realtime.stages import InMemory, OverTheWire, Stage, says
 
 from baton import RunContext, tool
 from baton.errors import UnknownToolError
-from baton.events import Asked, Heard, Said, ToolReturned
+from baton.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
 from baton.messages import AssistantMessage, ToolCall
-from baton.realtime import Manners, RealtimeAgent, SessionTrouble, TurnDetection
+from baton.realtime import RealtimeAgent, RealtimeSettings, SessionErrorReported, TurnDetection
 from baton.realtime.signals import ResponseEnded
-from baton.testing import Stream, call, say
-from baton.testing.servers.realtime import Repeat
+from baton.testing import ScriptedStream, call, say
+from baton.testing.servers.realtime import RepeatEvent
 
 
 class Gate:
@@ -40,16 +40,16 @@ async def test_speech_goes_on_while_a_tool_runs(stage: Stage) -> None:
     """R6."""
     gate = Gate()
     model = await stage.plays([say("One moment.", call("look_up")), "It will not be long.", "I found it."])
-    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, manners=Manners())
+    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Find it")
         await gate.runs.wait()
         await says(stage, heard.session, "How long will it take?")
-        await heard.until(Said, where=lambda said: said.text == "It will not be long.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It will not be long.")
         assert heard.all(ToolReturned) == []
         gate.may_end.set()
-        await heard.until(Said, where=lambda said: said.text == "I found it.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "I found it.")
+        await heard.session.wait_until_idle()
     assert gate.calls == 1
     assert stage.commands()[:2] == ["user", "respond"]
     assert stage.commands()[-2:] == ["result", "respond"]
@@ -69,10 +69,10 @@ async def test_the_conversation_can_wait_for_tools(stage: Stage) -> None:
         assert stage.commands() == ["user", "respond"]
         gate.may_end.set()
         await writing
-        await heard.until(Said, where=lambda said: said.text == "I found it.")
-        await heard.session.settled()
-    kinds = [type(event) for event in heard.events if isinstance(event, ToolReturned | Heard)]
-    assert kinds == [Heard, ToolReturned, Heard]
+        await heard.until(AgentResponded, where=lambda said: said.text == "I found it.")
+        await heard.session.wait_until_idle()
+    kinds = [type(event) for event in heard.events if isinstance(event, ToolReturned | UserMessageAdded)]
+    assert kinds == [UserMessageAdded, ToolReturned, UserMessageAdded]
     assert stage.complaints == []
 
 
@@ -88,7 +88,7 @@ async def test_the_results_of_one_response_are_one_request(stage: Stage) -> None
     model = await stage.plays([calls, "All found."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[look_up]), model).connect()) as heard:
         await heard.session.send_text("Find them")
-        await heard.until(Said, where=lambda said: said.text == "All found.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "All found.")
     assert [content for _, content in heard.results] == ["found a", "found b", "found c"]
     assert stage.commands() == ["user", "respond", "result", "result", "result", "respond"]
     assert stage.complaints == []
@@ -105,7 +105,9 @@ async def test_no_response_is_asked_for_while_one_is_under_way(stage: Stage) -> 
         return "42"
 
     desk = RealtimeAgent("Desk", tools=[gate.as_tool(), calculate])
-    model = await stage.plays([call("look_up"), call("calculate"), Stream("Meanwhile", may_end), "Both are done."])
+    model = await stage.plays(
+        [call("look_up"), call("calculate"), ScriptedStream("Meanwhile", may_end), "Both are done."]
+    )
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Find it")
         await gate.runs.wait()
@@ -117,8 +119,8 @@ async def test_no_response_is_asked_for_while_one_is_under_way(stage: Stage) -> 
         await stage.until("result", 2)
         assert stage.commands().count("respond") == 3
         may_end.set()
-        await heard.until(Said, where=lambda said: said.text == "Both are done.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "Both are done.")
+        await heard.session.wait_until_idle()
     assert stage.commands().count("respond") == 4
     assert stage.complaints == []
 
@@ -127,7 +129,7 @@ async def test_no_response_is_asked_for_while_the_user_speaks(stage: Stage) -> N
     """R6: the answer to what the user says is the answer to the result as well."""
     gate = Gate()
     model = await stage.plays([call("look_up"), "I found it, and yes."])
-    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, manners=Manners())
+    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Find it")
         await gate.runs.wait()
@@ -136,8 +138,8 @@ async def test_no_response_is_asked_for_while_the_user_speaks(stage: Stage) -> N
         await stage.until("result")
         assert stage.commands() == ["user", "respond", "result"]
         await stage.has_said(heard.session, "Are you there?")
-        await heard.until(Said, where=lambda said: said.text == "I found it, and yes.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "I found it, and yes.")
+        await heard.session.wait_until_idle()
     assert stage.commands() == ["user", "respond", "result"]
     assert stage.complaints == []
 
@@ -145,9 +147,9 @@ async def test_no_response_is_asked_for_while_the_user_speaks(stage: Stage) -> N
 async def test_where_the_provider_does_not_answer_by_itself_it_is_asked_when_the_user_is_quiet(stage: Stage) -> None:
     """R6."""
     gate = Gate()
-    manners = Manners(turn_detection=TurnDetection(creates_response=False))
+    manners = RealtimeSettings(turn_detection=TurnDetection(create_response=False))
     model = await stage.plays([call("look_up"), "I found it.", "I am here."])
-    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, manners=manners)
+    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, settings=manners)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Find it")
         await gate.runs.wait()
@@ -155,10 +157,10 @@ async def test_where_the_provider_does_not_answer_by_itself_it_is_asked_when_the
         gate.may_end.set()
         await stage.until("result")
         await stage.has_said(heard.session, "Are you there?")
-        await heard.until(Said, where=lambda said: said.text == "I found it.")
-        await heard.until(Heard, 2)
+        await heard.until(AgentResponded, where=lambda said: said.text == "I found it.")
+        await heard.until(UserMessageAdded, 2)
         await heard.session.respond()
-        await heard.until(Said, where=lambda said: said.text == "I am here.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "I am here.")
     assert stage.commands() == ["user", "respond", "result", "respond", "respond"]
     assert stage.complaints == []
 
@@ -178,12 +180,12 @@ async def test_a_call_that_is_made_again_is_not_carried_out_again(stage: Stage) 
     model = await stage.plays([same, same, "It is paid."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
-        await heard.until(Said, where=lambda said: said.text == "It is paid.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
+        await heard.session.wait_until_idle()
     assert calls == 1
     assert heard.results == [("pay", "paid")]
     assert stage.commands() == ["user", "respond", "result", "respond", "respond"]
-    assert heard.all(SessionTrouble) == []
+    assert heard.all(SessionErrorReported) == []
     assert stage.complaints == []
 
 
@@ -195,7 +197,7 @@ async def test_a_call_that_comes_twice_in_one_response_is_carried_out_once(scrip
     model = await scripted.plays([AssistantMessage("", (same, same)), "Found."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model).connect()) as heard:
         await heard.session.send_text("Find it")
-        await heard.until(Said, where=lambda said: said.text == "Found.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Found.")
     assert gate.calls == 1
     assert len(heard.all(ToolReturned)) == 1
     assert scripted.complaints == []
@@ -215,8 +217,8 @@ async def test_the_same_id_for_something_else_is_an_error_that_is_told(stage: St
     model = await stage.plays(steps)
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
-        trouble = await heard.until(SessionTrouble)
-        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+        trouble = await heard.until(SessionErrorReported)
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert trouble.code == "call_id_reused"
     assert "`call_1` of `pay` was made before, as another" in trouble.message
     assert seen == [1]
@@ -234,7 +236,7 @@ async def test_a_call_that_is_made_again_while_it_runs_is_waited_for(stage: Stag
         await heard.session.send_text("Well?")
         await stage.until("respond", 2)
         gate.may_end.set()
-        await heard.until(Said, where=lambda said: said.text == "Found.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Found.")
     assert gate.calls == 1
     assert stage.commands().count("result") == 1
     assert stage.complaints == []
@@ -247,10 +249,12 @@ async def test_a_response_that_is_told_twice_counts_once(wire: OverTheWire, is_a
     gate.may_end.set()
     model = await wire.plays([call("look_up"), "Found."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model).connect()) as heard:
-        wire.server.plan(Repeat("response.done", new_id=is_another), Repeat("response.created", new_id=is_another))
+        wire.server.plan(
+            RepeatEvent("response.done", new_id=is_another), RepeatEvent("response.created", new_id=is_another)
+        )
         await heard.session.send_text("Find it")
-        await heard.until(Said, where=lambda said: said.text == "Found.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "Found.")
+        await heard.session.wait_until_idle()
     assert gate.calls == 1
     assert wire.commands() == ["user", "respond", "result", "respond"]
     assert wire.complaints == []
@@ -266,12 +270,12 @@ async def test_an_id_of_before_a_resume_is_known(scripted: InMemory) -> None:
     runner = runner_of(desk, model, max_reconnects=0)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Find it")
-        await heard.until(Said, where=lambda said: said.text == "Found.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Found.")
         await scripted.cut()
         await heard.until_over()
     async with listening_to(runner.resume(heard.session.run_id)) as heard:
         await heard.session.send_text("Well?")
-        await heard.until(Said, where=lambda said: said.text == "As I said.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "As I said.")
     assert gate.calls == 1
     assert scripted.complaints == []
 
@@ -279,15 +283,15 @@ async def test_an_id_of_before_a_resume_is_known(scripted: InMemory) -> None:
 async def test_unknown_tools_are_told_and_after_some_tries_end_the_conversation(stage: Stage) -> None:
     """R2: a live model may correct itself as often as one in writing."""
     model = await stage.plays([call("nothing"), call("nothing"), call("nothing"), "Never."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, corrections=2).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, max_corrections=2).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.until_over()
     assert isinstance(heard.failure, UnknownToolError)
-    assert [result.is_unknown for result in heard.all(ToolReturned)] == [True, True, True]
+    assert [result.is_unknown_tool for result in heard.all(ToolReturned)] == [True, True, True]
 
 
 async def test_a_tool_may_ask_and_is_answered_while_it_waits(stage: Stage) -> None:
-    """R2: `Asked`, `answer`, and the conversation goes on meanwhile."""
+    """R2: `InterruptRaised`, `answer`, and the conversation goes on meanwhile."""
 
     @tool
     async def book(ctx: RunContext) -> str:
@@ -298,12 +302,12 @@ async def test_a_tool_may_ask_and_is_answered_while_it_waits(stage: Stage) -> No
     model = await stage.plays([call("book"), "Which seat?", "It is booked."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[book]), model).connect()) as heard:
         await heard.session.send_text("A seat, please")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         await heard.session.send_text("What now?")
-        await heard.until(Said, where=lambda said: said.text == "Which seat?")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Which seat?")
         assert [question.id for question in heard.session.interrupts] == [asked.key]
         await heard.session.answer(asked.key, "12A")
-        await heard.until(Said, where=lambda said: said.text == "It is booked.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is booked.")
         assert heard.session.interrupts == ()
     assert heard.results == [("book", "booked 12A")]
     assert stage.complaints == []
@@ -313,13 +317,13 @@ async def test_a_response_that_was_stopped_by_the_provider_may_have_made_whole_c
     """R6: they were made, so they are carried out."""
     gate = Gate()
     gate.may_end.set()
-    model = await scripted.plays([Stream(ToolCall("", "look_up", "{}"), asyncio.Event()), "Found."])
-    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, manners=Manners())
+    model = await scripted.plays([ScriptedStream(ToolCall("", "look_up", "{}"), asyncio.Event()), "Found."])
+    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Find it")
         await scripted.until("respond")
         await says(scripted, heard.session, "Please")
         await heard.until(ToolReturned)
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
     assert gate.calls == 1
     assert scripted.at().told(ResponseEnded)[0].status == "cancelled"

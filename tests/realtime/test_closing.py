@@ -10,12 +10,12 @@ from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left
 
 from baton import tool
 from baton.errors import RunError
-from baton.events import Asked, Said, ToolReturned
-from baton.flow.recall import recalled
+from baton.events import AgentResponded, InterruptRaised, ToolReturned
+from baton.flow.recall import history_from_log
 from baton.messages import text_of
-from baton.realtime import Manners, RealtimeAgent, RealtimeSession, Reconnecting, TranscriptDelta
+from baton.realtime import RealtimeAgent, RealtimeSession, RealtimeSettings, SessionReconnecting, TranscriptDelta
 from baton.stores import MemoryStore
-from baton.testing import Stream, call
+from baton.testing import ScriptedStream, call
 
 
 class Slow:
@@ -83,8 +83,8 @@ async def test_while_a_tool_runs(stage: Stage, is_async: bool) -> None:
 
 async def test_while_the_agent_speaks_what_it_said_is_kept(stage: Stage) -> None:
     """R9, R11."""
-    model = await stage.plays([Stream("Goodbye and thank you", asyncio.Event())])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=Manners()).connect()) as heard:
+    model = await stage.plays([ScriptedStream("Goodbye and thank you", asyncio.Event())])
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
         await heard.session.send_text("Bye")
         await words(heard, "you")
         await closed_in_time(heard.session, stage)
@@ -109,13 +109,13 @@ async def test_while_a_question_is_open_it_stays_open_and_is_answered_later(stag
     model = await stage.plays([call("pay"), "It is paid."])
     async with listening_to(runner_of(desk, model, store=store).connect()) as heard:
         await heard.session.send_text("Pay!")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         await closed_in_time(heard.session, stage)
     assert heard.session.result.status == "suspended"
     assert [question.id for question in heard.session.result.interrupts] == [asked.key]
     run_id = heard.session.run_id
     async with listening_to(runner_of(desk, model, store=store).resume(run_id, {asked.key: True})) as heard:
-        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert calls == 1
     assert heard.results == [("pay", "paid")]
     assert [role for role, _ in stage.told()] == ["user", "call", "result", "assistant"]
@@ -135,20 +135,20 @@ async def test_a_question_can_be_answered_live_after_a_resume(scripted: InMemory
     model = await scripted.plays([call("pay"), "It is paid."])
     async with listening_to(runner_of(desk, model, store=store).connect()) as heard:
         await heard.session.send_text("Pay!")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
     async with listening_to(runner_of(desk, model, store=store).resume(heard.session.run_id)) as again:
         assert [question.id for question in again.session.interrupts] == [asked.key]
         await again.session.answer(asked.key, True)
-        await again.until(Said, where=lambda said: said.text == "It is paid.")
+        await again.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert scripted.complaints == []
 
 
 async def test_while_it_connects_again(stage: Stage) -> None:
     """R11: it does not wait for a connection that nobody needs any more."""
     model = await stage.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, reconnect_pause=60).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, reconnect_delay=60).connect()) as heard:
         await stage.cut()
-        await heard.until(Reconnecting)
+        await heard.until(SessionReconnecting)
         sending = asyncio.create_task(heard.session.send_audio(b"\0\0"))
         writing = asyncio.create_task(heard.session.send_text("Hello?"))
         async with asyncio.timeout(5):
@@ -165,11 +165,11 @@ async def test_while_the_floor_changes_and_there_is_no_connection(scripted: InMe
     billing = RealtimeAgent("Billing", description="Settles invoices.")
     model = await scripted.plays(["Hello."])
     desk = RealtimeAgent("Desk", handoffs=[billing])
-    async with listening_to(runner_of(desk, model, reconnect_pause=60).connect()) as heard:
+    async with listening_to(runner_of(desk, model, reconnect_delay=60).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.said()
         await scripted.cut()
-        await heard.until(Reconnecting)
+        await heard.until(SessionReconnecting)
         await heard.session.handoff_to("Billing")
         async with asyncio.timeout(5):
             await heard.session.close()
@@ -183,7 +183,7 @@ async def test_just_when_a_tool_has_ended(scripted: InMemory) -> None:
     @tool
     async def bye() -> str:
         """Say goodbye."""
-        asyncio.get_running_loop().call_soon(sessions[0]._talk.hang_up)  # pyright: ignore[reportPrivateUsage]
+        asyncio.get_running_loop().call_soon(sessions[0]._talk.hang_up)
         return "bye"
 
     model = await scripted.plays([call("bye")])
@@ -207,7 +207,7 @@ async def test_a_guardrail_that_does_not_end_does_not_hold_it_up(scripted: InMem
         return True
 
     model = await scripted.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", guardrails=[slow]), model).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk", output_guardrails=[slow]), model).connect()) as heard:
         await heard.session.send_text("Hi")
         await asked.wait()
         async with asyncio.timeout(5):
@@ -283,5 +283,5 @@ async def test_what_one_call_came_to_is_kept_though_another_did_not_end(stage: S
         await heard.until(ToolReturned)
     history = [text_of(message.content) for message in heard.session.result.messages]
     assert history == ["Both", "", "This call did not come to an end.", "found"]
-    assert [text_of(entry.message.content) for entry in recalled(heard.session.log.events)] == history
+    assert [text_of(entry.message.content) for entry in history_from_log(heard.session.log.events)] == history
     assert stage.complaints == []

@@ -9,8 +9,8 @@ from tests.realtime.stages import InMemory, Stage
 
 from baton import Agent, RunContext, Runner, handoff, tool
 from baton.errors import SetupError
-from baton.events import Asked, Said, Transferred
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, realtime_handoff
+from baton.events import AgentResponded, ControlTransferred, InterruptRaised
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
 from baton.testing import ScriptedModel, ScriptedRealtimeModel, call, transfer_to
 
 
@@ -45,9 +45,9 @@ def test_what_is_no_name_tool_or_guardrail_is_refused() -> None:
     with pytest.raises(SetupError, match="give a list"):
         RealtimeAgent("Desk", tools="look_up")  # pyright: ignore[reportArgumentType]
     with pytest.raises(SetupError, match="give a list of guardrails"):
-        RealtimeAgent("Desk", guardrails=_takes_one)  # pyright: ignore[reportArgumentType]
+        RealtimeAgent("Desk", output_guardrails=_takes_one)  # pyright: ignore[reportArgumentType]
     with pytest.raises(SetupError, match="must take two arguments"):
-        RealtimeAgent("Desk", guardrails=[_takes_one])  # pyright: ignore[reportArgumentType]
+        RealtimeAgent("Desk", output_guardrails=[_takes_one])  # pyright: ignore[reportArgumentType]
 
 
 def _takes_one(text: str) -> bool:
@@ -82,9 +82,9 @@ async def test_a_text_agent_behind_a_tool_has_a_floor_of_its_own(stage: Stage) -
     model = await stage.plays([call("editor", request="a letter"), "Here is your letter."])
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("A letter, please")
-        await heard.until(Said, where=lambda said: said.text == "Here is your letter.")
-        assert heard.session.agent == "Desk"
-    assert [(each.agent, each.target) for each in heard.all(Transferred)] == [("Editor", "Writer")]
+        await heard.until(AgentResponded, where=lambda said: said.text == "Here is your letter.")
+        assert heard.session.active_agent == "Desk"
+    assert [(each.agent, each.target) for each in heard.all(ControlTransferred)] == [("Editor", "Writer")]
     assert heard.results[-1] == ("editor", "Dear customer")
     assert stage.commands() == ["user", "respond", "result", "respond"]
     assert stage.settings()[0] == "Desk: be kind."
@@ -118,10 +118,10 @@ async def test_what_a_text_agent_behind_a_tool_asks_is_answered_live(stage: Stag
     model = await stage.plays([call("writer", request="a letter"), "It is on its way."])
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("A letter, please")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         assert heard.session.interrupts[0].id == asked.key
         await heard.session.answer(asked.key, True)
-        await heard.until(Said, where=lambda said: said.text == "It is on its way.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is on its way.")
     assert heard.results[-1] == ("writer", "I sent it.")
     assert stage.complaints == []
 
@@ -140,14 +140,14 @@ async def test_an_approval_comes_before_the_floor_changes(stage: Stage) -> None:
     model = await stage.plays({"Desk": steps, "Billing": ["Billing here."]})
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Billing!")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         await heard.session.answer(asked.key, False)
-        await heard.until(Said, where=lambda said: said.text == "They are busy.")
-        assert (heard.session.agent, called) == ("Desk", [])
+        await heard.until(AgentResponded, where=lambda said: said.text == "They are busy.")
+        assert (heard.session.active_agent, called) == ("Desk", [])
         await heard.session.send_text("Now?")
-        asked = await heard.until(Asked, 2)
+        asked = await heard.until(InterruptRaised, 2)
         await heard.session.answer(asked.key, True)
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
     assert called == ["Desk"]
     assert heard.transfers == [("Desk", "Billing")]
     assert stage.complaints == []
@@ -161,8 +161,8 @@ async def test_whoever_is_to_have_the_floor_may_decline(stage: Stage) -> None:
     model = await stage.plays([call("transfer_to_billing"), "They are closed."])
     async with listening_to(runner_of(RealtimeAgent("Desk", handoffs=[billing]), model).connect()) as heard:
         await heard.session.send_text("Billing!")
-        await heard.until(Said, where=lambda said: said.text == "They are closed.")
-        assert heard.session.agent == "Desk"
+        await heard.until(AgentResponded, where=lambda said: said.text == "They are closed.")
+        assert heard.session.active_agent == "Desk"
     assert "we are closed on Mondays" in heard.results[0][1]
     assert stage.complaints == []
 
@@ -174,7 +174,7 @@ async def test_sub_agents_are_reached_and_find_back(stage: Stage) -> None:
     model = await stage.plays({"Desk": [transfer_to("Weather"), "Anything else?"], "Weather": [transfer_to("Desk")]})
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Will it rain?")
-        await heard.until(Said, where=lambda said: said.text == "Anything else?")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Anything else?")
     assert heard.transfers == [("Desk", "Weather"), ("Weather", "Desk")]
     assert stage.commands().count("configure") == 2
     assert stage.complaints == []
@@ -194,10 +194,10 @@ async def test_instructions_may_be_a_function_and_follow_the_values(stage: Stage
 
     desk = RealtimeAgent("Desk", instructions=instructions, tools=[introduce])
     model = await stage.plays({"Desk": [call("introduce", name="Ada"), "Hello Ada."]})
-    async with listening_to(runner_of(desk, model, manners=Manners(modality="text")).connect()) as heard:
+    async with listening_to(runner_of(desk, model, settings=RealtimeSettings(modality="text")).connect()) as heard:
         assert stage.settings()[0] == "Desk: call the user friend."
         await heard.session.send_text("I am Ada")
-        await heard.until(Said, where=lambda said: said.text == "Hello Ada.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello Ada.")
     assert stage.settings()[0] == "Desk: call the user Ada."
     assert stage.commands() == ["user", "respond", "configure", "result", "respond"]
     assert heard.session.result.values["name"] == "Ada"

@@ -7,13 +7,13 @@ import pytest
 from tests.realtime.listening import listening_to
 
 from baton import RunContext, RunHooks, tool
-from baton.events import Said, ToolReturned, Transferred
-from baton.flow import recalled
+from baton.events import AgentResponded, ControlTransferred, ToolReturned
+from baton.flow import history_from_log
 from baton.messages import ToolMessage
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from baton.testing import ScriptedRealtimeModel, call
 
-WRITTEN = Manners(modality="text")
+WRITTEN = RealtimeSettings(modality="text")
 
 
 async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> None:
@@ -34,22 +34,22 @@ async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> Non
         }
     )
     billing = RealtimeAgent("Billing", description="Bills.")
-    runner = RealtimeRunner(RealtimeAgent("Triage", tools=[look_up], handoffs=[billing]), model=model, manners=WRITTEN)
+    runner = RealtimeRunner(RealtimeAgent("Triage", tools=[look_up], handoffs=[billing]), model=model, settings=WRITTEN)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Look it up")
         await begun.wait()
         await heard.session.send_text("To billing, please")
-        await heard.until(Transferred)
-        await heard.until(Said, where=lambda said: said.text == "I am here.")
+        await heard.until(ControlTransferred)
+        await heard.until(AgentResponded, where=lambda said: said.text == "I am here.")
         may_end.set()
         (returned,) = [await heard.until(ToolReturned, where=lambda result: result.name == "look_up")]
-        await heard.until(Said, where=lambda said: said.text == "It is found.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is found.")
     assert (returned.agent, returned.content) == ("Triage", "found")
     said = heard.session.result.messages
     assert [m.content for m in said if isinstance(m, ToolMessage)] == ["found", '{"assistant":"Billing"}']
     events = heard.session.result.events
-    assert [entry.message for entry in recalled(events)] == list(said)
-    assert (await runner.text.replay(events)).messages == said
+    assert [entry.message for entry in history_from_log(events)] == list(said)
+    assert (await runner.text_runner.replay(events)).messages == said
     assert model.complaints == []
 
 
@@ -69,19 +69,21 @@ async def test_a_function_that_returns_an_agent_too_late_changes_no_floor() -> N
         {"Triage": [call("to_sales"), call("transfer_to_billing")], "Billing": ["Yes?", "No."]}
     )
     billing = RealtimeAgent("Billing", description="Bills.")
-    runner = RealtimeRunner(RealtimeAgent("Triage", tools=[to_sales], handoffs=[billing]), model=model, manners=WRITTEN)
+    runner = RealtimeRunner(
+        RealtimeAgent("Triage", tools=[to_sales], handoffs=[billing]), model=model, settings=WRITTEN
+    )
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("To sales")
         await begun.wait()
         await heard.session.send_text("No, to billing")
-        await heard.until(Said, where=lambda said: said.text == "Yes?")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Yes?")
         may_end.set()
-        await heard.until(Said, where=lambda said: said.text == "No.")
-        assert heard.session.agent == "Billing"
+        await heard.until(AgentResponded, where=lambda said: said.text == "No.")
+        assert heard.session.active_agent == "Billing"
     late = next(event for event in heard.session.result.events if isinstance(event, ToolReturned) and event.is_error)
     assert late.content == "Not transferred to [Sales]: [Triage] no longer has the floor."
     said = heard.session.result.messages
-    assert (await runner.text.replay(heard.session.result.events)).messages == said
+    assert (await runner.text_runner.replay(heard.session.result.events)).messages == said
     assert model.complaints == []
 
 
@@ -98,16 +100,16 @@ async def test_closing_stops_what_goes_on_elsewhere_and_a_question_asked_there_c
     billing = RealtimeAgent("Billing", description="Bills.")
     triage = RealtimeAgent("Triage", tools=[pay], handoffs=[billing])
     model = ScriptedRealtimeModel({"Triage": [call("pay"), call("transfer_to_billing")], "Billing": ["Yes?", "Paid."]})
-    runner = RealtimeRunner(triage, model=model, manners=WRITTEN)
+    runner = RealtimeRunner(triage, model=model, settings=WRITTEN)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Pay")
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
         (question,) = heard.session.interrupts
         await heard.session.send_text("To billing")
-        await heard.until(Said, where=lambda said: said.text == "Yes?")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Yes?")
     assert (heard.session.result.status, paid) == ("suspended", [])
     async with listening_to(runner.resume(heard.session.run_id, {question.id: True})) as later:
-        await later.until(Said, where=lambda said: said.text == "Paid.")
+        await later.until(AgentResponded, where=lambda said: said.text == "Paid.")
     assert (later.session.result.status, later.session.result.agent, paid) == ("completed", "Billing", ["once"])
 
 
@@ -132,7 +134,7 @@ async def test_nothing_goes_on_when_the_run_fails_between_two_floors() -> None:
     triage = RealtimeAgent("Triage", tools=[look_up], handoffs=[RealtimeAgent("Billing", description="Bills.")])
 
     async def hold() -> None:
-        runner = RealtimeRunner(triage, model=model, manners=WRITTEN, hooks=Fails())
+        runner = RealtimeRunner(triage, model=model, settings=WRITTEN, hooks=Fails())
         async with listening_to(runner.connect()) as heard:
             await heard.session.send_text("Look it up")
             await begun.wait()

@@ -7,17 +7,17 @@ import pytest
 from tests.realtime.listening import Listener, listening_to, runner_of
 from tests.realtime.stages import InMemory, Stage
 
-from baton import Verdict, tool
-from baton.errors import GuardrailFailed
-from baton.events import CutShort, Said, ToolReturned
-from baton.flow.recall import recalled
+from baton import GuardrailVerdict, tool
+from baton.errors import GuardrailFailedError
+from baton.events import AgentResponded, ResponseTruncated, ToolReturned
+from baton.flow.recall import history_from_log
 from baton.messages import text_of
-from baton.realtime import GuardrailStopped, Manners, PlaybackInterrupted, RealtimeAgent, TranscriptDelta
-from baton.testing import Stream, call, say
+from baton.realtime import GuardrailTripped, PlaybackInterrupted, RealtimeAgent, RealtimeSettings, TranscriptDelta
+from baton.testing import ScriptedStream, call, say
 
 
-async def no_secrets(ctx: Any, text: str) -> Verdict:
-    return Verdict("secret" not in text, "it is a secret")
+async def no_secrets(ctx: Any, text: str) -> GuardrailVerdict:
+    return GuardrailVerdict("secret" not in text, "it is a secret")
 
 
 async def test_they_are_asked_now_and_then_and_at_the_end(stage: Stage) -> None:
@@ -29,9 +29,9 @@ async def test_they_are_asked_now_and_then_and_at_the_end(stage: Stage) -> None:
         return True
 
     may_end = asyncio.Event()
-    model = await stage.plays([Stream("word " * 60, may_end, "and that is all.")])
-    desk = RealtimeAgent("Desk", guardrails=[listen])
-    async with listening_to(runner_of(desk, model, guardrail_step=100).connect()) as heard:
+    model = await stage.plays([ScriptedStream("word " * 60, may_end, "and that is all.")])
+    desk = RealtimeAgent("Desk", output_guardrails=[listen])
+    async with listening_to(runner_of(desk, model, guardrail_interval=100).connect()) as heard:
         await heard.session.send_text("Talk")
         await heard.until(TranscriptDelta, where=lambda _: "".join(said(heard)) == "word " * 60)
         may_end.set()
@@ -48,20 +48,20 @@ def said(heard: Listener) -> list[str]:
 
 async def test_a_no_stops_the_response_where_it_is(stage: Stage) -> None:
     """R10."""
-    model = await stage.plays([Stream("The secret is", asyncio.Event()), "I cannot tell."])
-    desk = RealtimeAgent("Desk", guardrails=[no_secrets])
-    async with listening_to(runner_of(desk, model, guardrail_step=5, manners=Manners()).connect()) as heard:
+    model = await stage.plays([ScriptedStream("The secret is", asyncio.Event()), "I cannot tell."])
+    desk = RealtimeAgent("Desk", output_guardrails=[no_secrets])
+    async with listening_to(runner_of(desk, model, guardrail_interval=5, settings=RealtimeSettings()).connect()) as heard:
         await heard.session.send_text("Tell me")
-        stopped = await heard.until(GuardrailStopped)
-        await heard.until(Said)
-        await heard.until(CutShort)
-        await heard.session.settled()
+        stopped = await heard.until(GuardrailTripped)
+        await heard.until(AgentResponded)
+        await heard.until(ResponseTruncated)
+        await heard.session.wait_until_idle()
         assert "cancel" in stage.commands()
         await heard.session.send_text("Well?")
-        await heard.until(Said, 2)
+        await heard.until(AgentResponded, 2)
     assert (stopped.guardrail, stopped.reason) == ("no_secrets", "it is a secret")
-    assert heard.all(Said)[0].stop_reason == "guardrail"
-    assert len(heard.all(GuardrailStopped)) == 1
+    assert heard.all(AgentResponded)[0].stop_reason == "guardrail"
+    assert len(heard.all(GuardrailTripped)) == 1
     assert len(heard.all(PlaybackInterrupted)) == 1
     assert stage.commands() == ["user", "respond", "cancel", "truncate", "user", "respond"]
     # By the clock, nothing of it was played yet: nobody has heard the secret.
@@ -80,15 +80,15 @@ async def test_calls_of_a_response_that_was_stopped_are_not_carried_out_also_not
         calls += 1
         return "paid"
 
-    desk = RealtimeAgent("Desk", tools=[pay], guardrails=[no_secrets], handoffs=[RealtimeAgent("Billing")])
+    desk = RealtimeAgent("Desk", tools=[pay], output_guardrails=[no_secrets], handoffs=[RealtimeAgent("Billing")])
     steps = [say("The secret", call("pay"), call("transfer_to_billing")), "I did nothing.", "I did nothing."]
     model = await stage.plays(steps)
     runner = runner_of(desk, model)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Pay")
         await heard.until(ToolReturned, 2)
-        await heard.until(Said, where=lambda said: said.text == "I did nothing.")
-        assert heard.session.agent == "Desk"
+        await heard.until(AgentResponded, where=lambda said: said.text == "I did nothing.")
+        assert heard.session.active_agent == "Desk"
         log = list(heard.session.log.events)
     assert calls == 0
     assert heard.transfers == []
@@ -96,15 +96,15 @@ async def test_calls_of_a_response_that_was_stopped_are_not_carried_out_also_not
     assert heard.results == [("pay", told), ("transfer_to_billing", told)]
     assert stage.commands().count("result") == 2
     history = [text_of(message.content) for message in heard.session.result.messages]
-    assert [text_of(entry.message.content) for entry in recalled(heard.session.log.events)] == history
-    replayed = await runner.text.replay(heard.session.log.events)
+    assert [text_of(entry.message.content) for entry in history_from_log(heard.session.log.events)] == history
+    replayed = await runner.text_runner.replay(heard.session.log.events)
     assert [text_of(message.content) for message in replayed.messages] == history
     # Cut off just after it was said, and taken up again.
-    said = next(place for place, event in enumerate(log) if isinstance(event, Said))
+    said = next(place for place, event in enumerate(log) if isinstance(event, AgentResponded))
     again = runner_of(desk, model)
-    run_id = again.text.adopt(log[: said + 1])
+    run_id = again.text_runner.load_log(log[: said + 1])
     async with listening_to(again.resume(run_id)) as heard:
-        await heard.until(Said, where=lambda said: said.text == "I did nothing.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "I did nothing.")
     assert calls == 0
     assert heard.results == [("pay", told), ("transfer_to_billing", told)]
     assert stage.complaints == []
@@ -118,12 +118,12 @@ async def test_a_guardrail_that_fails_ends_the_conversation(stage: Stage, step: 
         raise LookupError("no such rule")
 
     never = asyncio.Event()
-    model = await stage.plays([Stream("One two three", never) if step == 5 else "One two three"])
-    desk = RealtimeAgent("Desk", guardrails=[broken])
-    async with listening_to(runner_of(desk, model, guardrail_step=step).connect()) as heard:
+    model = await stage.plays([ScriptedStream("One two three", never) if step == 5 else "One two three"])
+    desk = RealtimeAgent("Desk", output_guardrails=[broken])
+    async with listening_to(runner_of(desk, model, guardrail_interval=step).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.until_over()
-    assert isinstance(heard.failure, GuardrailFailed)
+    assert isinstance(heard.failure, GuardrailFailedError)
     assert "no such rule" in str(heard.failure)
     assert heard.session.result.status == "failed"
     assert stage.complaints == []
@@ -140,10 +140,10 @@ async def test_guardrails_of_whoever_speaks_are_asked(scripted: InMemory) -> Non
 
         return listen
 
-    billing = RealtimeAgent("Billing", description="Settles invoices.", guardrails=[listener("Billing")])
-    desk = RealtimeAgent("Desk", handoffs=[billing], guardrails=[listener("Desk")])
+    billing = RealtimeAgent("Billing", description="Settles invoices.", output_guardrails=[listener("Billing")])
+    desk = RealtimeAgent("Desk", handoffs=[billing], output_guardrails=[listener("Desk")])
     model = await scripted.plays({"Desk": [say("One moment.", call("transfer_to_billing"))], "Billing": ["Hello."]})
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     assert asked == [("Desk", "One moment."), ("Billing", "Hello.")]

@@ -9,11 +9,11 @@ from tests.realtime.stages import Stage
 
 from baton import RunContext, RunHooks, tool
 from baton.errors import SetupError
-from baton.events import Said, Started, Stepped, ToolReturned, Transferred
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, realtime_handoff
+from baton.events import AgentResponded, AgentStarted, ControlTransferred, StepCompleted, ToolReturned
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
 from baton.testing import call, say
 
-WRITTEN = Manners(modality="text")
+WRITTEN = RealtimeSettings(modality="text")
 
 
 class Reason(BaseModel):
@@ -31,11 +31,11 @@ async def test_the_order_on_the_wire_is_settings_then_result_then_the_request(st
     billing = agent("Billing")
     desk = agent("Desk", handoffs=[billing])
     model = await stage.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Your invoice is paid."]})
-    runner = RealtimeRunner(desk, model=model, manners=WRITTEN)
+    runner = RealtimeRunner(desk, model=model, settings=WRITTEN)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("My invoice?")
-        await heard.until(Said, where=lambda said: said.text == "Your invoice is paid.")
-        assert heard.session.agent == "Billing"
+        await heard.until(AgentResponded, where=lambda said: said.text == "Your invoice is paid.")
+        assert heard.session.active_agent == "Billing"
     assert stage.commands() == ["user", "respond", "configure", "result", "respond"]
     assert stage.settings()[0] == "Billing: be kind."
     assert heard.transfers == [("Desk", "Billing")]
@@ -56,13 +56,13 @@ async def test_tools_of_the_same_response_run_first_on_whoever_called_them(stage
     desk = agent("Desk", handoffs=[billing], tools=[look_up])
     calls = [call("transfer_to_billing"), call("look_up")]
     model = await stage.plays({"Desk": [calls], "Billing": ["Hello."]})
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     assert seen == ["Desk"]
-    kinds = [type(event) for event in heard.events if isinstance(event, ToolReturned | Transferred)]
-    assert kinds == [ToolReturned, ToolReturned, Transferred]
-    assert heard.all(ToolReturned)[0].name == "look_up"
+    kinds = [type(event) for event in heard.events if isinstance(event, ToolReturned | ControlTransferred)]
+    assert kinds == [ToolReturned, ToolReturned, ControlTransferred]
+    assert heard.all(ToolReturned)[0].tool_name == "look_up"
     assert stage.commands() == ["user", "respond", "configure", "result", "result", "respond"]
     assert stage.complaints == []
 
@@ -73,13 +73,13 @@ async def test_of_two_handoffs_one_is_followed_and_the_other_answered(stage: Sta
     desk = agent("Desk", handoffs=[agent("Billing"), agent("Repairs")])
     calls = [call("transfer_to_billing"), call("transfer_to_repairs")]
     model = await stage.plays({"Desk": [calls], "Billing": ["Here I am."], "Repairs": ["Here I am."]})
-    runner = RealtimeRunner(desk, model=model, manners=WRITTEN, multiple_transfers=policy)
+    runner = RealtimeRunner(desk, model=model, settings=WRITTEN, multiple_transfers=policy)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Here I am.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Here I am.")
     assert heard.transfers == [("Desk", winner)]
-    lost = [result for result in heard.all(ToolReturned) if result.is_undone]
-    assert [result.wanted for result in lost] == [{"Billing": "Repairs", "Repairs": "Billing"}[winner]]
+    lost = [result for result in heard.all(ToolReturned) if result.is_transfer_refused]
+    assert [result.requested_agent for result in lost] == [{"Billing": "Repairs", "Repairs": "Billing"}[winner]]
     assert len([each for each in stage.told() if each[0] == "result"]) == 2
     assert stage.complaints == []
 
@@ -88,11 +88,11 @@ async def test_several_handoffs_can_be_an_error(stage: Stage) -> None:
     """R5."""
     desk = agent("Desk", handoffs=[agent("Billing"), agent("Repairs")])
     model = await stage.plays([[call("transfer_to_billing"), call("transfer_to_repairs")]])
-    runner = RealtimeRunner(desk, model=model, manners=WRITTEN, multiple_transfers="error")
+    runner = RealtimeRunner(desk, model=model, settings=WRITTEN, multiple_transfers="error")
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.until(ToolReturned, 2)
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
     assert heard.failure is not None
     assert "several transfers" in str(heard.failure)
     assert heard.transfers == []
@@ -108,9 +108,9 @@ async def test_a_function_that_returns_an_agent_changes_the_floor(stage: Stage) 
 
     desk = agent("Desk", tools=[to_billing])
     model = await stage.plays({"Desk": [call("to_billing")], "Billing": ["Hello."]})
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     assert heard.transfers == [("Desk", "Billing")]
     assert stage.commands() == ["user", "respond", "configure", "result", "respond"]
     assert stage.complaints == []
@@ -125,12 +125,12 @@ async def test_whether_a_handoff_is_enabled_is_asked_again_when_it_is_called(sta
 
     desk = agent("Desk", handoffs=[realtime_handoff(agent("Billing"), is_enabled=opening_hours)])
     model = await stage.plays([call("transfer_to_billing"), "They are closed."])
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         assert stage.settings()[1] == ["transfer_to_billing"]
         is_open = False
         await heard.session.send_text("Billing, please")
-        await heard.until(Said, where=lambda said: said.text == "They are closed.")
-        assert heard.session.agent == "Desk"
+        await heard.until(AgentResponded, where=lambda said: said.text == "They are closed.")
+        assert heard.session.active_agent == "Desk"
     assert "[Billing] is not available now" in heard.results[0][1]
     assert heard.transfers == []
     assert stage.commands() == ["user", "respond", "configure", "result", "respond"]
@@ -147,12 +147,12 @@ async def test_the_callback_is_called_once_and_the_payload_goes_along(stage: Sta
 
     desk = agent("Desk", handoffs=[realtime_handoff(agent("Billing"), input_type=Reason, on_handoff=note)])
     model = await stage.plays({"Desk": [call("transfer_to_billing", topic="invoice")], "Billing": ["Hello."]})
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     assert called == [Reason(topic="invoice")]
-    assert heard.all(Transferred)[0].payload == {"topic": "invoice"}
-    assert [step.name for step in heard.all(Stepped)] == ["on_handoff"]
+    assert heard.all(ControlTransferred)[0].payload == {"topic": "invoice"}
+    assert [step.name for step in heard.all(StepCompleted)] == ["on_handoff"]
     assert stage.complaints == []
 
 
@@ -167,9 +167,9 @@ async def test_input_that_does_not_fit_is_told_to_the_model_which_may_try_again(
     )
     tries = [call("transfer_to_billing", subject="?"), call("transfer_to_billing", topic="invoice")]
     model = await stage.plays({"Desk": tries, "Billing": ["Hello."]})
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     assert called == [Reason(topic="invoice")]
     assert heard.transfers == [("Desk", "Billing")]
     assert stage.commands() == ["user", "respond", "result", "respond", "configure", "result", "respond"]
@@ -190,12 +190,12 @@ async def test_if_the_target_cannot_be_set_up_the_old_agent_stays_and_the_model_
     if what == "voice" and hasattr(model, "_voices"):
         model._voices = ("alloy",)  # pyright: ignore[reportAttributeAccessIssue]
     desk = agent("Desk", handoffs=[billing])
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "I shall see to it myself.")
-        assert heard.session.agent == "Desk"
+        await heard.until(AgentResponded, where=lambda said: said.text == "I shall see to it myself.")
+        assert heard.session.active_agent == "Desk"
         await heard.session.send_text("Are you there?")
-        await heard.until(Said, where=lambda said: said.text == "Still me.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Still me.")
     (result,) = heard.all(ToolReturned)
     assert result.is_error
     assert str(result.content).startswith("Not transferred to [Billing]: it could not be set up: ")
@@ -221,9 +221,9 @@ async def test_a_voice_changes_while_none_was_heard_and_not_afterwards(stage: St
     async with listening_to(RealtimeRunner(desk, model=model).connect()) as heard:
         assert stage.settings()[2] == "alloy"
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "I pass you on.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "I pass you on.")
         assert stage.settings()[2] == "coral"
-        await heard.until(Said, where=lambda said: said.text == "Here I am.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Here I am.")
         assert stage.settings()[0] == "Repairs: be kind."
         assert stage.settings()[2] == "coral"
     assert stage.complaints == []
@@ -252,7 +252,7 @@ class Order(RunHooks):
 
 
 async def test_hooks_are_told_before_the_model_is(stage: Stage) -> None:
-    """R4: `Transferred`, hooks, and only then the session update."""
+    """R4: `ControlTransferred`, hooks, and only then the session update."""
     order = Order()
 
     @tool
@@ -262,7 +262,7 @@ async def test_hooks_are_told_before_the_model_is(stage: Stage) -> None:
 
     desk = agent("Desk", handoffs=[agent("Billing")], tools=[look_up])
     model = await stage.plays({"Desk": [[call("look_up"), call("transfer_to_billing")]], "Billing": ["Hello."]})
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN, hooks=order).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN, hooks=order).connect()) as heard:
         await heard.session.send_text("Hi")
         await stage.until("configure")
         assert order.told == [
@@ -273,8 +273,8 @@ async def test_hooks_are_told_before_the_model_is(stage: Stage) -> None:
             "end Desk",
             "start Billing",
         ]
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
-        assert [event.agent for event in heard.all(Started)] == ["Desk", "Billing"]
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
+        assert [event.agent for event in heard.all(AgentStarted)] == ["Desk", "Billing"]
     assert stage.complaints == []
 
 
@@ -282,12 +282,12 @@ async def test_the_application_can_give_the_floor_to_anybody_in_the_team(stage: 
     """R2."""
     desk = agent("Desk", handoffs=[agent("Billing")])
     model = await stage.plays({"Desk": ["Hi!"], "Billing": ["Billing here."]})
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hello")
         await heard.said()
         await heard.session.handoff_to("Billing")
         await heard.said(2)
-        assert heard.session.agent == "Billing"
+        assert heard.session.active_agent == "Billing"
     assert heard.transfers == [("Desk", "Billing")]
     assert stage.commands() == ["user", "respond", "configure", "respond"]
     assert stage.complaints == []
@@ -297,7 +297,7 @@ async def test_an_agent_of_the_team_can_be_changed_while_it_speaks(stage: Stage)
     """R2."""
     desk = agent("Desk")
     model = await stage.plays(["Hi!", "Good evening."])
-    async with listening_to(RealtimeRunner(desk, model=model, manners=WRITTEN).connect()) as heard:
+    async with listening_to(RealtimeRunner(desk, model=model, settings=WRITTEN).connect()) as heard:
         await heard.session.send_text("Hello")
         await heard.said()
         await heard.session.update_agent(desk.clone(instructions="Night desk: whisper."))

@@ -9,23 +9,23 @@ from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left, sa
 
 from baton import tool
 from baton.errors import ModelConnectionError, RunError, SessionLostError
-from baton.events import Asked, Heard, Said, ToolReturned
+from baton.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
 from baton.messages import AssistantMessage, UserMessage
 from baton.realtime import (
-    Manners,
     RealtimeAgent,
     RealtimeSession,
-    Reconnected,
-    Reconnecting,
+    RealtimeSettings,
+    SessionReconnected,
+    SessionReconnecting,
     TranscriptDelta,
     realtime_handoff,
 )
-from baton.realtime.commands import AddItem, Configure, Respond
-from baton.realtime.signals import AudioCommitted, SpeechBegan, SpeechEnded
+from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
+from baton.realtime.signals import AudioCommitted, UserSpeechEnded, UserSpeechStarted
 from baton.stores import MemoryStore
-from baton.testing import Stream, call
+from baton.testing import ScriptedStream, call
 from baton.testing.servers import HttpFault
-from baton.testing.servers.realtime import Cut
+from baton.testing.servers.realtime import CutConnection
 
 
 @pytest.mark.parametrize("is_before", [True, False])
@@ -35,15 +35,15 @@ async def test_a_cut_before_anything_was_said_has_the_response_asked_for_again(
     """R9."""
     model = await wire.plays(["Hello."])
     async with listening_to(runner_of(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as heard:
-        wire.server.plan(Cut("response.created", before=is_before))
+        wire.server.plan(CutConnection("response.created", before=is_before))
         await heard.session.send_text("Hi")
         await heard.said()
     assert wire.commands(1) == ["user", "respond"]
     assert wire.told(1) == [("user", "Hi"), ("assistant", "Hello.")]
     assert wire.settings(1)[0] == "Be kind."
-    assert [type(event) for event in heard.events if isinstance(event, Reconnecting | Reconnected)] == [
-        Reconnecting,
-        Reconnected,
+    assert [type(event) for event in heard.events if isinstance(event, SessionReconnecting | SessionReconnected)] == [
+        SessionReconnecting,
+        SessionReconnected,
     ]
     assert wire.complaints == []
 
@@ -53,10 +53,10 @@ async def test_a_cut_in_the_middle_of_an_answer_keeps_what_was_said(wire: OverTh
     """R9."""
     model = await wire.plays(["Your invoice is paid.", "As I said: it is paid."])
     async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
-        wire.server.plan(Cut(at))
+        wire.server.plan(CutConnection(at))
         await heard.session.send_text("My invoice?")
-        await heard.until(Said, where=lambda said: said.text.startswith("As I said"))
-    assert [event.attempt for event in heard.all(Reconnecting)] == [1]
+        await heard.until(AgentResponded, where=lambda said: said.text.startswith("As I said"))
+    assert [event.attempt for event in heard.all(SessionReconnecting)] == [1]
     assert heard.words[0] == {"response.output_text.delta": "Your "}.get(at, "Your invoice is paid.")
     assert wire.told(1) == [
         ("user", "My invoice?"),
@@ -69,17 +69,17 @@ async def test_a_cut_in_the_middle_of_an_answer_keeps_what_was_said(wire: OverTh
 async def test_a_cut_in_the_middle_of_speech_keeps_what_was_said(stage: Stage) -> None:
     """R9."""
     never = asyncio.Event()
-    model = await stage.plays([Stream("One two three", never), "Again."])
-    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners())
+    model = await stage.plays([ScriptedStream("One two three", never), "Again."])
+    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Count")
-        await heard.until(Heard)
+        await heard.until(UserMessageAdded)
         await stage.until("respond")
         await _words(heard, "three")
         await stage.cut()
-        await heard.until(Said, where=lambda said: said.text == "Again.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Again.")
     assert heard.words == ["One two three", "Again."]
-    assert heard.all(Said)[0].stop_reason == "connection_lost"
+    assert heard.all(AgentResponded)[0].stop_reason == "connection_lost"
     assert stage.told(1)[:2] == [("user", "Count"), ("assistant", "One two three")]
     assert stage.commands(1) == ["user", "assistant", "respond"]
     assert stage.complaints == []
@@ -102,9 +102,9 @@ async def test_a_call_whose_response_was_cut_off_is_not_carried_out(wire: OverTh
 
     model = await wire.plays([call("pay"), "I did nothing yet."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
-        wire.server.plan(Cut("response.function_call_arguments.done"))
+        wire.server.plan(CutConnection("response.function_call_arguments.done"))
         await heard.session.send_text("Pay!")
-        await heard.until(Said, where=lambda said: said.text == "I did nothing yet.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "I did nothing yet.")
     assert calls == 0
     assert wire.told(1) == [("user", "Pay!"), ("assistant", "I did nothing yet.")]
     assert wire.complaints == []
@@ -129,9 +129,9 @@ async def test_a_cut_while_a_tool_runs_does_not_run_it_again(stage: Stage) -> No
         await heard.session.send_text("Pay!")
         await runs.wait()
         await stage.cut()
-        await heard.until(Reconnected)
+        await heard.until(SessionReconnected)
         may_end.set()
-        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert calls == 1
     assert [role for role, _ in stage.told(1)] == ["user", "call", "result", "assistant"]
     assert stage.commands(1)[-2:] == ["result", "respond"]
@@ -153,13 +153,13 @@ async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scr
     model = await scripted.plays([call("pay"), "It is paid."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
-        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert calls == 1
     assert [role for role, _ in scripted.told(1)] == ["user", "call", "result", "assistant"]
     assert scripted.complaints == []
 
 
-@pytest.mark.parametrize("kind", [AddItem, Configure, Respond])
+@pytest.mark.parametrize("kind", [AddItem, ConfigureSession, CreateResponse])
 async def test_a_cut_while_the_floor_changes_leaves_the_new_agent_in_its_place(scripted: InMemory, kind: Any) -> None:
     """R9: whatever is being sent when the connection goes."""
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
@@ -173,7 +173,7 @@ async def test_a_cut_while_the_floor_changes_leaves_the_new_agent_in_its_place(s
     model = await scripted.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here."]})
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
     assert heard.transfers == [("Desk", "Billing")]
     assert scripted.settings(1)[0] == "Billing: be kind."
     assert [role for role, _ in scripted.told(1)] == ["user", "call", "result", "assistant"]
@@ -192,11 +192,11 @@ async def test_a_cut_while_a_question_is_open_leaves_it_open(stage: Stage) -> No
     model = await stage.plays([call("pay"), "It is paid."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         await stage.cut()
-        await heard.until(Reconnected)
+        await heard.until(SessionReconnected)
         await heard.session.answer(asked.key, True)
-        await heard.until(Said, where=lambda said: said.text == "It is paid.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert heard.results == [("pay", "paid")]
     assert stage.complaints == []
 
@@ -204,10 +204,10 @@ async def test_a_cut_while_a_question_is_open_leaves_it_open(stage: Stage) -> No
 async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(stage: Stage) -> None:
     """R9."""
     model = await stage.plays(["Both of you!"])
-    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners(turn_detection=None))
+    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings(turn_detection=None))
     async with listening_to(runner.connect()) as heard:
         await stage.cut()
-        await heard.until(Reconnecting)
+        await heard.until(SessionReconnecting)
         frames = [bytes([number]) * 960 for number in range(20)]
         sending = asyncio.gather(*[heard.session.send_audio(frame) for frame in frames])
         await heard.session.send_text("Hello", respond=False)
@@ -226,15 +226,15 @@ async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(stage: Stage)
 async def test_what_the_user_said_and_nobody_answered_is_answered_after_a_cut(scripted: InMemory) -> None:
     """R9: also if its transcript is lost with the connection."""
     model = await scripted.plays(["Pardon?"])
-    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners())
+    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
-        scripted.at().emit(SpeechBegan("a"), SpeechEnded("a"), AudioCommitted("a"))
+        scripted.at().emit(UserSpeechStarted("a"), UserSpeechEnded("a"), AudioCommitted("a"))
         await scripted.at().wait_until_read(AudioCommitted)
         await scripted.cut()
         await heard.said()
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
     assert scripted.told(1) == [("user", "(something that could not be understood)"), ("assistant", "Pardon?")]
-    assert [event.text for event in heard.all(Heard)] == ["(something that could not be understood)"]
+    assert [event.text for event in heard.all(UserMessageAdded)] == ["(something that could not be understood)"]
 
 
 async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_can_be_resumed(stage: Stage) -> None:
@@ -248,7 +248,7 @@ async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_ca
         await _refuse_to_connect(stage, 2)
         await stage.cut()
         run_id = heard.session.run_id
-        await heard.until(Reconnecting, 2)
+        await heard.until(SessionReconnecting, 2)
         with pytest.raises((RunError, SessionLostError)):
             await _send_until_over(heard.session)
     assert isinstance(heard.failure, SessionLostError)
@@ -287,7 +287,7 @@ async def test_a_provider_that_always_hangs_up_is_not_called_for_ever(wire: Over
     """R9: every connection comes about, and none is good for anything."""
     model = await wire.plays(["Hello."] * 20)
     async with listening_to(runner_of(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as heard:
-        wire.server.plan(*[Cut("response.created", before=True, nth=number) for number in range(1, 20)])
+        wire.server.plan(*[CutConnection("response.created", before=True, nth=number) for number in range(1, 20)])
         await heard.session.send_text("Hi")
         await heard.until_over()
     assert isinstance(heard.failure, SessionLostError)
@@ -296,7 +296,7 @@ async def test_a_provider_that_always_hangs_up_is_not_called_for_ever(wire: Over
 
 async def test_a_provider_that_closes_politely_ends_the_conversation(stage: Stage) -> None:
     """R9."""
-    model = await stage.plays([Stream("One two three", asyncio.Event())])
+    model = await stage.plays([ScriptedStream("One two three", asyncio.Event())])
     async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("Count")
         await _words(heard, "three")
@@ -334,10 +334,10 @@ async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -
         await heard.said()
         scripted.model.cut_at(AddItem)
         await scripted.cut()
-        await heard.until(Reconnected)
+        await heard.until(SessionReconnected)
         await heard.session.send_text("Still there?")
         await heard.said(2)
-    assert [event.attempt for event in heard.all(Reconnecting)] == [1, 2]
+    assert [event.attempt for event in heard.all(SessionReconnecting)] == [1, 2]
     assert scripted.told() == [
         ("user", "Hi"),
         ("assistant", "Hello."),
@@ -351,13 +351,13 @@ async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -
 async def test_speech_is_heard_on_the_next_connection(stage: Stage) -> None:
     """R9."""
     model = await stage.plays(["Good morning."])
-    runner = runner_of(RealtimeAgent("Desk"), model, manners=Manners())
+    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         await stage.cut()
-        await heard.until(Reconnected)
+        await heard.until(SessionReconnected)
         await says(stage, heard.session, "Hello")
         await heard.said()
-        await heard.until(Heard)
-        await heard.session.settled()
-    assert [event.text for event in heard.all(Heard)] == ["Hello"]
+        await heard.until(UserMessageAdded)
+        await heard.session.wait_until_idle()
+    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hello"]
     assert stage.complaints == []

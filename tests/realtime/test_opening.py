@@ -8,7 +8,7 @@ import pytest
 
 from baton import RunContext, Tool, tool
 from baton.errors import RunError
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from baton.testing import ScriptedRealtimeModel, call
 
 
@@ -21,7 +21,7 @@ def look_up() -> str:
 class Guarded:
     """Gives its tools away only to who knows the word."""
 
-    async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+    async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
         """The tools, once the word was right."""
         return [look_up] if await ctx.interrupt("what is the word?") == "please" else []
 
@@ -32,7 +32,7 @@ async def test_a_source_of_tools_may_ask_before_the_conversation_is_open() -> No
     desk = RealtimeAgent("Desk", tools=[Guarded()])
     async with (
         asyncio.timeout(5),
-        RealtimeRunner(desk, model=model, manners=Manners(modality="text")).connect() as talk,
+        RealtimeRunner(desk, model=model, settings=RealtimeSettings(modality="text")).connect() as talk,
     ):
         (question,) = talk.interrupts
         assert model.connections == []

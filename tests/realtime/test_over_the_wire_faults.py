@@ -7,12 +7,12 @@ from tests.realtime.listening import WRITTEN, listening_to, runner_of
 from tests.realtime.stages import OverTheWire, nothing_left
 
 from baton import RunContext, tool
-from baton.events import Said
+from baton.events import AgentResponded
 from baton.messages import ToolMessage
 from baton.models import ModelRequest
-from baton.realtime import Manners, RealtimeAgent, realtime_handoff
+from baton.realtime import RealtimeAgent, RealtimeSettings, realtime_handoff
 from baton.testing import call
-from baton.testing.servers.realtime import Cut, Fault, Repeat, Swap
+from baton.testing.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
 from baton.testing.steps import Plain
 
 
@@ -46,17 +46,19 @@ class Case:
         )
 
 
-async def held(stage: OverTheWire, manners: Manners, *faults: Fault) -> Case:
+async def held(stage: OverTheWire, manners: RealtimeSettings, *faults: Fault) -> Case:
     """The whole conversation, with these faults; it comes to the same end in any case."""
     case = Case()
     model = await stage.plays({"Desk": [as_desk] * 9, "Billing": ["All is well."] * 9})
     stage.server.plan(*faults)
     try:
-        async with listening_to(runner_of(case.desk, model, manners=manners, reconnect_pause=0.0).connect()) as heard:
+        async with listening_to(runner_of(case.desk, model, settings=manners, reconnect_delay=0.0).connect()) as heard:
             await heard.session.send_text("Is all well?")
-            await heard.until(Said, where=lambda said: said.text == "All is well." and said.stop_reason == "completed")
-            await heard.session.settled()
-            assert heard.session.agent == "Billing"
+            await heard.until(
+                AgentResponded, where=lambda said: said.text == "All is well." and said.stop_reason == "completed"
+            )
+            await heard.session.wait_until_idle()
+            assert heard.session.active_agent == "Billing"
         assert heard.failure is None
         assert case.done == {"look_up": 1, "on_handoff": 1}
         assert heard.transfers == [("Desk", "Billing")]
@@ -74,25 +76,25 @@ async def held(stage: OverTheWire, manners: Manners, *faults: Fault) -> Case:
 
 async def test_a_cut_after_any_event_of_a_conversation_in_writing() -> None:
     """R9."""
-    await _everywhere(WRITTEN, Cut)
+    await _everywhere(WRITTEN, CutConnection)
 
 
 async def test_a_cut_after_any_event_of_a_conversation_aloud() -> None:
     """R9."""
-    await _everywhere(Manners(), Cut)
+    await _everywhere(RealtimeSettings(), CutConnection)
 
 
 async def test_any_event_may_come_twice() -> None:
     """R8: each time as if it were another."""
-    await _everywhere(WRITTEN, lambda kind, nth: Repeat(kind, nth, new_id=True))
+    await _everywhere(WRITTEN, lambda kind, nth: RepeatEvent(kind, nth, new_id=True))
 
 
 async def test_any_two_events_may_change_places() -> None:
     """R4, R8: also the one that says that settings are in force, and the beginning of a response."""
-    await _everywhere(WRITTEN, Swap, besides="response.done")
+    await _everywhere(WRITTEN, SwapEvents, besides="response.done")
 
 
-async def _everywhere(manners: Manners, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
+async def _everywhere(manners: RealtimeSettings, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
     """The conversation, each time with one thing going wrong, at the next place."""
     undisturbed = OverTheWire()
     await held(undisturbed, manners)

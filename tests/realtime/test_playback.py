@@ -1,7 +1,7 @@
 """R7: how much of what was said has been heard."""
 
-from baton.realtime import Playback
-from baton.realtime.playback import Portion, heard_of
+from baton.realtime import PlaybackTracker
+from baton.realtime.playback import PlayedPortion, heard_of
 
 
 class Clock:
@@ -16,27 +16,27 @@ class Clock:
 
 def test_by_the_clock_it_is_played_from_when_it_comes() -> None:
     clock = Clock()
-    playback = Playback(clock)
+    playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
     clock.now += 0.4
     assert playback.is_playing
-    assert playback.stop() == [Portion("a", 0, 400, 1000)]
+    assert playback.stop() == [PlayedPortion("a", 0, 400, 1000)]
     assert not playback.is_playing
     assert playback.stop() == []
 
 
 def test_one_item_is_played_after_the_other() -> None:
     clock = Clock()
-    playback = Playback(clock)
+    playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
     playback.received("b", 0, 1000)
     clock.now += 1.25
-    assert playback.stop() == [Portion("b", 0, 250, 1000)]
+    assert playback.stop() == [PlayedPortion("b", 0, 250, 1000)]
 
 
 def test_what_was_heard_to_its_end_is_not_cut() -> None:
     clock = Clock()
-    playback = Playback(clock)
+    playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
     clock.now += 1.0
     assert not playback.is_playing
@@ -45,37 +45,37 @@ def test_what_was_heard_to_its_end_is_not_cut() -> None:
 
 def test_time_in_which_there_was_nothing_to_play_does_not_count() -> None:
     clock = Clock()
-    playback = Playback(clock)
+    playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
     clock.now += 5.0
     playback.received("a", 0, 1000)
     clock.now += 0.125
-    assert playback.stop() == [Portion("a", 0, 1125, 2000)]
+    assert playback.stop() == [PlayedPortion("a", 0, 1125, 2000)]
 
 
 def test_what_the_application_says_counts_and_not_the_clock() -> None:
     clock = Clock()
-    playback = Playback(clock)
+    playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
     playback.received("b", 0, 1000)
     playback.played("a", 1000)
     playback.played("b", 300)
     playback.played("unknown", 300)
     clock.now += 60
-    assert playback.stop() == [Portion("b", 0, 300, 1000)]
+    assert playback.stop() == [PlayedPortion("b", 0, 300, 1000)]
 
 
 def test_heard_are_whole_words_and_none_too_many() -> None:
     words = "Your invoice is paid"
-    assert heard_of(words, Portion("a", 0, 0, 1000)) == ""
-    assert heard_of(words, Portion("a", 0, 100, 1000)) == ""
-    assert heard_of(words, Portion("a", 0, 200, 1000)) == "Your"
-    assert heard_of(words, Portion("a", 0, 550, 1000)) == "Your"
-    assert heard_of(words, Portion("a", 0, 600, 1000)) == "Your invoice"
-    assert heard_of(words, Portion("a", 0, 999, 1000)) == "Your invoice is"
-    assert heard_of(words, Portion("a", 0, 1000, 1000)) == words
-    assert heard_of(words, Portion("a", 0, 0, 0)) == words
+    assert heard_of(words, PlayedPortion("a", 0, 0, 1000)) == ""
+    assert heard_of(words, PlayedPortion("a", 0, 100, 1000)) == ""
+    assert heard_of(words, PlayedPortion("a", 0, 200, 1000)) == "Your"
+    assert heard_of(words, PlayedPortion("a", 0, 550, 1000)) == "Your"
+    assert heard_of(words, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
+    assert heard_of(words, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
+    assert heard_of(words, PlayedPortion("a", 0, 1000, 1000)) == words
+    assert heard_of(words, PlayedPortion("a", 0, 0, 0)) == words
 
 
 def test_where_words_are_not_set_apart_characters_are_heard() -> None:
-    assert heard_of("您的发票已付清", Portion("a", 0, 500, 1000)) == "您的发"
+    assert heard_of("您的发票已付清", PlayedPortion("a", 0, 500, 1000)) == "您的发"

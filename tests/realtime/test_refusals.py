@@ -4,12 +4,12 @@ from tests.realtime.listening import listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage
 
 from baton import tool
-from baton.errors import RequestError
-from baton.events import Said
-from baton.realtime import RealtimeAgent, SessionTrouble
-from baton.realtime.commands import AddItem, Configure, Respond
+from baton.errors import ModelRequestError
+from baton.events import AgentResponded
+from baton.realtime import RealtimeAgent, SessionErrorReported
+from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
 from baton.testing import call
-from baton.testing.servers.realtime import Refuse
+from baton.testing.servers.realtime import RefuseCommand
 
 
 async def test_an_item_that_was_refused_is_sent_again_without_running_the_tool_again(stage: Stage) -> None:
@@ -22,7 +22,7 @@ async def test_an_item_that_was_refused_is_sent_again_without_running_the_tool_a
         nonlocal calls
         calls += 1
         if isinstance(stage, OverTheWire):
-            stage.server.plan(Refuse("conversation.item.create"))
+            stage.server.plan(RefuseCommand("conversation.item.create"))
         else:
             assert isinstance(stage, InMemory)
             stage.model.refuse(AddItem, code="server_error", message="try again")
@@ -31,14 +31,14 @@ async def test_an_item_that_was_refused_is_sent_again_without_running_the_tool_a
     model = await stage.plays([call("pay"), "One moment.", "It is paid."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
-        await heard.until(Said, 2)
-        await heard.session.settled()
+        await heard.until(AgentResponded, 2)
+        await heard.session.wait_until_idle()
     assert calls == 1
     assert [role for role, _ in stage.told()].count("result") == 1
     assert stage.commands().count("result") == 2
     # The model was asked before it knew the result, so it is asked again when it does.
     assert heard.words[-1] == "It is paid."
-    assert heard.all(SessionTrouble) == []
+    assert heard.all(SessionErrorReported) == []
 
 
 async def test_settings_that_were_refused_are_sent_again(stage: Stage) -> None:
@@ -48,8 +48,8 @@ async def test_settings_that_were_refused_are_sent_again(stage: Stage) -> None:
     async with listening_to(runner_of(desk, model).connect()) as heard:
         _refuse_settings(stage, 1)
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.agent == "Billing")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.agent == "Billing")
+        await heard.session.wait_until_idle()
     assert stage.settings()[0] == "Billing: be kind."
     assert stage.commands().count("configure") == 2
     assert heard.failure is None
@@ -63,7 +63,7 @@ async def test_settings_that_are_never_taken_end_the_conversation(stage: Stage) 
         _refuse_settings(stage, 3)
         await heard.session.send_text("Hi")
         await heard.until_over()
-    assert isinstance(heard.failure, RequestError)
+    assert isinstance(heard.failure, ModelRequestError)
     assert "does not take the settings of `Billing`" in str(heard.failure)
     assert "Desk here." not in heard.words
 
@@ -75,10 +75,10 @@ def _billing() -> RealtimeAgent:
 def _refuse_settings(stage: Stage, times: int) -> None:
     for number in range(1, times + 1):
         if isinstance(stage, OverTheWire):
-            stage.server.plan(Refuse("session.update", nth=number))
+            stage.server.plan(RefuseCommand("session.update", nth=number))
         else:
             assert isinstance(stage, InMemory)
-            stage.model.refuse(Configure, code="server_error", message="try again")
+            stage.model.refuse(ConfigureSession, code="server_error", message="try again")
 
 
 async def test_a_request_for_a_response_that_was_refused_is_made_again(stage: Stage) -> None:
@@ -86,10 +86,10 @@ async def test_a_request_for_a_response_that_was_refused_is_made_again(stage: St
     model = await stage.plays(["Hello."])
     async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
         if isinstance(stage, OverTheWire):
-            stage.server.plan(Refuse("response.create"))
+            stage.server.plan(RefuseCommand("response.create"))
         else:
             assert isinstance(stage, InMemory)
-            stage.model.refuse(Respond, code="server_error", message="try again")
+            stage.model.refuse(CreateResponse, code="server_error", message="try again")
         await heard.session.send_text("Hi")
         await heard.said()
     assert stage.commands() == ["user", "respond", "respond"]

@@ -6,26 +6,26 @@ import pytest
 
 from baton.errors import SetupError
 from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.registry import resolve_realtime
+from baton.realtime.registry import resolve_realtime_model
 
 
 def test_a_string_names_a_model() -> None:
-    model = resolve_realtime("openai:gpt-realtime-mini")
+    model = resolve_realtime_model("openai:gpt-realtime-mini")
     assert isinstance(model, OpenAIRealtimeModel)
     assert model.name == "openai:gpt-realtime-mini"
 
 
 def test_a_model_is_itself() -> None:
     model = OpenAIRealtimeModel()
-    assert resolve_realtime(model) is model
+    assert resolve_realtime_model(model) is model
 
 
 @pytest.mark.parametrize("wrong", ["gpt-realtime", "openai:", "kitchen:gpt-realtime", ""])
 def test_other_strings_are_refused_with_what_would_work(wrong: str) -> None:
     with pytest.raises(SetupError, match=r"`openai:…`"):
-        resolve_realtime(wrong)
+        resolve_realtime_model(wrong)
 
 
 def test_what_is_no_model_is_refused() -> None:
     with pytest.raises(SetupError, match="7 is no realtime model"):
-        resolve_realtime(cast("Any", 7))
+        resolve_realtime_model(cast("Any", 7))

@@ -7,11 +7,11 @@ from tests.realtime.listening import listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire
 
 from baton import RunHooks
-from baton.events import Said
-from baton.realtime import AudioDelta, Manners, RealtimeAgent, TranscriptDelta
+from baton.events import AgentResponded
+from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta
 from baton.realtime.signals import ResponseEnded, ResponseStarted
-from baton.testing import Stream, call
-from baton.testing.servers.realtime import Ignore
+from baton.testing import ScriptedStream, call
+from baton.testing.servers.realtime import IgnoreCommand
 
 
 class AtTheHandoff(RunHooks):
@@ -28,13 +28,16 @@ async def test_nothing_is_heard_of_whoever_answers_with_a_floor_that_is_gone(scr
     """R4: the user speaks while the floor changes, and the provider answers as whom it was told to be before."""
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
-    steps = {"Desk": [call("transfer_to_billing"), Stream("Desk again", asyncio.Event())], "Billing": ["Billing here."]}
+    steps = {
+        "Desk": [call("transfer_to_billing"), ScriptedStream("Desk again", asyncio.Event())],
+        "Billing": ["Billing here."],
+    }
     model = await scripted.plays(steps)
-    runner = runner_of(desk, model, manners=Manners(), hooks=AtTheHandoff(scripted))
+    runner = runner_of(desk, model, settings=RealtimeSettings(), hooks=AtTheHandoff(scripted))
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
+        await heard.session.wait_until_idle()
     assert heard.words == ["Billing here."]
     assert "Desk again" not in "".join(delta.text for delta in heard.all(TranscriptDelta))
     assert {delta.agent for delta in heard.all(AudioDelta)} == {"Billing"}
@@ -48,11 +51,11 @@ async def test_nothing_is_heard_of_whoever_answers_with_a_floor_that_is_gone(scr
 async def test_one_that_crossed_with_ours_is_waited_for(scripted: InMemory) -> None:
     """R6: the user was faster; the request is made again when that answer has been given."""
     model = await scripted.plays(["To what was said.", "To what was written."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=Manners()).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
         scripted.at().user_speaks("Hello")
         await heard.session.send_text("And this?")
         await heard.said(2)
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
     assert heard.words == ["To what was said.", "To what was written."]
     assert scripted.complaints == []
 
@@ -62,16 +65,18 @@ async def test_the_floor_changes_though_the_provider_does_not_stop(wire: OverThe
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     may_end = asyncio.Event()
-    model = await wire.plays({"Desk": [Stream("One two three", may_end, " four")], "Billing": ["Billing here."]})
+    model = await wire.plays(
+        {"Desk": [ScriptedStream("One two three", may_end, " four")], "Billing": ["Billing here."]}
+    )
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.until(TranscriptDelta, where=lambda delta: "three" in delta.text)
-        wire.server.plan(Ignore("response.cancel"))
+        wire.server.plan(IgnoreCommand("response.cancel"))
         await heard.session.handoff_to("Billing")
         await wire.until("configure")
-        assert heard.session.agent == "Billing"
+        assert heard.session.active_agent == "Billing"
         may_end.set()
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
-        await heard.session.settled()
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
+        await heard.session.wait_until_idle()
     assert heard.transfers == [("Desk", "Billing")]
     assert heard.failure is None

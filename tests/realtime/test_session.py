@@ -9,7 +9,7 @@ from tests.realtime.listening import WRITTEN, listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage, says
 
 from baton import Limits, RunContext, RunHooks, tool
-from baton.adapters import OTel
+from baton.adapters import OTelObserver
 from baton.errors import (
     AnswerError,
     AuthenticationError,
@@ -20,76 +20,76 @@ from baton.errors import (
     TransferError,
 )
 from baton.events import (
-    Answered,
-    Asked,
-    Completed,
-    Finished,
-    Heard,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCompleted,
     RunStarted,
-    Said,
-    Started,
     ToolReturned,
-    Transferred,
+    UserMessageAdded,
 )
 from baton.messages import Usage
 from baton.realtime import (
+    AudioCompleted,
     AudioDelta,
-    AudioDone,
-    Manners,
     RealtimeAgent,
     RealtimeRunner,
-    SessionTrouble,
+    RealtimeSettings,
+    SessionErrorReported,
     SpeechStarted,
     SpeechStopped,
     TranscriptDelta,
 )
 from baton.realtime.openai import OpenAIRealtimeModel
-from baton.testing import ScriptedRealtimeModel, Stream, call, say
+from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 from baton.testing.servers.realtime import speech
 
 
 async def test_what_is_delivered_and_what_is_logged(stage: Stage) -> None:
     """R2."""
     model = await stage.plays(["Good morning to you."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=Manners()).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
         await says(stage, heard.session, "Hello there")
         await heard.said()
-        await heard.until(Heard)
-        await heard.session.settled()
+        await heard.until(UserMessageAdded)
+        await heard.session.wait_until_idle()
     kinds = {type(event) for event in heard.events}
     assert kinds == {
-        *(RunStarted, Started, Heard, Said, Finished, Completed),
-        *(SpeechStarted, SpeechStopped, TranscriptDelta, AudioDelta, AudioDone),
+        *(RunStarted, AgentStarted, UserMessageAdded, AgentResponded, AgentFinished, RunCompleted),
+        *(SpeechStarted, SpeechStopped, TranscriptDelta, AudioDelta, AudioCompleted),
     }
     logged = [type(event) for event in heard.session.log.events]
-    assert logged == [RunStarted, Started, Heard, Said, Finished, Completed]
+    assert logged == [RunStarted, AgentStarted, UserMessageAdded, AgentResponded, AgentFinished, RunCompleted]
     words = "".join(delta.text for delta in heard.all(TranscriptDelta) if delta.speaker == "agent")
     assert words == heard.words[0] == "Good morning to you."
     assert sum(len(delta.audio) for delta in heard.all(AudioDelta)) == 48 * 200 * 4
-    assert {event.agent for event in heard.events if isinstance(event, AudioDelta | Said)} == {"Desk"}
+    assert {event.agent for event in heard.events if isinstance(event, AudioDelta | AgentResponded)} == {"Desk"}
     assert heard.session.result.output == "Good morning to you."
     assert stage.complaints == []
 
 
 async def test_audio_is_committed_by_hand_where_nobody_listens_for_pauses(stage: Stage) -> None:
     """R2: `send_audio(…, commit=True)`, and `clear_audio`."""
-    manners = Manners(turn_detection=None)
+    manners = RealtimeSettings(turn_detection=None)
     if isinstance(stage, OverTheWire):
         model: Any = await stage.plays(["I heard you."])
         stage.words.append("Hello there")
     else:
         assert isinstance(stage, InMemory)
         model = stage.model = ScriptedRealtimeModel(["I heard you."], hears=["Hello there"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=manners).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=manners).connect()) as heard:
         await heard.session.send_audio(speech("a cough"))
         await heard.session.clear_audio()
         await heard.session.send_audio(speech("Hello"))
         await heard.session.send_audio(speech("there"), commit=True)
         await heard.said()
-        await heard.until(Heard)
-        await heard.session.settled()
+        await heard.until(UserMessageAdded)
+        await heard.session.wait_until_idle()
     assert stage.commands() == ["clear", "commit", "respond"]
-    assert [event.text for event in heard.all(Heard)] == ["Hello there"]
+    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hello there"]
     assert stage.complaints == []
 
 
@@ -98,7 +98,7 @@ async def test_words_can_be_sent_without_wanting_an_answer(stage: Stage) -> None
     model = await stage.plays(["Yes."])
     async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("I am in Paris.", respond=False)
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
         assert heard.words == []
         await heard.session.send_text("Did you get that?")
         await heard.said()
@@ -154,7 +154,7 @@ async def test_a_target_that_cannot_be_set_up_is_refused_to_the_application(
             await heard.session.update_agent(desk.clone(instructions=broken))
         await heard.session.send_text("Hi")
         await heard.said()
-        assert heard.session.agent == "Desk"
+        assert heard.session.active_agent == "Desk"
     assert stage.commands() == ["user", "respond"]
     assert "could not be made ready" in caplog.text
     assert stage.complaints == []
@@ -164,12 +164,14 @@ async def test_the_application_hands_over_while_the_agent_speaks(stage: Stage) -
     """R2: what it was saying is stopped first."""
     billing = RealtimeAgent("Billing", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
-    model = await stage.plays({"Desk": [Stream("One two three", asyncio.Event())], "Billing": ["Billing here."]})
+    model = await stage.plays(
+        {"Desk": [ScriptedStream("One two three", asyncio.Event())], "Billing": ["Billing here."]}
+    )
     async with listening_to(runner_of(desk, model).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.until(TranscriptDelta, where=lambda delta: "three" in delta.text)
         await heard.session.handoff_to("Billing")
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
     assert heard.words == ["One two three", "Billing here."]
     assert stage.commands() == ["user", "respond", "cancel", "configure", "respond"]
     assert stage.complaints == []
@@ -247,7 +249,7 @@ class Told(RunHooks):
     def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: Any, result: Any) -> Any:
         self.told.append(f"{call.name}: {result.content}")
 
-    async def on_interrupt(self, ctx: RunContext[Any], asked: Asked) -> None:
+    async def on_interrupt(self, ctx: RunContext[Any], interrupt: InterruptRaised) -> None:
         self.told.append("question")
 
 
@@ -263,9 +265,9 @@ async def test_hooks_are_told_as_in_every_run(stage: Stage) -> None:
     model = await stage.plays([call("pay"), "It is paid."])
     async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model, hooks=told).connect()) as heard:
         await heard.session.send_text("Pay")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         await heard.session.answer(asked.key, True)
-        await heard.until(Said, 2)
+        await heard.until(AgentResponded, 2)
     assert told.told == [
         "run starts",
         "model is asked: 1",
@@ -276,9 +278,11 @@ async def test_hooks_are_told_as_in_every_run(stage: Stage) -> None:
         "model has answered",
         "run ends: It is paid.",
     ]
-    assert [type(event) for event in heard.session.log.events if isinstance(event, Asked | Answered)] == [
-        Asked,
-        Answered,
+    assert [
+        type(event) for event in heard.session.log.events if isinstance(event, InterruptRaised | InterruptAnswered)
+    ] == [
+        InterruptRaised,
+        InterruptAnswered,
     ]
     assert stage.complaints == []
 
@@ -295,10 +299,10 @@ async def test_spans_are_made_of_it_as_of_every_run(stage: Stage) -> None:
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing], tools=[look_up])
     model = await stage.plays({"Desk": [call("look_up"), call("transfer_to_billing")], "Billing": ["Hello."]})
     traced = Traced()
-    readers = [OTel(traced.provider)]
-    async with listening_to(runner_of(desk, model, readers=readers).connect()) as heard:
+    readers = [OTelObserver(traced.provider)]
+    async with listening_to(runner_of(desk, model, observers=readers).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     names = ["chat" if span.name == f"chat {model.name}" else span.name for span in traced.spans]
     assert sorted(names) == sorted(
         [
@@ -321,7 +325,7 @@ async def test_values_and_context_reach_tools(stage: Stage) -> None:
     runner = runner_of(RealtimeAgent("Desk", tools=[who]), model)
     async with listening_to(runner.connect(context={"user": "Ada"}, values={"city": "Paris"})) as heard:
         await heard.session.send_text("Who am I?")
-        await heard.until(Said, 2)
+        await heard.until(AgentResponded, 2)
     assert heard.results == [("who", "Ada of Paris")]
     assert stage.complaints == []
 
@@ -333,7 +337,7 @@ async def test_if_it_cannot_be_opened_the_error_comes_from_async_with(wire: Over
     nowhere = OpenAIRealtimeModel(api_key="any", base_url="http://127.0.0.1:9")
     for model, error in ((wrong, AuthenticationError), (nowhere, ModelConnectionError)):
         with pytest.raises(error):
-            async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect():
+            async with RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=WRITTEN).connect():
                 raise AssertionError("it was opened")
         await model.aclose()
 
@@ -343,7 +347,7 @@ async def test_a_response_that_fails_is_told_and_the_conversation_goes_on(stage:
     model = await stage.plays([OverloadedError("too many at once"), "Here I am again."])
     async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(SessionTrouble)
+        await heard.until(SessionErrorReported)
         await heard.session.send_text("Hi?")
         await heard.said()
     assert heard.words == ["Here I am again."]
@@ -379,6 +383,6 @@ async def test_exit_ends_the_conversation(stage: Stage) -> None:
         await heard.until_over()
     assert heard.session.result.output == "Goodbye."
     assert heard.session.result.status == "completed"
-    assert heard.all(Transferred) == []
-    assert [result.name for result in heard.all(ToolReturned)] == ["exit"]
+    assert heard.all(ControlTransferred) == []
+    assert [result.tool_name for result in heard.all(ToolReturned)] == ["exit"]
     assert stage.complaints == []

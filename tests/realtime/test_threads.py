@@ -10,10 +10,10 @@ from tests.realtime.stages import OverTheWire, Stage
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import ModelError, SessionLostError
-from baton.events import Asked, CutShort, Heard, Said, ToolReturned
-from baton.flow.recall import recalled
+from baton.events import AgentResponded, InterruptRaised, ResponseTruncated, ToolReturned, UserMessageAdded
+from baton.flow.recall import history_from_log
 from baton.messages import AssistantMessage, Image, SystemMessage, Text, ToolCall, ToolMessage, UserMessage, text_of
-from baton.realtime import AudioDelta, Manners, RealtimeAgent
+from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call
 
@@ -41,12 +41,12 @@ async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(stage: Stage
         assert [role for role, _ in stage.told()] == ["user", "call", "result", "assistant"]
         assert "respond" not in stage.commands()
         await heard.session.send_text("Find b")
-        await heard.until(Said, where=lambda said: said.text == "I found b.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "I found b.")
     result = await text.run("Thanks", thread="t")
     assert result.output == "You are welcome."
     said = [text_of(message.content) for message in written.requests[-1].messages if text_of(message.content)]
     assert said == ["Find a", "found a", "I found a.", "Find b", "found b", "I found b.", "Thanks"]
-    assert [text_of(message.content) for message in await live.thread("t").history()][-1] == "You are welcome."
+    assert [text_of(message.content) for message in await live.thread("t").messages()][-1] == "You are welcome."
     assert stage.complaints == []
 
 
@@ -56,15 +56,15 @@ async def test_a_thread_remembers_who_had_the_live_floor_and_what_was_heard(stag
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     steps = {"Desk": [call("transfer_to_billing")], "Billing": ["One two three four", "Back again."]}
     model = await stage.plays(steps)
-    runner = runner_of(desk, model, store=MemoryStore(), manners=Manners())
+    runner = runner_of(desk, model, store=MemoryStore(), settings=RealtimeSettings())
     async with listening_to(runner.connect(thread="t")) as heard:
         await heard.session.send_text("Count")
-        await heard.until(Said, where=lambda said: said.agent == "Billing")
+        await heard.until(AgentResponded, where=lambda said: said.agent == "Billing")
         heard.session.playback.played(heard.all(AudioDelta)[0].item_id, 400)
         await heard.session.interrupt()
-        await heard.until(CutShort)
+        await heard.until(ResponseTruncated)
     async with listening_to(runner.connect(thread="t")) as heard:
-        assert heard.session.agent == "Billing"
+        assert heard.session.active_agent == "Billing"
         assert stage.settings()[0] == "Billing: be kind."
         assert stage.told()[-1] == ("assistant", "One two")
         await heard.session.send_text("Hello?")
@@ -119,7 +119,7 @@ async def test_what_the_provider_has_no_form_for_is_refused_to_whoever_sends_it(
             await heard.session.send_text((Image(url="https://example.org/cat.png"),))
         await heard.session.send_text("Hi")
         await heard.said()
-    assert [event.text for event in heard.all(Heard)] == ["Hi"]
+    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hi"]
     assert [text_of(message.content) for message in heard.session.result.messages] == ["Hi", "Hello."]
     assert heard.failure is None
     assert wire.complaints == []
@@ -142,13 +142,13 @@ async def test_a_conversation_can_be_replayed(stage: Stage) -> None:
     runner = runner_of(desk, model)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
         await heard.session.send_text("Are you Billing?")
-        await heard.until(Said, where=lambda said: said.text == "Yes.")
-    replayed = await runner.text.replay(heard.session.log.events)
+        await heard.until(AgentResponded, where=lambda said: said.text == "Yes.")
+    replayed = await runner.text_runner.replay(heard.session.log.events)
     assert calls == 1
     assert replayed.messages == heard.session.result.messages
-    assert [entry.message for entry in recalled(heard.session.log.events)] == list(replayed.messages)
+    assert [entry.message for entry in history_from_log(heard.session.log.events)] == list(replayed.messages)
     assert (replayed.agent, replayed.output) == ("Billing", "Yes.")
 
 
@@ -180,11 +180,11 @@ async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(stag
     assert isinstance(heard.failure, SessionLostError)
     second = runner_of(desk, model, store=store)
     async with listening_to(second.resume(heard.session.run_id)) as again:
-        await again.until(Said, where=lambda said: said.text == "I found it.")
-        assert again.session.agent == "Billing"
+        await again.until(AgentResponded, where=lambda said: said.text == "I found it.")
+        assert again.session.active_agent == "Billing"
     await second.close()
     assert stage.settings()[0] == "Billing: be kind."
-    assert [(each.name, each.content) for each in again.all(ToolReturned)] == [("look_up", "found")]
+    assert [(each.tool_name, each.content) for each in again.all(ToolReturned)] == [("look_up", "found")]
     assert [role for role, _ in stage.told()] == ["user", "call", "result", "call", "result", "assistant"]
     assert stage.complaints == []
 
@@ -212,8 +212,8 @@ async def test_a_call_of_once_whose_end_nobody_knows_is_asked_about(stage: Stage
         await stage.cut()
         await heard.until_over()
     async with listening_to(runner.resume(heard.session.run_id)) as again:
-        asked = await again.until(Asked)
+        asked = await again.until(InterruptRaised)
         await again.session.answer(asked.key, {"result": "paid, by the bank's word"})
-        await again.until(Said)
+        await again.until(AgentResponded)
     assert calls == 1
     assert again.failure is None

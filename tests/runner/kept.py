@@ -81,7 +81,7 @@ async def left_behind(store: MemoryStore) -> MemoryStore:
     left = MemoryStore()
     for record in (await store.list(oldest_first=True)).records:
         lines = await store.load(record.run_id)
-        lease = await left.create(record.run_id, lines, thread=record.thread, owner="the dead", ttl=0)
+        lease = await left.create(record.run_id, lines, thread=record.thread, worker="the dead", ttl=0)
         if record.status != "running":
             await left.append(record.run_id, record.seq, (), status=record.status, fence=lease.fence)
     return left

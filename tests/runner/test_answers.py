@@ -9,7 +9,7 @@ from tests.runner.kept import Watched, events_in, known
 
 from baton import Agent, AgentContext, RunContext, Runner, agent, tool
 from baton.errors import AnswerError
-from baton.events import Answered
+from baton.events import InterruptAnswered
 from baton.messages import ToolMessage
 from baton.testing import ScriptedModel, call
 
@@ -115,7 +115,7 @@ async def test_several_questions_are_checked_before_any_answer_is_written() -> N
     number, text = [question.id for question in waiting.interrupts]
     with pytest.raises(AnswerError, match=text):
         await runner.resume("r", {number: 5, text: 6})
-    assert not [event for event in await events_in(store, "r") if isinstance(event, Answered)]
+    assert not [event for event in await events_in(store, "r") if isinstance(event, InterruptAnswered)]
     assert (await runner.resume("r", {number: 5, text: "six"})).output == "done"
 
 
@@ -161,7 +161,7 @@ async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
     result = await runner.replay("r")
     assert result.output == "ann bob cleo"
     assert dict(result.values) == {"who": "cleo", "mine": "kept"}
-    answered = [event.values for event in await events_in(store, "r") if isinstance(event, Answered)]
+    answered = [event.values for event in await events_in(store, "r") if isinstance(event, InterruptAnswered)]
     assert answered == [{"who": "bob"}, {"who": "cleo"}]
 
 

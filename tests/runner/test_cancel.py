@@ -7,9 +7,9 @@ import pytest
 from tests.runner.kept import Watched, events_in, known
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SetupError, tool
-from baton.errors import RunConflict, RunError, RunNotFoundError
+from baton.errors import RunConflictError, RunError, RunNotFoundError
 from baton.events import TextDelta
-from baton.testing import ScriptedModel, Stream, call, transcript, transfer_to
+from baton.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 SHORT = 0.015
 
@@ -115,7 +115,7 @@ async def test_a_run_is_cancelled_after_its_turn_wherever_it_is(kind: str, is_st
 async def test_a_stream_of_a_model_is_cut_and_asked_for_again() -> None:
     # D10
     store = Watched()
-    model = ScriptedModel([Stream("half an ", asyncio.Event()), "a whole answer"])
+    model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
     runner = Runner(Agent("A", model=model), store=store)
     async with runner.stream("hi", run_id="r") as live:
         async for event in live:
@@ -149,7 +149,7 @@ async def test_a_run_is_cancelled_by_another_runner(how: Literal["now", "after_t
     # D10
     hall, store = Hall(), Watched()
     agent, steps, waiters = team("branches", hall)
-    mine = Runner(agent, model=ScriptedModel(steps), store=store, lease=SHORT)
+    mine = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
     running = asyncio.create_task(mine.run("hi", run_id="r"))
     await hall.everybody(waiters)
     assert await Runner(agent, store=store).cancel("r", how) == "running"
@@ -170,7 +170,7 @@ async def test_a_listener_hears_the_end_of_a_run_that_another_runner_cancels() -
     # D10
     hall, store = Hall(), Watched()
     agent, steps, waiters = team("tools", hall)
-    mine = Runner(agent, model=ScriptedModel(steps), store=store, lease=SHORT)
+    mine = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
     async with mine.stream("hi", run_id="r") as live:
         await hall.everybody(waiters)
         await Runner(agent, store=store).cancel("r")
@@ -192,7 +192,7 @@ async def test_a_run_that_nobody_drives_is_cancelled_at_once() -> None:
     await runner.run("hi", run_id="waits")
     await runner.submit("hi", run_id="submitted")
     assert [await runner.cancel("waits"), await runner.cancel("submitted")] == ["cancelled", "cancelled"]
-    assert await runner.unfinished() == []
+    assert await runner.list_unfinished() == []
     assert transcript(await events_in(store, "waits"))[-1] == "run cancelled"
     # Twice is as good as once, and what is over is left alone.
     assert await runner.cancel("waits") == "cancelled"
@@ -254,7 +254,7 @@ async def test_a_cancelled_run_that_somebody_takes_up_is_theirs() -> None:
         await live.cancel()
     resuming = asyncio.create_task(runner.resume("r"))
     await hall.everybody(2 * waiters)
-    with pytest.raises(RunConflict):
+    with pytest.raises(RunConflictError):
         await Runner(agent, store=store).resume("r")
     hall.go.set()
     assert (await resuming).status == "completed"

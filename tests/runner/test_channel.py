@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from baton import Agent, AgentContext, Runner, agent
-from baton.events import Said, TextDelta
-from baton.models import Chunk, ModelRequest, Response, TextChunk
+from baton.events import AgentResponded, TextDelta
+from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
 
 _MOST_AHEAD = 2 * 128 + 2
 """What a listener has taken and what waits for it, each at most 128, and a little for the one that notices."""
@@ -24,7 +24,7 @@ class Talkative:
         for number in range(self.words):
             self.said += 1
             yield TextChunk(f"{number} ")
-        yield Response()
+        yield ModelResponse()
 
 
 async def hold_still() -> None:
@@ -64,7 +64,7 @@ async def test_a_listener_that_holds_still_holds_an_agent_back() -> None:
     heard: list[str] = []
     async with Runner(a).stream("hi") as live:
         async for event in live:
-            if isinstance(event, Said):
+            if isinstance(event, AgentResponded):
                 heard.append(event.text)
                 if len(heard) == 1:
                     await hold_still()

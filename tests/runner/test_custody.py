@@ -7,7 +7,7 @@ import pytest
 from tests.runner.kept import Watched, events_in, known, left_behind
 
 from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.errors import ModelError, RunConflict, StoreError
+from baton.errors import ModelError, RunConflictError, StoreError
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 
@@ -27,9 +27,9 @@ async def test_a_submitted_run_is_driven_by_whoever_likes() -> None:
     store = Watched()
     run_id = await runner_of(store, []).submit("hi", values={"x": 1}, run_id="r")
     record = await known(store, "r")
-    assert (run_id, record.status, record.owner) == ("r", "running", "")
+    assert (run_id, record.status, record.worker) == ("r", "running", "")
     other = runner_of(store, ["done"])
-    assert [found.run_id for found in await other.unfinished()] == ["r"]
+    assert [found.run_id for found in await other.list_unfinished()] == ["r"]
     assert await other.drive("r") == "completed"
     assert transcript(await events_in(store, "r")) == [
         'run of A started with "hi"',
@@ -50,7 +50,7 @@ async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
     assert [await runner.drive("r"), await runner.recover()] == ["suspended", {}]
     assert await store.load("r") == lines
     await runner.answer("r", "yes")
-    assert [record.run_id for record in await runner.unfinished()] == ["r"]
+    assert [record.run_id for record in await runner.list_unfinished()] == ["r"]
     assert [await runner.drive("r"), await runner.drive("r")] == ["completed", "completed"]
 
 
@@ -96,7 +96,7 @@ async def test_a_run_that_fails_is_on_record_and_not_tried_for_ever() -> None:
     runner = runner_of(store, [ModelError("overloaded"), "done"])
     await runner.submit("hi", run_id="r")
     assert await runner.drive("r") == "failed"
-    assert await runner.unfinished() == []
+    assert await runner.list_unfinished() == []
     assert (await runner.resume("r")).output == "done"
 
 
@@ -116,7 +116,7 @@ async def test_one_run_that_cannot_be_driven_does_not_keep_the_others_from_it(ca
     for number in range(20):
         await runner.submit("hi", run_id=f"r{number}")
     held = await store.acquire("r7", "somebody", ttl=60)
-    recovered = await runner.recover(at_once=3)
+    recovered = await runner.recover(max_concurrency=3)
     assert recovered == {"damaged": "running"} | {f"r{n}": "completed" for n in range(20) if n != 7}
     assert "run `damaged` could not be driven" in caplog.text
     await store.release(held)
@@ -129,7 +129,7 @@ async def test_hundreds_of_unfinished_runs_are_found() -> None:
     runner = runner_of(store, [])
     for number in range(250):
         await runner.submit("hi", run_id=f"r{number}")
-    assert [record.run_id for record in await runner.unfinished()] == [f"r{number}" for number in range(250)]
+    assert [record.run_id for record in await runner.list_unfinished()] == [f"r{number}" for number in range(250)]
 
 
 async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out() -> None:
@@ -152,8 +152,8 @@ async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out()
 
     dying = asyncio.create_task(runner(store, [call("hang")]).run("hi", run_id="r"))
     await begun.wait()
-    assert await runner(store, []).unfinished() == []
-    with pytest.raises(RunConflict):
+    assert await runner(store, []).list_unfinished() == []
+    with pytest.raises(RunConflictError):
         await runner(store, []).drive("r")
     left = await left_behind(store)
     dying.cancel()

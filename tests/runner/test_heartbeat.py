@@ -7,7 +7,7 @@ import pytest
 from tests.runner.kept import Clock, Watched, events_in, known
 
 from baton import Agent, RunContext, Runner, tool
-from baton.errors import RunConflict, RunNotFoundError, StoreError
+from baton.errors import RunConflictError, RunNotFoundError, StoreError
 from baton.events import ToolReturned
 from baton.testing import ScriptedModel, call
 
@@ -39,7 +39,7 @@ class Waiting:
 
     def runner(self, store: Watched) -> Runner[Any, Any]:
         model = ScriptedModel([call("wait"), "done"], cycle=True)
-        return Runner(Agent("A", model=model, tools=[self.tool()]), store=store, lease=SHORT)
+        return Runner(Agent("A", model=model, tools=[self.tool()]), store=store, lease_seconds=SHORT)
 
 
 async def test_a_lease_is_renewed_as_long_as_the_run_lasts_and_then_given_back() -> None:
@@ -61,7 +61,7 @@ async def test_a_lease_is_renewed_as_long_as_the_run_lasts_and_then_given_back()
 async def test_nothing_beats_when_no_run_is_under_way() -> None:
     # DESIGN §9: nothing is left running.
     store = Watched()
-    runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True)), store=store, lease=SHORT)
+    runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True)), store=store, lease_seconds=SHORT)
     await runner.run("hi")
     await asyncio.sleep(SHORT * 2)
     assert "renew" not in store.asked
@@ -76,11 +76,11 @@ async def test_who_loses_the_lease_stops_and_writes_nothing() -> None:
     lines = len(await store.load("r"))
     clock.now += 60
     taken = await store.acquire("r", "another", ttl=60)
-    with pytest.raises(RunConflict, match="another"):
+    with pytest.raises(RunConflictError, match="another"):
         await running
     assert waiting.ended == ["cancelled"]
     record = await known(store, "r")
-    assert (len(await store.load("r")), record.fence, record.owner) == (lines, taken.fence, "another")
+    assert (len(await store.load("r")), record.fence, record.worker) == (lines, taken.fence, "another")
     assert record.lease_until > clock.now
 
 
@@ -92,7 +92,7 @@ async def test_a_caller_whose_run_is_lost_is_not_left_cancelled() -> None:
     async def caller() -> str:
         try:
             await waiting.runner(store).run("hi", run_id="r")
-        except RunConflict:
+        except RunConflictError:
             task = asyncio.current_task()
             assert task is not None
             assert task.cancelling() == 0
@@ -123,7 +123,7 @@ async def test_who_loses_the_lease_starts_no_other_effect() -> None:
         return word
 
     model = ScriptedModel([call("act", word="first"), call("act", word="second"), "done"])
-    with pytest.raises(RunConflict):
+    with pytest.raises(RunConflictError):
         await Runner(Agent("A", model=model, tools=[act]), store=store).run("hi", run_id="r")
     assert acted == ["first"]
     assert not [event for event in await events_in(store, "r") if isinstance(event, ToolReturned)]
@@ -154,12 +154,12 @@ async def test_runs_of_one_runner_do_not_cost_each_other_their_leases(caplog: py
     runs = [asyncio.create_task(runner.run("hi", run_id=f"r{number}")) for number in range(3)]
     while store.asked.count("create") < 3:
         await asyncio.sleep(0)
-    store.faults["renew"] += [StoreError("stumbled"), OSError("odd"), RunConflict("r", "odd")]
+    store.faults["renew"] += [StoreError("stumbled"), OSError("odd"), RunConflictError("r", "odd")]
     for _ in range(4):
         await store.seen.get()
     waiting.go.set()
     ended = await asyncio.gather(*runs, return_exceptions=True)
-    assert sorted(type(one).__name__ for one in ended) == ["RunConflict", "RunResult", "RunResult"]
+    assert sorted(type(one).__name__ for one in ended) == ["RunConflictError", "RunResult", "RunResult"]
     assert "could not be renewed" in caplog.text
 
 
@@ -185,7 +185,7 @@ async def test_a_renewal_that_is_late_does_not_reach_a_run_that_has_ended() -> N
 
     calling = asyncio.create_task(caller())
     await in_renewal.wait()
-    await store.ask_to_cancel("r", "now")
+    await store.request_cancel("r", "now")
     waiting.go.set()
     await calling
     assert after == ["went on"]

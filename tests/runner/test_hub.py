@@ -8,11 +8,11 @@ import pytest
 
 from baton import Agent, RunContext, Runner, agent, tool
 from baton.agents import AgentContext
-from baton.errors import AnswerError, RunConflict, RunError, SetupError, ThreadBusy
-from baton.events import Completed, Delta, Event, Said, TextDelta
-from baton.runner import Hub
+from baton.errors import AnswerError, RunConflictError, RunError, SetupError, ThreadBusyError
+from baton.events import AgentResponded, Delta, Event, RunCompleted, TextDelta
+from baton.runner import BackgroundRunner
 from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, Stream, call
+from baton.testing import ScriptedModel, ScriptedStream, call
 
 
 @tool
@@ -20,8 +20,8 @@ async def ask_me(ctx: RunContext) -> str:
     return await ctx.interrupt("well?")
 
 
-async def _heard(hub: Hub, run_id: str, *, after: int = 0) -> list[tuple[int, Event | Delta]]:
-    return [item async for item in hub.listen(run_id, after=after)]
+async def _heard(hub: BackgroundRunner, run_id: str, *, after: int = 0) -> list[tuple[int, Event | Delta]]:
+    return [item async for item in hub.subscribe(run_id, after=after)]
 
 
 async def test_several_listen_and_each_hears_everything_once_whenever_it_comes() -> None:
@@ -33,7 +33,7 @@ async def test_several_listen_and_each_hears_everything_once_whenever_it_comes()
         await gate.wait()
         await ctx.say("two")
 
-    hub = Hub(Runner(slow, store="memory:"))
+    hub = BackgroundRunner(Runner(slow, store="memory:"))
     run_id = await hub.start("go")
     early = asyncio.create_task(_heard(hub, run_id))
     await asyncio.sleep(0)
@@ -46,13 +46,13 @@ async def test_several_listen_and_each_hears_everything_once_whenever_it_comes()
     assert heard == [*enumerate(recorded, 1)]
     assert heard_late == heard[3:]
     assert await _heard(hub, run_id) == heard, "once it has stopped, it is read from the store"
-    assert not hub.is_here(run_id)
+    assert not hub.is_driving(run_id)
 
 
 async def test_deltas_are_heard_where_the_run_is_driven() -> None:
     gate = asyncio.Event()
-    model = ScriptedModel([Stream("a", gate, "b")])
-    hub = Hub(Runner(Agent("A", model=model), store="memory:"))
+    model = ScriptedModel([ScriptedStream("a", gate, "b")])
+    hub = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
     run_id = await hub.start("go")
     listening = asyncio.create_task(_heard(hub, run_id))
     await asyncio.sleep(0)
@@ -61,7 +61,7 @@ async def test_deltas_are_heard_where_the_run_is_driven() -> None:
     heard = await listening
 
     assert "b" in [event.text for _, event in heard if isinstance(event, TextDelta)]
-    assert isinstance(heard[-1][1], Completed)
+    assert isinstance(heard[-1][1], RunCompleted)
 
 
 async def test_a_listener_who_leaves_does_not_stop_the_run() -> None:
@@ -72,12 +72,12 @@ async def test_a_listener_who_leaves_does_not_stop_the_run() -> None:
         await gate.wait()
         await ctx.say("done")
 
-    hub = Hub(Runner(slow, store="memory:"))
+    hub = BackgroundRunner(Runner(slow, store="memory:"))
     run_id = await hub.start("go")
-    async for _ in hub.listen(run_id):
+    async for _ in hub.subscribe(run_id):
         break
     gate.set()
-    assert [event.text for _, event in await _heard(hub, run_id) if isinstance(event, Said)] == ["done"]
+    assert [event.text for _, event in await _heard(hub, run_id) if isinstance(event, AgentResponded)] == ["done"]
 
 
 async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None:
@@ -86,19 +86,19 @@ async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None
     def team(*steps: Any) -> Agent:
         return Agent("A", tools=[ask_me], model=ScriptedModel([*steps]))
 
-    first = Hub(Runner(team(call("ask_me")), store=store))
+    first = BackgroundRunner(Runner(team(call("ask_me")), store=store))
     run_id = await first.start("go", thread="t")
     await _heard(first, run_id)
-    with pytest.raises(ThreadBusy):
+    with pytest.raises(ThreadBusyError):
         await first.start("again", thread="t")
 
-    other = Hub(Runner(team("thank you"), store=store))
+    other = BackgroundRunner(Runner(team("thank you"), store=store))
     with pytest.raises(AnswerError):
         await other.resume(run_id, {"nobody/ask1": 1})
     await other.resume(run_id, "fine")
     heard = await _heard(other, run_id)
 
-    assert isinstance(heard[-1][1], Completed)
+    assert isinstance(heard[-1][1], RunCompleted)
     assert [number for number, event in heard if isinstance(event, Event)] == [*range(1, len(heard) + 1)]
 
 
@@ -110,12 +110,12 @@ async def test_a_run_is_stopped_and_goes_on_later() -> None:
         await gate.wait()
         await ctx.say("done")
 
-    hub = Hub(Runner(slow, store="memory:"))
+    hub = BackgroundRunner(Runner(slow, store="memory:"))
     run_id = await hub.start("go")
-    assert await hub.stop(run_id) == "cancelled"
+    assert await hub.cancel(run_id) == "cancelled"
     gate.set()
     await hub.resume(run_id)
-    assert isinstance((await _heard(hub, run_id))[-1][1], Completed)
+    assert isinstance((await _heard(hub, run_id))[-1][1], RunCompleted)
 
 
 async def test_closing_stops_everything() -> None:
@@ -123,15 +123,15 @@ async def test_closing_stops_everything() -> None:
     async def slow(ctx: AgentContext) -> None:
         await asyncio.Event().wait()
 
-    hub = Hub(Runner(slow, store="memory:"))
+    hub = BackgroundRunner(Runner(slow, store="memory:"))
     ids = [await hub.start("go"), await hub.start("go")]
     await hub.close()
-    records = [await hub.runner.need_store("test").record(run_id) for run_id in ids]
+    records = [await hub.runner._require_store("test").record(run_id) for run_id in ids]
     assert [record.status for record in records if record is not None] == ["cancelled", "cancelled"]
 
 
 async def test_a_hub_needs_a_store() -> None:
-    hub = Hub(Runner(Agent("A", model=ScriptedModel(["x"]))))
+    hub = BackgroundRunner(Runner(Agent("A", model=ScriptedModel(["x"]))))
     with pytest.raises(SetupError, match="store"):
         await hub.start("go")
 
@@ -144,24 +144,26 @@ async def test_a_run_that_goes_on_is_running_for_everybody_who_looks() -> None:
         await gate.wait()
         await ctx.say("done")
 
-    here, there = Hub(Runner(slow, store=store)), Hub(Runner(slow, store=store))
+    here, there = BackgroundRunner(Runner(slow, store=store)), BackgroundRunner(Runner(slow, store=store))
     run_id = await here.start("go", thread="t")
-    await here.stop(run_id)
+    await here.cancel(run_id)
     await here.resume(run_id)
     record = await store.record(run_id)
     assert record is not None
     assert record.status == "running"
-    with pytest.raises(ThreadBusy):
+    with pytest.raises(ThreadBusyError):
         await there.start("again", thread="t")
     listening = asyncio.create_task(_heard(there, run_id))
     await asyncio.sleep(0)
     gate.set()
-    assert isinstance((await listening)[-1][1], Completed)
+    assert isinstance((await listening)[-1][1], RunCompleted)
 
 
 async def test_who_comes_in_the_middle_of_an_answer_hears_its_beginning() -> None:
     gate = asyncio.Event()
-    hub = Hub(Runner(Agent("A", model=ScriptedModel([Stream("one ", "two ", gate, "three")])), store="memory:"))
+    hub = BackgroundRunner(
+        Runner(Agent("A", model=ScriptedModel([ScriptedStream("one ", "two ", gate, "three")])), store="memory:")
+    )
     run_id = await hub.start("go")
     while not [piece async for piece in _so_far(hub, run_id) if isinstance(piece, TextDelta)]:
         await asyncio.sleep(0)
@@ -172,9 +174,9 @@ async def test_who_comes_in_the_middle_of_an_answer_hears_its_beginning() -> Non
     assert pieces == ["one ", "two ", "three"]
 
 
-async def _so_far(hub: Hub, run_id: str) -> AsyncIterator[Event | Delta]:
+async def _so_far(hub: BackgroundRunner, run_id: str) -> AsyncIterator[Event | Delta]:
     """What a new listener need not wait for."""
-    listening = hub.listen(run_id)
+    listening = hub.subscribe(run_id)
     while True:
         try:
             async with asyncio.timeout(0.01):
@@ -193,20 +195,20 @@ async def test_a_hub_that_lets_go_leaves_its_runs_to_the_next() -> None:
         await gate.wait()
         await ctx.say("two")
 
-    first, second = Hub(Runner(slow, store=store)), Hub(Runner(slow, store=store))
+    first, second = BackgroundRunner(Runner(slow, store=store)), BackgroundRunner(Runner(slow, store=store))
     run_id = await first.start("go")
-    with pytest.raises(RunConflict):
-        await second.pick_up(run_id)
-    await first.let_go()
-    assert [record.run_id for record in await second.runner.unfinished()] == [run_id]
+    with pytest.raises(RunConflictError):
+        await second.take_over(run_id)
+    await first.release_all()
+    assert [record.run_id for record in await second.runner.list_unfinished()] == [run_id]
 
     gate.set()
-    await second.pick_up(run_id)
+    await second.take_over(run_id)
     heard = [event for _, event in await _heard(second, run_id)]
-    assert [event.text for event in heard if isinstance(event, Said)] == ["one", "two"]
-    assert isinstance(heard[-1], Completed)
+    assert [event.text for event in heard if isinstance(event, AgentResponded)] == ["one", "two"]
+    assert isinstance(heard[-1], RunCompleted)
     with pytest.raises(RunError):
-        await first.pick_up(run_id)
+        await first.take_over(run_id)
 
 
 async def test_what_has_been_cancelled_meanwhile_is_not_picked_up() -> None:
@@ -214,8 +216,8 @@ async def test_what_has_been_cancelled_meanwhile_is_not_picked_up() -> None:
     async def silent(ctx: AgentContext) -> None:
         await asyncio.Event().wait()
 
-    hub = Hub(Runner(silent, store="memory:"))
+    hub = BackgroundRunner(Runner(silent, store="memory:"))
     run_id = await hub.runner.submit("go")
     await hub.runner.cancel(run_id)
-    with pytest.raises(RunConflict, match="it is cancelled"):
-        await hub.pick_up(run_id)
+    with pytest.raises(RunConflictError, match="it is cancelled"):
+        await hub.take_over(run_id)

@@ -7,16 +7,16 @@ import pytest
 from tests.runner.kept import Watched, events_in, known, left_behind
 
 from baton import Agent, ParallelAgent, RunContext, Runner, tool
-from baton.errors import NotEncodableError, RunConflict, RunNotFoundError, StoreError
-from baton.events import Delta, Event, Finished, Origin, Started, TextDelta, decode_lines, encode_head
+from baton.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
+from baton.events import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines, encode_header
 from baton.log import Log
-from baton.runner.channel import Channel
+from baton.runner.channel import EventQueue
 from baton.runner.journal import Journal
 from baton.stores import Lease, MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 
 A = Origin("1", "A")
-START, END = Started("1/start", A, 1.0), Finished("1/end", A, 2.0)
+START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +37,9 @@ async def act(word: str) -> str:
     return f"did {word}"
 
 
-async def journal_in(store: MemoryStore, listener: Channel | None = None) -> Journal:
+async def journal_in(store: MemoryStore, listener: EventQueue | None = None) -> Journal:
     """The journal of a run that has no events yet."""
-    lease = await store.create("r", [encode_head()], owner="me", ttl=60)
+    lease = await store.create("r", [encode_header()], worker="me", ttl=60)
     return Journal(store, lease=lease, seq=1, listener=listener)
 
 
@@ -61,7 +61,7 @@ async def test_nothing_is_told_before_the_store_has_it() -> None:
 
 async def test_deltas_keep_their_place_between_events() -> None:
     # DESIGN §6: a piece of an answer is not told before the event that came before it.
-    store, ear = Watched(), Channel()
+    store, ear = Watched(), EventQueue()
     journal = await journal_in(store, ear)
     gate = asyncio.Event()
     store.faults["append"].append(gate.wait)
@@ -78,7 +78,7 @@ async def test_deltas_keep_their_place_between_events() -> None:
 
 
 async def test_a_delta_with_nothing_before_it_is_told_at_once() -> None:
-    store, ear = Watched(), Channel()
+    store, ear = Watched(), EventQueue()
     journal = await journal_in(store, ear)
     journal.put(TextDelta(A, "hello"))
     assert await ear.take() == [TextDelta(A, "hello")]
@@ -129,7 +129,7 @@ async def test_what_happens_in_silence_is_stored_all_the_same() -> None:
     # D8: otherwise whoever takes the run up would do it again.
     store = Watched()
     inner = Agent("Inner", description="i", tools=[act])
-    outer = Agent("Outer", tools=[inner.as_tool(events="silent")])
+    outer = Agent("Outer", tools=[inner.as_tool(stream_events=False)])
     steps = {"Outer": [call("inner", request="go"), "done"], "Inner": [call("act", word="x"), "inner done"]}
     heard: list[Event | Delta] = []
     async with Runner(outer, model=ScriptedModel(steps), store=store).stream("hi", run_id="r") as live:
@@ -145,7 +145,7 @@ async def test_what_happens_in_silence_is_stored_all_the_same() -> None:
 async def test_a_write_whose_waiter_is_cancelled_is_known_to_be_done_or_not() -> None:
     # D8, D10: neither lost nor written twice, and told in the end.
     for when in ("before", "after"):
-        store, ear = Watched(), Channel()
+        store, ear = Watched(), EventQueue()
         journal = await journal_in(store, ear)
         never = asyncio.Event()
         (store.faults if when == "before" else store.after)["append"].append(never.wait)
@@ -166,7 +166,7 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
     store = Watched()
     journal = await journal_in(store)
     never = asyncio.Event()
-    store.faults["append"] += [never.wait, RunConflict("r", "somebody came")]
+    store.faults["append"] += [never.wait, RunConflictError("r", "somebody came")]
     journal.put(START)
     waiting = asyncio.create_task(journal.room())
     await asyncio.sleep(0)
@@ -174,7 +174,7 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
     with pytest.raises(asyncio.CancelledError):
         await waiting
     journal.put(END)
-    with pytest.raises(RunConflict):
+    with pytest.raises(RunConflictError):
         await journal.room()
     assert store.keys("r") == []
 
@@ -243,7 +243,7 @@ async def test_a_store_that_fails_for_good_stops_the_run_which_goes_on_when_the_
     assert store.keys("r")[-1] == "1/m1"
 
     # Somebody else must think that it is still driven; the runner itself knows better.
-    with pytest.raises(RunConflict):
+    with pytest.raises(RunConflictError):
         await Runner(team, store=store).resume("r")
     assert (await runner.resume("r")).output == "done"
     assert ran == ["r:1/m1.0"] * 2
@@ -279,7 +279,7 @@ async def test_what_cannot_be_stored_ends_the_run_and_that_is_on_record() -> Non
         await runner.run("hi", run_id="r")
     assert (await known(store, "r")).status == "failed"
     assert transcript(await events_in(store, "r"))[-1].startswith("run failed with NotEncodableError")
-    assert await runner.unfinished() == []
+    assert await runner.list_unfinished() == []
 
 
 async def test_an_error_that_cannot_be_stored_as_it_is_does_not_hide_itself() -> None:
@@ -291,14 +291,14 @@ async def test_an_error_that_cannot_be_stored_as_it_is_does_not_hide_itself() ->
 
 
 async def test_when_it_has_failed_everybody_is_told_and_nothing_more_is_taken() -> None:
-    store, ear = Watched(), Channel()
+    store, ear = Watched(), EventQueue()
     journal = await journal_in(store, ear)
     journal.put(START)
-    journal.fail(RunConflict("r", "somebody came"))
+    journal.fail(RunConflictError("r", "somebody came"))
     journal.put(END)
     assert journal.is_full
     for _ in range(2):
-        with pytest.raises(RunConflict):
+        with pytest.raises(RunConflictError):
             await journal.room()
     await journal.finish("failed")
     assert (store.keys("r"), (await known(store, "r")).status) == ([], "running")
@@ -317,7 +317,7 @@ async def test_a_log_that_refuses_an_event_does_not_have_it() -> None:
     log = Log()
     log.attach(journal)
     with pytest.raises(NotEncodableError):
-        log.write(Started("1/start", Origin("1", "\ud83d"), 1.0))
+        log.write(AgentStarted("1/start", Origin("1", "\ud83d"), 1.0))
     assert log.events == []
 
 

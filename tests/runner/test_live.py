@@ -11,15 +11,15 @@ from inline_snapshot import snapshot
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
 from baton.errors import LimitError, ModelError, RunError
 from baton.events import (
-    Cancelled,
-    Completed,
+    AgentResponded,
+    AgentStarted,
     Delta,
     Event,
     ReasoningDelta,
+    RunCancelled,
+    RunCompleted,
     RunStarted,
-    Said,
-    Started,
-    Suspended,
+    RunSuspended,
     TextDelta,
     ToolCallDelta,
     ToolReturned,
@@ -28,8 +28,8 @@ from baton.events import (
     encode_log,
 )
 from baton.messages import AssistantMessage, Reasoning
-from baton.models import Chunk, ModelRequest, Ready, Response, TextChunk
-from baton.testing import ScriptedModel, Stream, call, say, transcript, transfer_to
+from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
+from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
 
 
 @tool
@@ -60,7 +60,7 @@ def busy(*, stream: bool) -> Runner[Any, Any]:
         stream=stream,
     )
     c = Agent("C")
-    b = Agent("B", handoffs=[handoff(c, returns="caller")], output_key="answer")
+    b = Agent("B", handoffs=[handoff(c, return_to="caller")], output_key="answer")
     return Runner(Agent("A", tools=[look_up, pay], sub_agents=[b, c]), model=model)
 
 
@@ -107,7 +107,7 @@ async def test_deltas_and_events_come_in_one_order() -> None:
     assert shown == snapshot(
         [
             "RunStarted",
-            "Started",
+            "AgentStarted",
             "TextDelta Over",
             "TextDelta to",
             "TextDelta B.",
@@ -115,14 +115,14 @@ async def test_deltas_and_events_come_in_one_order() -> None:
             'ToolCallDelta {"agent_name":"B"}',
             "Said Over to B.",
             "ToolReturned",
-            "Transferred",
-            "Finished",
-            "Started",
+            "ControlTransferred",
+            "AgentFinished",
+            "AgentStarted",
             "TextDelta hello",
             "TextDelta you",
             "Said hello you",
-            "Finished",
-            "Completed",
+            "AgentFinished",
+            "RunCompleted",
         ]
     )
     assert [event.agent for event in events if isinstance(event, Delta)] == ["A"] * 5 + ["B"] * 2
@@ -136,7 +136,7 @@ async def test_what_is_heard_is_what_is_logged_and_the_deltas() -> None:
         events = await heard(live)
     assert tuple(event for event in events if isinstance(event, Event)) == live.result.events
     assert isinstance(events[0], RunStarted)
-    assert isinstance(events[-1], Suspended)
+    assert isinstance(events[-1], RunSuspended)
     text = "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == "A")
     assert text == "Let me look."
     calls = "".join(event.arguments for event in events if isinstance(event, ToolCallDelta))
@@ -146,7 +146,7 @@ async def test_what_is_heard_is_what_is_logged_and_the_deltas() -> None:
 async def test_an_event_is_heard_when_it_happens() -> None:
     # T28: not when the run is over.
     go_on = asyncio.Event()
-    model = ScriptedModel([Stream("one ", go_on, "two")])
+    model = ScriptedModel([ScriptedStream("one ", go_on, "two")])
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         async for event in live:
             if isinstance(event, TextDelta):
@@ -162,7 +162,7 @@ async def test_thinking_is_heard_as_it_happens_and_kept_with_the_answer() -> Non
     async with Runner(Agent("A", model=model)).stream("hi") as live:
         events = await heard(live)
     assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["Let me think."]
-    (said,) = [event for event in events if isinstance(event, Said)]
+    (said,) = [event for event in events if isinstance(event, AgentResponded)]
     assert said.message == AssistantMessage("Yes.", reasoning=(thought,))
 
 
@@ -171,8 +171,8 @@ async def test_a_model_that_has_its_answer_ready_is_heard_and_logged_like_any_ot
     class Prompt:
         name = "prompt"
 
-        def respond(self, request: ModelRequest) -> Ready:
-            return Ready(TextChunk("hel"), TextChunk("lo"), Response(stop_reason="end"))
+        def respond(self, request: ModelRequest) -> CompleteResponse:
+            return CompleteResponse(TextChunk("hel"), TextChunk("lo"), ModelResponse(stop_reason="end"))
 
     runner = Runner(Agent("A", model=Prompt()))
     plain = await runner.run("hi")
@@ -244,7 +244,7 @@ async def test_a_run_must_be_opened_to_be_heard_and_only_once() -> None:
     with pytest.raises(RunError, match="has been opened already"):
         await live.__aenter__()
     with pytest.raises(RunError, match="has been driven already"):
-        await live.drive()
+        await live._drive()
 
 
 async def test_who_does_not_listen_to_the_end_may_do_so_later_in_the_block() -> None:
@@ -255,7 +255,7 @@ async def test_who_does_not_listen_to_the_end_may_do_so_later_in_the_block() -> 
             if isinstance(event, TextDelta):
                 break
         rest = await heard(live)
-    assert isinstance(rest[-1], Completed)
+    assert isinstance(rest[-1], RunCompleted)
     assert live.result.status == "completed"
 
 
@@ -276,7 +276,7 @@ class Slow:
             yield TextChunk("I ")
             self.asked.set()
             await asyncio.Event().wait()
-            yield Response()
+            yield ModelResponse()
         finally:
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -314,7 +314,7 @@ async def test_leaving_early_cancels_the_run_and_waits_for_what_it_started() -> 
     assert cleaned == ["hangs", "hangs"]
     assert nothing_is_left_running()
     assert live.result.status == "cancelled"
-    assert isinstance(live.result.events[-1], Cancelled)
+    assert isinstance(live.result.events[-1], RunCancelled)
 
 
 async def test_leaving_while_a_model_speaks_closes_its_stream() -> None:
@@ -375,7 +375,7 @@ async def test_wherever_a_listener_leaves_the_log_is_valid_and_the_run_can_be_re
     result = await runner.resume(live.run_id)
     if result.status == "suspended":
         result = await runner.resume(live.run_id, True)
-    of_the_run = ("Cancelled", "Suspended", "Resumed")
+    of_the_run = ("RunCancelled", "RunSuspended", "RunResumed")
 
     def of_agents(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [event for event in events if event["type"] not in of_the_run]
@@ -416,7 +416,7 @@ async def test_who_leaves_early_does_not_hear_of_errors_he_did_not_wait_for() ->
     runner = Runner(Agent("A", model=ScriptedModel([OSError("gone")])))
     async with runner.stream("hi") as live:
         async for event in live:
-            if isinstance(event, Started):
+            if isinstance(event, AgentStarted):
                 break
         for _ in range(10):
             await asyncio.sleep(0)
@@ -526,14 +526,14 @@ async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None
 
 async def test_a_cancelled_run_is_not_left_with_half_an_answer() -> None:
     # T29: what was heard as deltas is not recorded; the model is asked again.
-    model = ScriptedModel([Stream("half an ", asyncio.Event()), "a whole answer"])
+    model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
     runner = Runner(Agent("A", model=model))
     async with runner.stream("hi") as live:
         async for event in live:
             if isinstance(event, TextDelta):
                 break
     result = await runner.resume(live.run_id)
-    assert [event.text for event in result.events if isinstance(event, Said)] == ["a whole answer"]
+    assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["a whole answer"]
 
 
 async def test_when_time_is_up_nothing_is_left_running_either() -> None:
@@ -541,6 +541,6 @@ async def test_when_time_is_up_nothing_is_left_running_either() -> None:
     model = Slow()
     live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=0.01))
     with pytest.raises(LimitError):
-        await live.drive()
+        await live._drive()
     assert model.is_closed
     assert nothing_is_left_running()

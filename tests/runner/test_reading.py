@@ -2,13 +2,13 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from baton import Agent, Runner, SetupError, tool
 from baton.events import Delta, Event, TextDelta
-from baton.runner import Heard
+from baton.runner import EventHandler
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call
 
@@ -23,7 +23,7 @@ class Notes:
         self.left = 0
 
     @contextmanager
-    def reading(self, run_id: str, past: Sequence[Event]) -> Generator[Heard]:
+    def observe(self, run_id: str, past: Sequence[Event]) -> Generator[EventHandler]:
         self._fail_at("begin")
         self.past.append(past)
         yield self.hear
@@ -47,7 +47,7 @@ async def pay(euro: int) -> str:
 
 def team(*readers: Any, stream: bool = False) -> Runner[Any, Any]:
     model = ScriptedModel([call("pay", euro=5), "It is paid."], stream=stream)
-    return Runner(Agent("A", tools=[pay]), model=model, readers=readers)
+    return Runner(Agent("A", tools=[pay]), model=model, observers=readers)
 
 
 async def test_a_reader_reads_all_there_is_and_nothing_twice() -> None:
@@ -73,14 +73,14 @@ async def test_a_reader_hears_deltas_whether_or_not_anybody_else_listens() -> No
     assert "".join(event.text for event in notes.heard if isinstance(event, TextDelta)) == "It is paid."
 
 
-@pytest.mark.parametrize("events", ["forward", "silent"])
-async def test_a_reader_of_a_stored_run_reads_what_the_store_has(events: Literal["forward", "silent"]) -> None:
+@pytest.mark.parametrize("events", [True, False])
+async def test_a_reader_of_a_stored_run_reads_what_the_store_has(events: bool) -> None:
     # DESIGN §6: the log is stored before anyone is told about it; silent is for listeners, and not for the store.
     notes, store = Notes(), MemoryStore()
     script = {"A": [call("clerk", request="Pay 5."), "Done."], "Clerk": [call("pay", euro=5), "Paid."]}
     clerk = Agent("Clerk", description="Pays.", tools=[pay])
-    a = Agent("A", tools=[clerk.as_tool(events=events)])
-    runner = Runner(a, model=ScriptedModel(script), readers=[notes], store=store)
+    a = Agent("A", tools=[clerk.as_tool(stream_events=events)])
+    runner = Runner(a, model=ScriptedModel(script), observers=[notes], store=store)
     stopped = await runner.run("Pay", run_id="r1")
     assert notes.heard == [*stopped.events] == await runner.events("r1")
     result = await runner.resume("r1", True)
@@ -104,7 +104,7 @@ async def test_a_reader_that_fails_is_logged_and_left_out(point: str, caplog: py
 
 async def test_a_reader_is_left_when_the_run_fails() -> None:
     notes = Notes()
-    runner = Runner(Agent("A"), model=ScriptedModel([OSError("no connection")]), readers=[notes])
+    runner = Runner(Agent("A"), model=ScriptedModel([OSError("no connection")]), observers=[notes])
     with pytest.raises(Exception, match="no connection"):
         await runner.run("Hi")
     assert notes.left == 1
@@ -114,11 +114,11 @@ async def test_a_reader_is_left_when_the_run_fails() -> None:
 async def test_a_replay_is_no_run_to_read() -> None:
     notes = Notes()
     result = await Runner(Agent("A"), model=ScriptedModel(["Hi."])).run("Hello")
-    await Runner(Agent("A"), model=ScriptedModel([]), readers=[notes]).replay(result.events)
+    await Runner(Agent("A"), model=ScriptedModel([]), observers=[notes]).replay(result.events)
     assert notes.past == []
 
 
 @pytest.mark.parametrize("given", [[Notes], ["notes"], Notes(), None])
 def test_what_is_no_list_of_readers_is_refused(given: Any) -> None:
     with pytest.raises(SetupError, match="a list of readers, which have a method `reading`; not"):
-        Runner(Agent("A"), readers=given)
+        Runner(Agent("A"), observers=given)

@@ -1,9 +1,9 @@
 """What a run came to, and readings of its log."""
 
 from baton import Agent, AgentContext, Runner, agent
-from baton.events import Said
+from baton.events import AgentResponded
 from baton.messages import Usage
-from baton.runner import usage_of
+from baton.runner import usage_from_events
 from baton.testing import ScriptedModel, say, transfer_to
 
 
@@ -16,7 +16,7 @@ async def test_usage_is_added_up_by_agent_and_by_model() -> None:
     assert usage.total == Usage(110, 3, cached_tokens=5, cost=0.5, model_calls=2)
     assert usage.by_agent == {"A": Usage(10, 1, cost=0.5, model_calls=1), "B": Usage(100, 2, 5, model_calls=1)}
     assert set(usage.by_model) == {"small", "large"}
-    assert usage_of(result.events) == usage
+    assert usage_from_events(result.events) == usage
 
 
 async def test_model_calls_count_even_if_nobody_says_what_they_cost() -> None:
@@ -30,7 +30,7 @@ async def test_what_an_agent_says_by_itself_costs_nothing() -> None:
         await ctx.say("hello")
 
     result = await Runner(a).run("hi")
-    assert any(isinstance(event, Said) for event in result.events)
+    assert any(isinstance(event, AgentResponded) for event in result.events)
     assert result.usage.total == Usage()
 
 
@@ -53,4 +53,4 @@ async def test_a_result_does_not_change_when_its_run_goes_on() -> None:
     assert len(suspended.interrupts) == 1
     assert len(suspended.messages) == 2
     assert suspended.values == {}
-    assert type(suspended.events[-1]).__name__ == "Suspended"
+    assert type(suspended.events[-1]).__name__ == "RunSuspended"

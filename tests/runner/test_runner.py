@@ -6,8 +6,17 @@ from typing import Any
 import pytest
 
 from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
-from baton.errors import AnswerError, ModelError, NotEncodableError, ReplayMismatch, RunError, RunNotFoundError
-from baton.events import Answered, Asked, Event, RunStarted, Said, Unknown, decode_log, encode_log
+from baton.errors import AnswerError, ModelError, NotEncodableError, ReplayMismatchError, RunError, RunNotFoundError
+from baton.events import (
+    AgentResponded,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    RunStarted,
+    UnknownEvent,
+    decode_log,
+    encode_log,
+)
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -86,8 +95,8 @@ async def test_a_question_of_a_tool_suspends_the_run_and_its_answer_resumes_it()
     assert (suspended.status, suspended.output, suspended.agent) == ("suspended", None, "A")
     (question,) = suspended.interrupts
     assert (question.agent, question.path, question.payload) == ("A", ("A",), "sure?")
-    assert question.call is not None
-    assert question.call.name == "ask"
+    assert question.tool_call is not None
+    assert question.tool_call.name == "ask"
     result = await runner.resume(suspended.run_id, {question.id: "yes"})
     assert (result.status, result.output, result.interrupts) == ("completed", "done", ())
     assert result.run_id == suspended.run_id
@@ -115,7 +124,7 @@ async def test_two_tools_ask_at_once_and_are_answered_one_at_a_time() -> None:
     result = await runner.resume(half.run_id, {first.id: "A"})
     assert [message.content for message in result.messages[2:5]] == ["A", "ok", "B"]
     assert done == ["other"]
-    assert sum(isinstance(event, Asked) for event in result.events) == 2
+    assert sum(isinstance(event, InterruptRaised) for event in result.events) == 2
     assert len(model.requests) == 2
 
 
@@ -148,7 +157,7 @@ async def test_resuming_without_an_answer_asks_nothing_again() -> None:
     again = await runner.resume(suspended.run_id)
     assert again.status == "suspended"
     assert again.interrupts == suspended.interrupts
-    assert sum(isinstance(event, Asked) for event in again.events) == 1
+    assert sum(isinstance(event, InterruptRaised) for event in again.events) == 1
     assert len(model.requests) == 1
 
 
@@ -157,10 +166,10 @@ async def test_an_interrupt_in_an_agent_of_ones_own() -> None:
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer(str(await ctx.interrupt("to whom?")))
 
-    runner = Runner(a, agents=[Agent("B", model=ScriptedModel(["hello"]))])
+    runner = Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["hello"]))])
     suspended = await runner.run("hi")
     (question,) = suspended.interrupts
-    assert question.call is None
+    assert question.tool_call is None
     assert (await runner.resume(suspended.run_id, "B")).agent == "B"
 
 
@@ -274,7 +283,7 @@ async def test_a_failed_run_resumed_repeats_nothing_that_was_recorded() -> None:
     runner = Runner(Agent("A", tools=[work], sub_agents=[Agent("B", tools=[work])]), model=model)
     live = runner.stream("hi")
     with pytest.raises(ModelError, match="overloaded"):
-        await live.drive()
+        await live._drive()
     result = await runner.resume(live.run_id)
     assert (result.output, result.values, runs) == ("done", {"worked": 2}, ["work", "work"])
     assert [request.agent for request in model.requests] == ["A", "A", "B", "B", "B"]
@@ -293,7 +302,7 @@ async def test_a_run_may_fail_and_be_resumed_many_times() -> None:
     runner = Runner(Agent("A", model=model))
     live = runner.stream("hi")
     with pytest.raises(ModelError, match="failure 0"):
-        await live.drive()
+        await live._drive()
     for number in range(1, 5):
         with pytest.raises(ModelError, match=f"failure {number}"):
             await runner.resume(live.run_id)
@@ -404,7 +413,7 @@ async def test_events_from_the_future_do_not_disturb_a_replay() -> None:
     result = await run_busy(runner)
     future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"at":9.0}\n'
     events = decode_log(encode_log(result.events) + future)
-    assert isinstance(events[-1], Unknown)
+    assert isinstance(events[-1], UnknownEvent)
     assert (await runner.replay(events)).output == "done"
 
 
@@ -414,10 +423,10 @@ async def test_a_replay_with_an_event_missing_names_the_first_difference() -> No
     of_own = [event for event in result.events if event.agent == "Own"]
     assert len(of_own) > 4
     for missing in of_own:
-        if isinstance(missing, Asked | Answered):
+        if isinstance(missing, InterruptRaised | InterruptAnswered):
             continue
         events = [event for event in result.events if event is not missing]
-        with pytest.raises(ReplayMismatch) as caught:
+        with pytest.raises(ReplayMismatchError) as caught:
             await runner.replay(events)
         assert (caught.value.key, caught.value.recorded) == (missing.key, "nothing")
 
@@ -434,14 +443,14 @@ def changing(behaviour: dict[str, Any]) -> Runner[Any, Any]:
         return Transfer(behaviour["to"])
 
     b, c = (Agent(name, model=ScriptedModel(["ok"] * 3)) for name in "BC")
-    return Runner(a, agents=[b, c])
+    return Runner(a, extra_agents=[b, c])
 
 
 @pytest.mark.parametrize(
     ("changes", "key", "recorded"),
     [
         ({"steps": ["one", "three"]}, "1/step:three", "nothing"),
-        ({"steps": ["one"]}, "1/step:two", "Stepped"),
+        ({"steps": ["one"]}, "1/step:two", "StepCompleted"),
         ({"to": "C"}, "1/to", "a transfer to B"),
     ],
 )
@@ -453,7 +462,7 @@ async def test_code_that_changed_is_a_mismatch_that_names_the_first_difference(
     runner = changing(behaviour)
     result = await runner.run("hi")
     behaviour.update(changes)
-    with pytest.raises(ReplayMismatch) as caught:
+    with pytest.raises(ReplayMismatchError) as caught:
         await runner.replay(result.events)
     assert (caught.value.key, caught.value.recorded) == (key, recorded)
     assert f"at `{key}` the log has {recorded}, but the code produces " in str(caught.value)
@@ -464,11 +473,11 @@ async def test_code_that_changed_while_a_run_waited_is_noticed_on_resume() -> No
     runner = changing(behaviour)
     suspended = await runner.run("hi")
     behaviour["steps"] = ["one"]
-    with pytest.raises(ReplayMismatch) as caught:
+    with pytest.raises(ReplayMismatchError) as caught:
         await runner.resume(suspended.run_id, "yes")
     assert (caught.value.key, caught.value.recorded, caught.value.produced) == (
         "1/step:two",
-        "Stepped",
+        "StepCompleted",
         "nothing there",
     )
 
@@ -491,7 +500,7 @@ async def test_a_run_can_be_taken_over_from_its_log() -> None:
     other, model = busy()
     # The other process's model has not been asked yet; what was answered before is in the log.
     _ = [chunk async for chunk in model.respond(ModelRequest((), agent="A"))]
-    run_id = other.adopt(decode_log(encode_log(suspended.events)))
+    run_id = other.load_log(decode_log(encode_log(suspended.events)))
     assert run_id == suspended.run_id
     half = await other.resume(run_id, True)
     result = await other.resume(run_id, "v")
@@ -515,10 +524,10 @@ async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
     whole = (await team()[0].run("hi")).events
     runner, model = team()
     for event in whole[:kept]:
-        if isinstance(event, Said):
+        if isinstance(event, AgentResponded):
             # A provider that is asked again does not start over: play what was answered before the crash.
             _ = [chunk async for chunk in model.respond(ModelRequest((), agent=event.agent))]
-    runner.adopt(decode_log(encode_log(whole[:kept])))
+    runner.load_log(decode_log(encode_log(whole[:kept])))
     result = await runner.resume(whole[0].run_id if isinstance(whole[0], RunStarted) else "")
     assert result.output == "done"
     assert [line for line in transcript(result.events) if line != "run resumed"] == transcript(whole)
@@ -528,16 +537,16 @@ async def test_a_completed_run_cannot_be_taken_over() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
     with pytest.raises(RunError, match=f"run `{result.run_id}` is completed; there is nothing left to resume"):
-        runner.adopt(result.events)
+        runner.load_log(result.events)
 
 
 async def test_what_is_no_log_of_a_run_cannot_be_taken_over() -> None:
     runner, _ = busy()
     suspended = await runner.run("hi")
     with pytest.raises(RunError, match="does not begin with RunStarted"):
-        runner.adopt(suspended.events[1:])
-    with pytest.raises(ReplayMismatch, match="a second Started"):
-        runner.adopt(decode_log(encode_log([*suspended.events, suspended.events[1]])))
+        runner.load_log(suspended.events[1:])
+    with pytest.raises(ReplayMismatchError, match="a second Started"):
+        runner.load_log(decode_log(encode_log([*suspended.events, suspended.events[1]])))
 
 
 # --- answers
@@ -568,7 +577,7 @@ async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_writte
         with pytest.raises(AnswerError, match=f"no open question is called .*; open are: `{first}`, `{second}`"):
             await runner.resume(run_id, answers)
     still = await runner.resume(run_id)
-    assert not any(isinstance(event, Answered) for event in still.events)
+    assert not any(isinstance(event, InterruptAnswered) for event in still.events)
 
 
 async def test_an_unknown_id_is_not_taken_for_an_answer() -> None:
@@ -589,7 +598,7 @@ async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded"), "done"])))
     live = runner.stream("hi")
     with pytest.raises(ModelError):
-        await live.drive()
+        await live._drive()
     with pytest.raises(AnswerError, match="open are: nothing"):
         await runner.resume(live.run_id, "yes")
     assert (await runner.resume(live.run_id)).output == "done"
@@ -644,7 +653,7 @@ async def test_many_runs_of_one_runner_do_not_mix() -> None:
 
 async def test_a_runner_may_keep_its_runs_elsewhere() -> None:
     first = Runner(Agent("A"), model=ScriptedModel(["one", "two"]))
-    second = first.kept_in("memory:")
+    second = first.with_store("memory:")
     result = await second.run("Hi.", run_id="r")
     assert (result.output, second.team is first.team, second.model is first.model) == ("one", True, True)
     assert [event.key for event in await second.events("r")][-1] == "completed"

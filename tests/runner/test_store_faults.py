@@ -42,10 +42,12 @@ class Shop:
             return f"paid {number} {'x' * 20_000}"
 
         def next_step(request: Any) -> Any:
-            made = sum(bool(getattr(message, "calls", ())) for message in request.messages)
+            made = sum(bool(getattr(message, "tool_calls", ())) for message in request.messages)
             return call("pay", number=made + 1) if made < 3 else "done"
 
-        return Runner(Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay]), store=store, lease=0.05)
+        return Runner(
+            Agent("A", model=ScriptedModel([next_step], cycle=True), tools=[pay]), store=store, lease_seconds=0.05
+        )
 
 
 async def ended_later(shop: Shop, broken: Store, mend: Fault, whole: Store) -> None:
@@ -54,7 +56,7 @@ async def ended_later(shop: Shop, broken: Store, mend: Fault, whole: Store) -> N
         await shop.runner(broken).run("hi", run_id="r")
     await mend()
     other = shop.runner(whole)
-    while not await other.unfinished():
+    while not await other.list_unfinished():
         await asyncio.sleep(0.01)
     assert await other.recover() == {"r": "completed"}
     result = await other.replay("r")
@@ -65,7 +67,7 @@ async def ended_later(shop: Shop, broken: Store, mend: Fault, whole: Store) -> N
 
 def connection_of(store: SQLiteStore, statement: str) -> Any:
     """Have the store's own connection do something."""
-    file = store._file  # pyright: ignore[reportPrivateUsage] - settings of a connection are made in it
+    file = store._file
     return file.read(lambda connection: connection.execute(statement).fetchall())
 
 
@@ -90,7 +92,7 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
 
     async def forbid() -> None:
         # As often as the store opens the file anew.
-        opened = store._file._connected  # pyright: ignore[reportPrivateUsage]
+        opened = store._file._connected
 
         def read_only() -> sqlite3.Connection:
             connection = opened()
@@ -98,7 +100,7 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
             return connection
 
         await store.close()
-        store._file._connected = read_only  # pyright: ignore[reportPrivateUsage]
+        store._file._connected = read_only
 
     async def mend() -> None:
         await store.close()

@@ -13,15 +13,15 @@ from baton.errors import (
     AnswerError,
     LimitError,
     LogError,
-    ReplayMismatch,
-    RunConflict,
+    ReplayMismatchError,
+    RunConflictError,
     RunError,
     RunExistsError,
     RunNotFoundError,
-    TeamChanged,
-    ThreadBusy,
+    TeamChangedError,
+    ThreadBusyError,
 )
-from baton.events import Asked, Delta, Event, encode_event
+from baton.events import Delta, Event, InterruptRaised, encode_event
 from baton.stores import KeyValueStore, MemoryStore, SQLiteStore
 from baton.testing import ScriptedModel, call, transcript
 
@@ -133,7 +133,7 @@ async def test_partial_answers_go_on_and_the_rest_stays_open() -> None:
     assert [question.id for question in again.interrupts] == [one]
     result = await desk.runner(store, {"A": ["done"]}).resume("r", "1")
     assert [message.content for message in result.messages[2:4]] == ["1", "2"]
-    assert sum(isinstance(event, Asked) for event in result.events) == 2
+    assert sum(isinstance(event, InterruptRaised) for event in result.events) == 2
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ async def test_a_resumed_run_is_running_so_that_it_is_picked_up_if_its_driver_di
     assert (await known(store, "r")).status == "running"
     left = await left_behind(store)
     resuming.cancel()
-    assert [record.run_id for record in await runner(left).unfinished()] == ["r"]
+    assert [record.run_id for record in await runner(left).list_unfinished()] == ["r"]
     with pytest.raises(asyncio.CancelledError):
         await resuming
 
@@ -239,7 +239,7 @@ async def test_one_driver_at_a_time() -> None:
     await begun.wait()
     lines = await store.load("r")
     for late in (runner().resume("r"), mine.resume("r"), runner().drive("r"), runner().answer("r", 1)):
-        with pytest.raises(RunConflict, match="`r`"):
+        with pytest.raises(RunConflictError, match="`r`"):
             await late
     assert await store.load("r") == lines
     assert await runner().recover() == {}
@@ -309,7 +309,7 @@ async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accept
         return str(await ctx.interrupt(question))
 
     other = Runner(Agent("A", model=ScriptedModel(["done"]), tools=[ask], sub_agents=[Agent("C")]), store=store)
-    with pytest.raises(TeamChanged) as caught:
+    with pytest.raises(TeamChangedError) as caught:
         await other.resume("r", "yes")
     assert [*caught.value.differences] == snapshot(
         [
@@ -318,7 +318,7 @@ async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accept
             "+ `C` is new",
         ]
     )
-    with pytest.raises(TeamChanged):
+    with pytest.raises(TeamChangedError):
         await other.drive(await desk.runner(store).submit("hi", run_id="new"))
     assert (await store.load("r"), (await known(store, "r")).lease_until) == (before, 0.0)
     assert (await other.resume("r", "yes", accept_changes=True)).output == "done"
@@ -421,12 +421,12 @@ async def test_every_store_keeps_runs_in_the_same_way(any_store: Any) -> None:
     async with desk.runner(any_store, steps) as second:
         assert await second.events("r") == list(waiting.events)
         assert await second.recover() == {"s": "completed"}
-        with pytest.raises(ThreadBusy):
+        with pytest.raises(ThreadBusyError):
             await second.run("and?", thread="t")
         await second.answer("r", "yes")
         assert await second.drive("r") == "completed"
         assert (await second.run("and?", thread="t")).output == "still B"
-        assert await second.thread("t").floor() == "B"
+        assert await second.thread("t").active_agent() == "B"
         assert (await second.replay("r")).output == "done"
         fork = await second.fork("r", edit={"2/m1.1/ask1!": "no"})
         assert await second.cancel(fork) == "cancelled"
@@ -443,7 +443,7 @@ async def test_without_a_store_everything_that_needs_one_says_so() -> None:
     runner = Desk().runner(None, {"A": [call("ask", question="?"), "done"]})
     suspended = await runner.run("hi")
     assert (await runner.resume(suspended.run_id, "yes")).output == "done"
-    for call_of in (runner.unfinished, runner.recover):
+    for call_of in (runner.list_unfinished, runner.recover):
         with pytest.raises(Exception, match="give the runner a store"):
             await call_of()
 
@@ -472,6 +472,6 @@ async def test_a_replay_by_id_has_no_effect_and_finds_the_first_difference() -> 
     assert (replayed.output, replayed.events, desk.done) == ("done", result.events, [])
 
     without_the_edge = Runner(Agent("A", model=ScriptedModel([])), store=store)
-    with pytest.raises(ReplayMismatch) as caught:
+    with pytest.raises(ReplayMismatchError) as caught:
         await without_the_edge.replay("r")
-    assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/m3", "nothing", "Said")
+    assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/m3", "nothing", "AgentResponded")

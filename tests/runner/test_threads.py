@@ -7,7 +7,7 @@ import pytest
 from tests.runner.kept import Watched, known
 
 from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.errors import ModelError, ThreadBusy
+from baton.errors import ModelError, ThreadBusyError
 from baton.events import RunStarted
 from baton.messages import text_of
 from baton.testing import ScriptedModel, call, transfer_to
@@ -42,9 +42,9 @@ async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is
     assert read(model)[-2:] == ["I am B", "and now?"]
     assert [text_of(message.content) for message in second.messages] == ["and now?", "still B"]
     thread = runner.thread("u42")
-    assert await thread.floor() == "B"
+    assert await thread.active_agent() == "B"
     assert [record.run_id for record in await thread.runs()] == [first.run_id, second.run_id]
-    said = [text_of(message.content) for message in await thread.history()]
+    said = [text_of(message.content) for message in await thread.messages()]
     assert said[:1] + said[-3:] == ["hi", "I am B", "and now?", "still B"]
 
 
@@ -52,11 +52,11 @@ async def test_the_floor_may_go_back_to_the_root() -> None:
     # D14
     runner, model = desk({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
     await runner.run("hi", thread="t")
-    assert (await runner.run("and now?", thread="t", floor="root")).output == "A again"
+    assert (await runner.run("and now?", thread="t", start_at="root")).output == "A again"
     assert "I am B" in " ".join(read(model))
     wrong: Any = "mine"
     with pytest.raises(SetupError, match="floor"):
-        await runner.run("x", thread="t", floor=wrong)
+        await runner.run("x", thread="t", start_at=wrong)
 
 
 async def test_another_process_knows_the_conversation() -> None:
@@ -95,7 +95,7 @@ async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
     runner, _ = desk({"A": [call("ask", question="?"), "done", "next"]}, store)
     waiting = await runner.run("hi", thread="t")
     for begun in (runner.run("hello", thread="t"), runner.submit("hello", thread="t")):
-        with pytest.raises(ThreadBusy, match=f"{waiting.run_id}.*suspended"):
+        with pytest.raises(ThreadBusyError, match=f"{waiting.run_id}.*suspended"):
             await begun
     assert len(await runner.thread("t").runs()) == 1
     await runner.resume(waiting.run_id, "yes")
@@ -108,11 +108,11 @@ async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
         runner, _ = desk({"A": ["one", "two"]}, Watched())
         ended = await asyncio.gather(*[runner.run("hi", thread="t") for _ in range(2)], return_exceptions=True)
         kinds = sorted(type(one).__name__ for one in ended)
-        assert kinds in (["RunResult", "ThreadBusy"], ["RunResult", "RunResult"])
+        assert kinds in (["RunResult", "ThreadBusyError"], ["RunResult", "RunResult"])
         runs = await runner.thread("t").runs()
         assert len(runs) == kinds.count("RunResult")
-        starts = [event for event in await runner.thread("t").export() if isinstance(event, RunStarted)]
-        assert [start.follows for start in starts] == ["", *[run.run_id for run in runs[:-1]]]
+        starts = [event for event in await runner.thread("t").events() if isinstance(event, RunStarted)]
+        assert [start.previous_run_id for start in starts] == ["", *[run.run_id for run in runs[:-1]]]
 
 
 async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() -> None:
@@ -125,7 +125,7 @@ async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() 
         await fast.run("hi", thread="t", run_id="fast")
 
     store.faults["create"].append(overtaken)
-    with pytest.raises(ThreadBusy, match="fast"):
+    with pytest.raises(ThreadBusyError, match="fast"):
         await slow.run("hi", thread="t", run_id="slow")
     assert [record.run_id for record in await slow.thread("t").runs()] == ["fast"]
 
@@ -139,7 +139,7 @@ async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> No
     second = await runner.run("hello", thread="t")
     lines = await store.load(first.run_id)
     for late in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
-        with pytest.raises(ThreadBusy, match=second.run_id):
+        with pytest.raises(ThreadBusyError, match=second.run_id):
             await late
     record = await known(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
@@ -179,7 +179,7 @@ async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
     runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, Watched())
     await runner.run("hi", thread="t")
     await runner.run("hello", thread="t")
-    ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "calls", ())]
+    ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "tool_calls", ())]
     assert len(ids) == len(set(ids)) == 2
 
 
@@ -193,14 +193,14 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     for word in ("a", "b", "c"):
         await runner.run(word, thread="t")
     thread = runner.thread("t")
-    exported = await thread.export()
+    exported = await thread.events()
     assert [event.input[0].content for event in exported if isinstance(event, RunStarted)] == ["a", "b", "c"]
     assert await thread.trim(1) == 2
-    assert [text_of(message.content) for message in await thread.history()] == ["c", "three"]
+    assert [text_of(message.content) for message in await thread.messages()] == ["c", "three"]
     await runner.run("d", thread="t")
     assert read(model) == ["c", "three", "d"]
     assert await thread.delete() == 2
-    assert (await thread.runs(), await thread.history(), await thread.floor()) == ([], (), "")
+    assert (await thread.runs(), await thread.messages(), await thread.active_agent()) == ([], (), "")
 
 
 async def test_trimming_takes_no_run_that_has_not_ended() -> None:
@@ -208,7 +208,7 @@ async def test_trimming_takes_no_run_that_has_not_ended() -> None:
     store = Watched()
     runner, _ = desk({"A": [call("ask", question="?"), "done"]}, store)
     waiting = await runner.run("hi", thread="t")
-    with pytest.raises(ThreadBusy):
+    with pytest.raises(ThreadBusyError):
         await runner.thread("t").trim(0)
     with pytest.raises(SetupError, match="trim"):
         await runner.thread("t").trim(-1)
@@ -220,7 +220,7 @@ async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
     # D14
     runner, _ = desk({"A": ["done"]}, Watched())
     await runner.submit("hi", thread="t", run_id="r")
-    with pytest.raises(ThreadBusy, match="r"):
+    with pytest.raises(ThreadBusyError, match="r"):
         await runner.thread("t").delete()
     await runner.recover()
     assert await runner.thread("t").delete() == 1

@@ -7,8 +7,8 @@ from typing import Any
 from tests.adapters.a2a.replica import team
 
 from baton import Runner
-from baton.adapters.agui import serve_agui
-from baton.cli.serve import Manner, app_of
+from baton.adapters.agui import agui_app
+from baton.cli.serve import AppOptions, app_of
 from baton.server import api_app, serve
 
 
@@ -18,9 +18,9 @@ def app_for(face: str, runner: Runner) -> Any:
         case "api":
             return api_app(runner)
         case "agui":
-            return serve_agui(runner)
+            return agui_app(runner)
         case _:
-            return app_of(runner, ["api", "agui", "a2a"], Manner())
+            return app_of(runner, ["api", "agui", "a2a"], AppOptions())
 
 
 if __name__ == "__main__":

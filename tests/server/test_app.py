@@ -11,13 +11,13 @@ import pytest
 from tests.sockets import Client, client_of
 
 from baton import Agent, RunContext, Runner, agent, tool
-from baton.adapters.agui import serve_agui
+from baton.adapters.agui import agui_app
 from baton.agents import AgentContext
 from baton.errors import SetupError
 from baton.events import decode_event
-from baton.runner import Hub
-from baton.server import api_app, serve, serving
-from baton.testing import ScriptedModel, Stream, call
+from baton.runner import BackgroundRunner
+from baton.server import api_app, serve, serve_in_background
+from baton.testing import ScriptedModel, ScriptedStream, call
 
 
 @tool
@@ -35,7 +35,7 @@ async def _heard(client: Client, id: str, *, after: int | None = None) -> list[d
 
 
 async def test_a_run_is_begun_heard_and_read() -> None:
-    async with client_of(api_app(Runner(_team(Stream("hel", "lo")), store="memory:"))) as client:
+    async with client_of(api_app(Runner(_team(ScriptedStream("hel", "lo")), store="memory:"))) as client:
         status, run = await client.post("/runs", {"input": "hi", "thread": "t"})
         assert status == 201
         frames = await _heard(client, run["id"])
@@ -43,7 +43,7 @@ async def test_a_run_is_begun_heard_and_read() -> None:
         numbered = [frame for frame in frames if "id" in frame]
         assert [int(frame["id"]) for frame in numbered] == [*range(1, len(numbered) + 1)]
         assert numbered[0]["event"] == "RunStarted"
-        assert numbered[-1]["event"] == "Completed"
+        assert numbered[-1]["event"] == "RunCompleted"
         assert [decode_event(frame["data"]).key for frame in numbered][-1] == "completed"
 
         status, whole = await client.get(f"/runs/{run['id']}")
@@ -65,26 +65,26 @@ async def test_deltas_come_without_a_number_and_a_reconnect_neither_loses_nor_do
             await asyncio.sleep(0.001)
         await ctx.say("two")
 
-    hub = Hub(Runner(ticking, store="memory:"))
+    hub = BackgroundRunner(Runner(ticking, store="memory:"))
     async with client_of(api_app(hub)) as client:
         _, run = await client.post("/runs", {"input": "hi"})
         heard: list[dict[str, str]] = []
         async with aclosing(client.events(f"/runs/{run['id']}/events")) as frames:
             async for frame in frames:
                 heard.append(frame)
-                if frame["event"] == "Custom":
+                if frame["event"] == "CustomDelta":
                     break
-        assert hub.is_here(run["id"]), "the connection is gone, the run is not"
+        assert hub.is_driving(run["id"]), "the connection is gone, the run is not"
         last = max(int(frame["id"]) for frame in heard if "id" in frame)
         async for frame in client.events(f"/runs/{run['id']}/events", after=last):
             heard.append(frame)
-            if frame["event"] == "Custom":
+            if frame["event"] == "CustomDelta":
                 enough.set()
 
     numbered = [frame for frame in heard if "id" in frame]
     assert [int(frame["id"]) for frame in numbered] == [*range(1, len(numbered) + 1)]
-    assert [frame["event"] for frame in numbered][-1] == "Completed"
-    assert all("id" not in frame for frame in heard if frame["event"] == "Custom")
+    assert [frame["event"] for frame in numbered][-1] == "RunCompleted"
+    assert all("id" not in frame for frame in heard if frame["event"] == "CustomDelta")
 
 
 async def test_nothing_is_left_to_hear_of_a_run_that_has_stopped() -> None:
@@ -120,7 +120,7 @@ async def test_two_apps_on_one_store_start_listen_answer_and_cancel(tmp_path: Pa
     async with client_of(api_app(here)) as first, client_of(api_app(there)) as second:
         _, run = await first.post("/runs", {"input": "hi", "thread": "t"})
         frames = await _heard(second, run["id"])
-        assert frames[-1]["event"] == "Suspended"
+        assert frames[-1]["event"] == "RunSuspended"
         status, told = await first.post("/runs", {"input": "again", "thread": "t"})
         assert (status, told["error"]["code"]) == (409, "thread_busy")
 
@@ -130,7 +130,7 @@ async def test_two_apps_on_one_store_start_listen_answer_and_cancel(tmp_path: Pa
         status, _ = await second.post(f"/runs/{run['id']}/answers", {"answers": {question["id"]: "fine"}})
         assert status == 202
         rest = await _heard(first, run["id"], after=int(frames[-1]["id"]))
-        assert rest[-1]["event"] == "Completed"
+        assert rest[-1]["event"] == "RunCompleted"
         numbers = [int(frame["id"]) for frame in [*frames, *rest] if "id" in frame]
         assert numbers == [*range(1, len(numbers) + 1)]
     await here.close()
@@ -143,12 +143,12 @@ async def test_a_run_of_another_process_is_cancelled_from_here(tmp_path: Path) -
         await asyncio.Event().wait()
 
     store = tmp_path / "runs.db"
-    here, there = Runner(silent, store=store, lease=0.6), Runner(silent, store=store, lease=0.6)
+    here, there = Runner(silent, store=store, lease_seconds=0.6), Runner(silent, store=store, lease_seconds=0.6)
     async with client_of(api_app(here)) as first, client_of(api_app(there)) as second:
         _, run = await first.post("/runs", {"input": "hi"})
         listening = asyncio.create_task(_heard(second, run["id"]))
         assert (await second.post(f"/runs/{run['id']}/cancel"))[0] == 200
-        assert (await listening)[-1]["event"] == "Cancelled"
+        assert (await listening)[-1]["event"] == "RunCancelled"
     await here.close()
     await there.close()
 
@@ -183,7 +183,7 @@ async def test_why_a_run_failed_is_told_only_if_wished(caplog: pytest.LogCapture
         async with client_of(api_app(Runner(broken, store="memory:"), show_errors=shown)) as client:
             _, run = await client.post("/runs", {"input": "hi"})
             frames = await _heard(client, run["id"])
-            assert frames[-1]["event"] == "Failed"
+            assert frames[-1]["event"] == "RunFailed"
             assert ("hunter2" in frames[-1]["data"]) is shown
             assert (await client.get(f"/runs/{run['id']}"))[1]["error"] == "ValueError"
 
@@ -193,7 +193,7 @@ async def test_the_context_is_made_for_whoever_calls() -> None:
     async def who(ctx: AgentContext[str]) -> None:
         await ctx.say(ctx.context)
 
-    app = api_app(Runner(who, store="memory:"), auth={"s1": "ada"}, context=lambda name: f"I am {name}")
+    app = api_app(Runner(who, store="memory:"), auth={"s1": "ada"}, context_factory=lambda name: f"I am {name}")
     async with client_of(app, "s1") as client:
         _, run = await client.post("/runs", {"input": "hi"})
         await _heard(client, run["id"])
@@ -206,8 +206,8 @@ async def test_a_run_that_is_picked_up_has_the_context_of_its_caller() -> None:
         await ctx.say(ctx.context)
 
     runner = Runner(who, store="memory:")
-    run_id = await runner.submit("hi", caller="ada")
-    app = api_app(runner, auth={"s1": "ada", "s2": "bob"}, context=lambda name: f"I am {name}")
+    run_id = await runner.submit("hi", owner="ada")
+    app = api_app(runner, auth={"s1": "ada", "s2": "bob"}, context_factory=lambda name: f"I am {name}")
     async with client_of(app, "s1") as client:
         await _heard(client, run_id)
         assert (await client.get(f"/runs/{run_id}"))[1]["output"] == "I am ada"
@@ -220,7 +220,7 @@ async def test_pages_of_other_origins_are_let_in_only_by_name() -> None:
     }
     for cors, expected in (((), None), (("https://ui.example",), "https://ui.example")):
         async with (
-            client_of(api_app(Runner(_team("x"), store="memory:"), cors=cors)) as client,
+            client_of(api_app(Runner(_team("x"), store="memory:"), cors_origins=cors)) as client,
             client.session.options(f"{client.url}/runs", **ask) as answer,
         ):
             assert answer.headers.get("Access-Control-Allow-Origin") == expected
@@ -245,12 +245,12 @@ async def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SetupError, match=r"baton-adk\[server\]"):
         serve(object())
     with pytest.raises(SetupError, match=r"baton-adk\[agui\]"):
-        serve_agui(runner)
+        agui_app(runner)
 
 
 async def test_what_is_not_guarded_is_served_on_this_machine_only() -> None:
-    app = api_app(Runner(_team("x"), store="memory:"), allow_anyone=True)
+    app = api_app(Runner(_team("x"), store="memory:"), allow_anonymous=True)
     with pytest.raises(SetupError, match="nobody is asked who they are"):
         serve(app, host="0.0.0.0")
-    async with serving(app, host="localhost") as url, aiohttp.ClientSession(url) as session:
+    async with serve_in_background(app, host="localhost") as url, aiohttp.ClientSession(url) as session:
         assert (await session.get("/health")).status == 200

@@ -191,7 +191,7 @@ async def test_without_a_token_it_is_for_this_machine_only() -> None:
     async with client_of(api_app(_runner("x"))) as client:
         assert await _code(client, "GET", "/runs", headers=stranger) == (403, "forbidden")
         assert (await client.get("/runs", headers={"Host": "localhost:1"}))[0] == 200
-    async with client_of(api_app(_runner("x"), allow_anyone=True)) as client:
+    async with client_of(api_app(_runner("x"), allow_anonymous=True)) as client:
         assert (await client.get("/runs", headers=stranger))[0] == 200
 
 

@@ -35,8 +35,8 @@ async def _finished_by(replicas: Replicas, session: aiohttp.ClientSession, url: 
         replicas.allow("go")
         events = [frame["event"] async for frame in client.events("/runs/r/events")]
         run = (await client.get("/runs/r"))[1]
-    assert (run["status"], run["output"], events[-1]) == ("completed", "done", "Completed")
-    assert "Cancelled" not in events
+    assert (run["status"], run["output"], events[-1]) == ("completed", "done", "RunCompleted")
+    assert "RunCancelled" not in events
     assert replicas.notes() == ["work"]
 
 

@@ -16,12 +16,16 @@ from starlette.routing import Route
 from tests.conftest import PROFILE
 
 from baton import Agent, RunContext, Runner, tool
-from baton.server import ApiKey, Basic, Bearer, api_app, serving
+from baton.server import APIKeyAuth, BasicAuth, BearerAuth, api_app, serve_in_background
 from baton.server.openapi import document
 from baton.testing import ScriptedModel, call
 
 EXAMPLES = 150 if PROFILE == "soak" else 15
-WAYS = (Bearer({"s1": "ada"}), ApiKey({"k1": "ada"}, place="query", key_name="key"), Basic({"ada": "pw"}))
+WAYS = (
+    BearerAuth({"s1": "ada"}),
+    APIKeyAuth({"k1": "ada"}, location="query", key_name="key"),
+    BasicAuth({"ada": "pw"}),
+)
 HEADERS = {"Authorization": "Bearer s1"}
 KNOWN = ("waits", "waits-too", "ended")
 """Runs that are there before anybody asks; `t` is a thread."""
@@ -47,7 +51,7 @@ def url() -> Iterator[str]:
     is_up, may_end = Event(), Event()
 
     async def serve() -> None:
-        async with serving(_app()) as address:
+        async with serve_in_background(_app()) as address:
             urls.append(address)
             is_up.set()
             await asyncio.to_thread(may_end.wait)
@@ -125,7 +129,7 @@ def test_it_says_where_it_is_mounted() -> None:
     assert document("/api")["servers"] == [{"url": "/api"}]
 
 
-@pytest.mark.parametrize("kind", ["RunStarted", "Said", "Asked", "Completed"])
+@pytest.mark.parametrize("kind", ["RunStarted", "AgentResponded", "InterruptRaised", "RunCompleted"])
 def test_it_describes_events(kind: str) -> None:
     refs = [each["$ref"] for each in document()["components"]["schemas"]["Event"]["oneOf"]]
     assert f"#/components/schemas/{kind}" in refs

@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from tests.postgres import PostgresServer
 
-from baton.errors import LogError, RunConflict, RunExistsError, SetupError, StoreError
+from baton.errors import LogError, RunConflictError, RunExistsError, SetupError, StoreError
 from baton.stores import PostgresStore, Store
 
 
@@ -100,17 +100,17 @@ async def test_a_writer_whose_answer_was_lost_knows_its_own_lines(
     async with _opened(postgres_url) as store:
         await store.create("first", [])
         cutter.cuts = 1
-        lease = await store.create("r", [b"0"], owner="me", ttl=60)
+        lease = await store.create("r", [b"0"], worker="me", ttl=60)
         assert cutter.cuts == 0
-        assert (lease.fence, lease.owner) == (1, "me")
+        assert (lease.fence, lease.worker) == (1, "me")
         cutter.cuts = 1
         await store.append("r", 1, [b"1"], fence=lease.fence)
         assert cutter.cuts == 0
         assert list(await store.load("r")) == [b"0", b"1"]
-        with pytest.raises(RunConflict):
+        with pytest.raises(RunConflictError):
             await store.append("r", 1, [b"1"])
         with pytest.raises(RunExistsError):
-            await store.create("r", [b"0"], owner="me", ttl=60)
+            await store.create("r", [b"0"], worker="me", ttl=60)
 
 
 async def test_a_server_that_is_not_there() -> None:
@@ -171,10 +171,12 @@ async def test_tables_of_version_1_are_brought_up_to_date_with_all_that_is_in_th
         await store.create("r", [b"0"])
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("DROP TABLE baton_notes")
-        connection.execute("ALTER TABLE baton_runs DROP COLUMN caller")
-        connection.execute("DELETE FROM baton_layout WHERE version = 2")
+        connection.execute("ALTER TABLE baton_runs DROP COLUMN owner")
+        connection.execute("ALTER TABLE baton_runs RENAME COLUMN worker TO owner")
+        connection.execute("ALTER TABLE baton_runs RENAME COLUMN cancel_requested TO cancel")
+        connection.execute("DELETE FROM baton_layout WHERE version > 1")
     async with _opened(postgres_url) as store, _opened(postgres_url) as other:
-        both = [each.list(caller="", counted=True) for each in (store, other)]
+        both = [each.list(owner="", count_total=True) for each in (store, other)]
         assert [page.total for page in await asyncio.gather(*both)] == [1, 1]
         await other.put_note("r", "n", b"note")
         assert await store.notes("r") == {"n": b"note"}
@@ -187,7 +189,7 @@ async def test_a_newer_layout_is_refused_by_name(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE baton_layout SET version = 7")
     async with _opened(postgres_url) as store:
-        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one knows up to 2"):
+        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one knows up to 3"):
             await store.load("r")
 
 

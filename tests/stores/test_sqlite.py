@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.errors import LogError, RunConflict, RunNotFoundError, SetupError, StoreError
+from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
 from baton.stores import SQLiteStore
 
 LINE = b'{"text":"' + b"x" * 500 + b'"}'
@@ -35,9 +35,9 @@ async def _filled(path: Path, *, runs: int = 3, lines: int = 30) -> None:
 async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
     now = 1000.0
     store = SQLiteStore(path, clock=lambda: now)
-    await store.create("r", [], owner="me", ttl=30)
+    await store.create("r", [], worker="me", ttl=30)
     now = 1029.9
-    with pytest.raises(RunConflict, match=r"`me` has its lease for another 0\.1 s"):
+    with pytest.raises(RunConflictError, match=r"`me` has its lease for another 0\.1 s"):
         await store.acquire("r", "you", ttl=30)
     now = 1030.0
     assert (await store.acquire("r", "you", ttl=30)).until == 1060.0
@@ -52,7 +52,7 @@ async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
 async def test_a_full_database_takes_nothing_and_works_again_when_there_is_room(path: Path, durability: str) -> None:
     store = SQLiteStore(path, durability="power" if durability == "power" else "process")
     await store.create("r", [LINE])
-    file = store._group._file if store._group else store._file  # pyright: ignore[reportPrivateUsage] - to fill it up
+    file = store._group._file if store._group else store._file
     pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 4}"))
     with pytest.raises(StoreError, match=r"runs\.db'\): it is full, or its disk is; make room") as full:
@@ -73,15 +73,15 @@ async def test_one_that_does_not_fit_does_not_harm_the_others_of_its_group(path:
     store = SQLiteStore(path, durability="power")
     for number in range(6):
         await store.create(f"r{number}", [LINE])
-    assert store._group is not None  # pyright: ignore[reportPrivateUsage] - to fill it up
-    file = store._group._file  # pyright: ignore[reportPrivateUsage]
+    assert store._group is not None
+    file = store._group._file
     pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 20}"))
     sizes = [1, 1, 10_000, 1, 1, 1]
     appends = [store.append(f"r{number}", 1, [LINE * size]) for number, size in enumerate(sizes)]
     appends.append(store.append("r0", 7, [LINE]))
     outcomes = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(one) for one in outcomes] == [*[type(None)] * 2, StoreError, *[type(None)] * 3, RunConflict]
+    assert [type(one) for one in outcomes] == [*[type(None)] * 2, StoreError, *[type(None)] * 3, RunConflictError]
     assert [len(await store.load(f"r{number}")) for number in range(6)] == [2, 2, 1, 2, 2, 2]
     await store.close()
 
@@ -246,7 +246,7 @@ async def test_a_newer_layout_is_refused_by_name(path: Path) -> None:
     await _filled(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 2"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 3"):
         await SQLiteStore(path).load("run0")
 
 
@@ -254,15 +254,17 @@ async def test_a_file_of_version_1_is_brought_up_to_date_with_all_that_is_in_it(
     await _filled(path, runs=2, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "DROP TABLE notes; DROP INDEX runs_by_caller; ALTER TABLE runs DROP COLUMN caller; PRAGMA user_version = 1"
+            "DROP TABLE notes; DROP INDEX runs_by_owner; ALTER TABLE runs DROP COLUMN owner;"
+            "ALTER TABLE runs RENAME COLUMN worker TO owner; ALTER TABLE runs RENAME COLUMN cancel_requested TO cancel;"
+            "PRAGMA user_version = 1"
         )
     stores = [SQLiteStore(path), SQLiteStore(path)]
     for store in stores:
-        assert (await store.list(caller="", counted=True)).total == 2
+        assert (await store.list(owner="", count_total=True)).total == 2
         assert len(await store.load("run1")) == 3
-    await stores[0].create("new", [], caller="ada")
+    await stores[0].create("new", [], owner="ada")
     await stores[1].put_note("run0", "n", b"note")
-    assert [record.run_id for record in (await stores[1].list(caller="ada")).records] == ["new"]
+    assert [record.run_id for record in (await stores[1].list(owner="ada")).records] == ["new"]
     assert await stores[0].notes("run0") == {"n": b"note"}
     for store in stores:
         await store.close()
@@ -364,7 +366,7 @@ async def test_a_store_is_used_from_several_event_loops_and_threads(path: Path) 
                 try:
                     await store.append("r", len(await store.load("r")), [LINE])
                     break
-                except RunConflict:
+                except RunConflictError:
                     continue
 
     await asyncio.gather(*(asyncio.to_thread(asyncio.run, add()) for _ in range(4)))

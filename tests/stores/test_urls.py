@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from baton.errors import SetupError
-from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store, store_of
+from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store, resolve_store
 
 
 @pytest.mark.parametrize(
@@ -23,16 +23,16 @@ from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore,
     ],
 )
 def test_files(address: str | os.PathLike[str], path: str, durability: str) -> None:
-    store = store_of(address)
+    store = resolve_store(address)
     assert isinstance(store, SQLiteStore)
     assert (store.path, store.durability) == (Path(path).absolute(), durability)
 
 
 def test_memory_and_postgres() -> None:
-    assert isinstance(store_of("memory:"), MemoryStore)
-    assert isinstance(store_of("memory://"), MemoryStore)
+    assert isinstance(resolve_store("memory:"), MemoryStore)
+    assert isinstance(resolve_store("memory://"), MemoryStore)
     for scheme in ("postgresql", "postgres"):
-        store = store_of(f"{scheme}://user:secret@host:5433/runs")
+        store = resolve_store(f"{scheme}://user:secret@host:5433/runs")
         assert isinstance(store, PostgresStore)
         assert repr(store) == "PostgresStore('postgresql://user@host:5433/runs')"
 
@@ -44,9 +44,9 @@ def test_a_store_is_given_back() -> None:
 
     for store in (MemoryStore(), SQLiteStore("runs.db"), KeyValueStore(Dictionary())):
         assert isinstance(store, Store)
-        assert store_of(store) is store
+        assert resolve_store(store) is store
     with pytest.raises(SetupError, match=r"a Dictionary has get and set; wrap it: KeyValueStore\(…\)"):
-        store_of(Dictionary())  # pyright: ignore[reportArgumentType] - that is the mistake
+        resolve_store(Dictionary())  # pyright: ignore[reportArgumentType] - that is the mistake
 
 
 @pytest.mark.parametrize(
@@ -71,4 +71,4 @@ def test_a_store_is_given_back() -> None:
 )
 def test_addresses_that_name_no_store(address: str, problem: str) -> None:
     with pytest.raises(SetupError, match=problem):
-        store_of(address)
+        resolve_store(address)

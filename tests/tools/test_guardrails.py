@@ -9,23 +9,23 @@ from tests.tools.conftest import MakeContext
 from baton import (
     Agent,
     Approval,
+    GuardrailVerdict,
     RunContext,
     Runner,
     RunResult,
     SetupError,
     ToolError,
-    Verdict,
-    guarded_tool,
     guardrail,
     tool,
+    with_tool_guardrails,
 )
-from baton.errors import GuardrailFailed, GuardrailTripped, NotEncodableError, ToolFailed
-from baton.events import Stepped, ToolReturned
+from baton.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ToolFailedError
+from baton.events import StepCompleted, ToolReturned
 from baton.events.codec import decode_log, encode_log
 from baton.messages import Image, ToolSpec
 from baton.runner import GuardrailResult
 from baton.testing import ScriptedModel, call, transcript
-from baton.tools import ToolOutcome, unwrapped
+from baton.tools import ToolResult, unwrap_tool
 
 
 class Till:
@@ -40,12 +40,12 @@ class Till:
         return f"paid {amount:g} to {to}"
 
 
-def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> Verdict:
-    return Verdict(arguments["amount"] <= 100, "too much")
+def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVerdict:
+    return GuardrailVerdict(arguments["amount"] <= 100, "too much")
 
 
-def without_secrets(ctx: RunContext[Any], result: ToolOutcome) -> Verdict:
-    return Verdict("secret" not in str(result.content), "it has a secret in it")
+def without_secrets(ctx: RunContext[Any], result: ToolResult) -> GuardrailVerdict:
+    return GuardrailVerdict("secret" not in str(result.content), "it has a secret in it")
 
 
 def says(ruling: Any, name: str = "judge") -> Any:
@@ -56,7 +56,7 @@ def says(ruling: Any, name: str = "judge") -> Any:
 class Foreign:
     """A tool that is not made of a function."""
 
-    def __init__(self, outcome: ToolOutcome | Exception) -> None:
+    def __init__(self, outcome: ToolResult | Exception) -> None:
         self.outcome = outcome
         self.calls: list[str] = []
 
@@ -64,7 +64,7 @@ class Foreign:
     def spec(self) -> ToolSpec:
         return ToolSpec("foreign", "f", {"type": "object"})
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         self.calls.append(arguments)
         if isinstance(self.outcome, Exception):
             raise self.outcome
@@ -82,14 +82,14 @@ def results_of(result: RunResult[Any]) -> list[tuple[Any, bool]]:
 async def test_before_a_no_the_tool_has_not_run_and_the_model_is_told() -> None:
     till = Till()
     model = ScriptedModel([[call("pay", amount=500), call("pay", amount=80)], "done"])
-    runner = Runner(Agent("Clerk", tools=[guarded_tool(till.pay, before=[at_most_100])], model=model))
+    runner = Runner(Agent("Clerk", tools=[with_tool_guardrails(till.pay, input_guardrails=[at_most_100])], model=model))
     result = await runner.run("go")
     assert till.paid == [80]
     refused = "This call of `pay` was not made, because guardrail `at_most_100` is against it: too much"
     assert sorted(results_of(result)) == [(refused, True), ("paid 80 to Ada", False)]
-    assert sorted(result.guardrails, key=lambda said: said.verdict.passed) == [
-        GuardrailResult("at_most_100", "tool", "Clerk", Verdict(False, "too much")),
-        GuardrailResult("at_most_100", "tool", "Clerk", Verdict(True, "too much")),
+    assert sorted(result.guardrail_results, key=lambda said: said.verdict.passed) == [
+        GuardrailResult("at_most_100", "tool", "Clerk", GuardrailVerdict(False, "too much")),
+        GuardrailResult("at_most_100", "tool", "Clerk", GuardrailVerdict(True, "too much")),
     ]
     await runner.replay(result.events)
 
@@ -102,18 +102,20 @@ async def test_before_raise_ends_the_run_with_nothing_done_for_good() -> None:
         return False
 
     model = ScriptedModel([call("pay", amount=500)])
-    runner = Runner(Agent("Clerk", tools=[guarded_tool(till.pay, before=[judge], on_trip="raise")], model=model))
+    runner = Runner(
+        Agent("Clerk", tools=[with_tool_guardrails(till.pay, input_guardrails=[judge], on_trip="raise")], model=model)
+    )
     live = runner.stream("go")
-    with pytest.raises(GuardrailTripped) as caught:
-        await live.drive()
+    with pytest.raises(GuardrailTrippedError) as caught:
+        await live._drive()
     error = caught.value
     assert (error.guardrail, error.agent, error.stage, error.tool) == ("judge", "Clerk", "tool", "pay")
     assert str(error) == "guardrail `judge` stopped a call of `pay` by `Clerk`"
-    assert (live.result.status, live.result.guardrails) == (
+    assert (live.result.status, live.result.guardrail_results) == (
         "failed",
-        (GuardrailResult("judge", "tool", "Clerk", Verdict(False)),),
+        (GuardrailResult("judge", "tool", "Clerk", GuardrailVerdict(False)),),
     )
-    with pytest.raises(GuardrailTripped):
+    with pytest.raises(GuardrailTrippedError):
         await runner.resume(live.run_id)
     assert (till.paid, asked) == ([], [500])
 
@@ -123,22 +125,22 @@ async def test_before_sees_the_arguments_as_the_function_will_get_them(ctx: RunC
 
     async def judge(ctx: RunContext[Any], arguments: dict[str, Any]) -> None:
         seen.append(arguments)
-        assert ctx.call is not None
-        assert ctx.call.id == "c"
+        assert ctx.tool_call is not None
+        assert ctx.tool_call.id == "c"
 
-    guarded = guarded_tool(Till().pay, before=[judge])
+    guarded = with_tool_guardrails(Till().pay, input_guardrails=[judge])
     assert (await guarded.call(ctx, '{"amount": "7"}')).content == "paid 7 to Ada"
     assert seen == [{"amount": 7.0, "to": "Ada"}]
 
 
 async def test_arguments_that_do_not_fit_are_not_judged(make_context: MakeContext) -> None:
-    function = guarded_tool(till_pay := Till().pay, before=[says(False)])
+    function = with_tool_guardrails(till_pay := Till().pay, input_guardrails=[says(False)])
     assert callable(till_pay)
     outcome = await function.call(make_context(), '{"amount": "much"}')
     assert outcome.is_error
     assert "amount" in str(outcome.content)
-    foreign = Foreign(ToolOutcome("x"))
-    guarded = guarded_tool(foreign, before=[says(True)])
+    foreign = Foreign(ToolResult("x"))
+    guarded = with_tool_guardrails(foreign, input_guardrails=[says(True)])
     for arguments in ("{", "[1]"):
         outcome = await guarded.call(make_context(), arguments)
         assert outcome.is_error
@@ -151,17 +153,17 @@ async def test_arguments_that_do_not_fit_are_not_judged(make_context: MakeContex
 async def test_several_are_asked_at_once_and_all_are_heard(ctx: RunContext[Any]) -> None:
     both = asyncio.Barrier(2)
 
-    async def first(ctx: RunContext[Any], arguments: dict[str, Any]) -> Verdict:
+    async def first(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVerdict:
         await both.wait()
-        return Verdict(False, "one")
+        return GuardrailVerdict(False, "one")
 
-    async def second(ctx: RunContext[Any], arguments: dict[str, Any]) -> Verdict:
+    async def second(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVerdict:
         await both.wait()
-        return Verdict(False, "two")
+        return GuardrailVerdict(False, "two")
 
-    outcome = await guarded_tool(Till().pay, before=[first, second]).call(ctx, '{"amount": 1}')
+    outcome = await with_tool_guardrails(Till().pay, input_guardrails=[first, second]).call(ctx, '{"amount": 1}')
     assert str(outcome.content).endswith("guardrail `first` is against it: one")
-    assert sorted(event.name for event in ctx.run.log.events if isinstance(event, Stepped)) == [
+    assert sorted(event.name for event in ctx._run.log.events if isinstance(event, StepCompleted)) == [
         "guardrail:tool:first",
         "guardrail:tool:second",
     ]
@@ -178,7 +180,9 @@ async def test_a_person_is_not_asked_for_what_a_guardrail_refuses(passes: bool) 
         asked.append(arguments["amount"])
         return passes
 
-    pay = guarded_tool(tool(till.pay, needs_approval=True), before=[judge], after=[without_secrets])
+    pay = with_tool_guardrails(
+        tool(till.pay, needs_approval=True), input_guardrails=[judge], output_guardrails=[without_secrets]
+    )
     model = ScriptedModel([call("pay", amount=5), "done"])
     runner = Runner(Agent("Clerk", tools=[pay], model=model))
     result = await runner.run("go")
@@ -203,24 +207,26 @@ async def test_after_a_no_the_result_is_withheld_and_the_run_goes_on() -> None:
         return f"secret of {name}" if name == "Ada" else f"age of {name}"
 
     model = ScriptedModel([call("look_up", name="Ada"), call("look_up", name="Bob"), "done"])
-    runner = Runner(Agent("Clerk", tools=[guarded_tool(look_up, after=[without_secrets])], model=model))
+    runner = Runner(
+        Agent("Clerk", tools=[with_tool_guardrails(look_up, output_guardrails=[without_secrets])], model=model)
+    )
     result = await runner.run("go")
     withheld = "The result of `look_up` is withheld, because guardrail `without_secrets` is against it"
     assert results_of(result) == [(f"{withheld}: it has a secret in it", True), ("age of Bob", False)]
     assert "secret of Ada" not in str(model.requests)
-    assert [said.verdict.passed for said in result.guardrails] == [False, True]
+    assert [said.verdict.passed for said in result.guardrail_results] == [False, True]
     await runner.replay(result.events)
     assert looked == ["Ada", "Bob"]
 
 
 async def test_after_raise_ends_the_run_and_a_resume_does_not_run_the_tool_again() -> None:
     till = Till()
-    pay = guarded_tool(till.pay, after=[says(Verdict(False, "no"))], on_trip="raise")
+    pay = with_tool_guardrails(till.pay, output_guardrails=[says(GuardrailVerdict(False, "no"))], on_trip="raise")
     runner = Runner(Agent("Clerk", tools=[pay], model=ScriptedModel([call("pay", amount=5)])))
     live = runner.stream("go")
-    with pytest.raises(GuardrailTripped, match="guardrail `judge` stopped a call of `pay` by `Clerk`: no"):
-        await live.drive()
-    with pytest.raises(GuardrailTripped):
+    with pytest.raises(GuardrailTrippedError, match="guardrail `judge` stopped a call of `pay` by `Clerk`: no"):
+        await live._drive()
+    with pytest.raises(GuardrailTrippedError):
         await runner.resume(live.run_id)
     assert till.paid == [5]
 
@@ -230,15 +236,15 @@ async def test_after_a_verdict_is_about_the_result_that_was_judged() -> None:
     till = Till()
 
     def team() -> Runner[Any, Any]:
-        pay = guarded_tool(till.pay, after=[says(True)])
+        pay = with_tool_guardrails(till.pay, output_guardrails=[says(True)])
         return Runner(Agent("Clerk", tools=[pay], model=ScriptedModel({"Clerk": ["done"]})))
 
     model = ScriptedModel([call("pay", amount=5), "done"])
-    first = Runner(Agent("Clerk", tools=[guarded_tool(till.pay, after=[says(True)])], model=model))
+    first = Runner(Agent("Clerk", tools=[with_tool_guardrails(till.pay, output_guardrails=[says(True)])], model=model))
     events = (await first.run("go")).events
     judged = next(place for place, event in enumerate(events) if event.key.endswith("guardrail:tool:judge"))
     other = team()
-    run_id = other.adopt(decode_log(encode_log(events[: judged + 1])))
+    run_id = other.load_log(decode_log(encode_log(events[: judged + 1])))
     result = await other.resume(run_id)
     assert (result.output, results_of(result), till.paid) == ("done", [("paid 5 to Ada", False)], [5])
 
@@ -246,10 +252,10 @@ async def test_after_a_verdict_is_about_the_result_that_was_judged() -> None:
 async def test_after_a_question_of_a_guardrail_the_tool_does_not_run_again() -> None:
     till = Till()
 
-    async def asks(ctx: RunContext[Any], result: ToolOutcome) -> bool:
+    async def asks(ctx: RunContext[Any], result: ToolResult) -> bool:
         return bool(await ctx.interrupt(f"show {result.content}?"))
 
-    pay = guarded_tool(tool(till.pay, needs_approval=True), after=[asks])
+    pay = with_tool_guardrails(tool(till.pay, needs_approval=True), output_guardrails=[asks])
     runner = Runner(Agent("Clerk", tools=[pay], model=ScriptedModel([call("pay", amount=5), "done"])))
     result = await runner.run("go")
     result = await runner.resume(result.run_id, True)
@@ -265,28 +271,34 @@ async def test_after_errors_are_judged_too(make_context: MakeContext) -> None:
         raise OSError("the secret is 7")
 
     for inner in (fails, Foreign(OSError("the secret is 7")), Foreign(ToolError("the secret is 7"))):
-        outcome = await guarded_tool(inner, after=[without_secrets]).call(make_context(), "{}")
+        outcome = await with_tool_guardrails(inner, output_guardrails=[without_secrets]).call(make_context(), "{}")
         assert outcome.is_error
         assert "is withheld" in str(outcome.content)
-    with pytest.raises(ToolFailed):
-        await guarded_tool(tool(fails, on_error="raise"), after=[says(True)]).call(make_context(), "{}")
+    with pytest.raises(ToolFailedError):
+        await with_tool_guardrails(tool(fails, on_error="raise"), output_guardrails=[says(True)]).call(
+            make_context(), "{}"
+        )
 
 
 async def test_after_everything_in_a_result_comes_through(make_context: MakeContext) -> None:
-    seen: list[ToolOutcome] = []
+    seen: list[ToolResult] = []
 
-    def judge(ctx: RunContext[Any], result: ToolOutcome) -> None:
+    def judge(ctx: RunContext[Any], result: ToolResult) -> None:
         seen.append(result)
 
-    whole = ToolOutcome((Image(data=b"\x00\xff", media_type="image/png"),), is_final=True, values={"a": [1]})
+    whole = ToolResult((Image(data=b"\x00\xff", media_type="image/png"),), is_final=True, values={"a": [1]})
     ctx = make_context()
-    assert await guarded_tool(Foreign(whole), after=[judge]).call(ctx, "{}") == whole
+    assert await with_tool_guardrails(Foreign(whole), output_guardrails=[judge]).call(ctx, "{}") == whole
     # And the same when it comes from the log.
-    again = make_context(decode_log(encode_log(ctx.run.log.events)))
-    assert await guarded_tool(Foreign(OSError("not again")), after=[judge]).call(again, "{}") == whole
+    again = make_context(decode_log(encode_log(ctx._run.log.events)))
+    assert (
+        await with_tool_guardrails(Foreign(OSError("not again")), output_guardrails=[judge]).call(again, "{}") == whole
+    )
     assert seen == [whole]
     with pytest.raises(NotEncodableError, match="the result of `foreign`"):
-        await guarded_tool(Foreign(ToolOutcome(values={"a": object()})), after=[judge]).call(make_context(), "{}")
+        await with_tool_guardrails(Foreign(ToolResult(values={"a": object()})), output_guardrails=[judge]).call(
+            make_context(), "{}"
+        )
 
 
 async def test_values_that_the_tool_and_its_guardrails_wrote_are_kept() -> None:
@@ -299,11 +311,11 @@ async def test_values_that_the_tool_and_its_guardrails_wrote_are_kept() -> None:
     async def before(ctx: RunContext[Any], arguments: dict[str, Any]) -> None:
         ctx.values.set("before", ctx.values.get("before", 0) + 1)
 
-    async def after(ctx: RunContext[Any], result: ToolOutcome) -> Any:
+    async def after(ctx: RunContext[Any], result: ToolResult) -> Any:
         ctx.values.set("after", ctx.values["tool"] + 1)
         return await ctx.interrupt("?")
 
-    guarded = guarded_tool(count, before=[before], after=[after])
+    guarded = with_tool_guardrails(count, input_guardrails=[before], output_guardrails=[after])
     runner = Runner(Agent("Clerk", tools=[guarded], model=ScriptedModel([call("count"), "done"])))
     result = await runner.run("go", values={"old": 1})
     # Whether the call is not yet recorded as a whole, or is, nothing is lost.
@@ -320,17 +332,19 @@ async def test_after_a_function_that_returns_an_agent(passes: bool) -> None:
     weather = Agent("Weather", description="w", model=ScriptedModel(["sunny"]))
     given: list[Any] = []
 
-    def judge(ctx: RunContext[Any], result: ToolOutcome) -> bool:
-        given.append(result.transfer)
+    def judge(ctx: RunContext[Any], result: ToolResult) -> bool:
+        given.append(result.transfer_to)
         return passes
 
     def to_weather() -> Agent:
         return weather
 
     desk = Agent(
-        "Desk", tools=[guarded_tool(to_weather, after=[judge])], model=ScriptedModel([call("to_weather"), "no"])
+        "Desk",
+        tools=[with_tool_guardrails(to_weather, output_guardrails=[judge])],
+        model=ScriptedModel([call("to_weather"), "no"]),
     )
-    assert desk.mentioned() == (weather,)
+    assert desk._referenced_agents() == (weather,)
     runner = Runner(desk)
     result = await runner.run("go")
     assert (result.output, given) == ("sunny" if passes else "no", ["Weather"])
@@ -342,7 +356,7 @@ async def test_after_an_agent_that_nobody_named_before_can_be_transferred_to() -
         return Agent("Newcomer", description="n", model=ScriptedModel(["here I am"]))
 
     model = ScriptedModel([call("to_newcomer")])
-    desk = Agent("Desk", tools=[guarded_tool(to_newcomer, after=[says(True)])], model=model)
+    desk = Agent("Desk", tools=[with_tool_guardrails(to_newcomer, output_guardrails=[says(True)])], model=model)
     assert (await Runner(desk).run("go")).output == "here I am"
 
 
@@ -354,7 +368,7 @@ async def test_before_a_no_prevents_the_transfer_of_a_function() -> None:
 
     for passes, output in ((True, "sunny"), (False, "no")):
         model = ScriptedModel([call("to_weather"), "no"])
-        desk = Agent("Desk", tools=[guarded_tool(to_weather, before=[says(passes)])], model=model)
+        desk = Agent("Desk", tools=[with_tool_guardrails(to_weather, input_guardrails=[says(passes)])], model=model)
         assert (await Runner(desk).run("go")).output == output
 
 
@@ -370,8 +384,8 @@ async def test_a_guardrail_that_raises_ends_the_run_and_is_named(where: str) -> 
 
     checks: dict[str, Any] = {where: [broken]}
     model = ScriptedModel([call("pay", amount=5)])
-    runner = Runner(Agent("Clerk", tools=[guarded_tool(till.pay, **checks)], model=model))
-    with pytest.raises(GuardrailFailed) as caught:
+    runner = Runner(Agent("Clerk", tools=[with_tool_guardrails(till.pay, **checks)], model=model))
+    with pytest.raises(GuardrailFailedError) as caught:
         await runner.run("go")
     told = "guardrail `broken` could not judge a tool call by `Clerk`: it raised OSError: no line"
     assert str(caught.value) == told
@@ -379,10 +393,12 @@ async def test_a_guardrail_that_raises_ends_the_run_and_is_named(where: str) -> 
     assert till.paid == ([] if where == "before" else [5])
 
 
-@pytest.mark.parametrize(("ruling", "kind"), [("no", SetupError), (Verdict(True, info=object()), NotEncodableError)])
+@pytest.mark.parametrize(
+    ("ruling", "kind"), [("no", SetupError), (GuardrailVerdict(True, info=object()), NotEncodableError)]
+)
 async def test_what_is_no_verdict_ends_the_run(ruling: Any, kind: type[Exception], ctx: RunContext[Any]) -> None:
     with pytest.raises(kind, match="guardrail `judge`"):
-        await guarded_tool(Till().pay, before=[says(ruling)]).call(ctx, '{"amount": 1}')
+        await with_tool_guardrails(Till().pay, input_guardrails=[says(ruling)]).call(ctx, '{"amount": 1}')
 
 
 # How it is put together.
@@ -390,8 +406,10 @@ async def test_what_is_no_verdict_ends_the_run(ruling: Any, kind: type[Exception
 
 def test_it_is_a_tool_around_a_tool() -> None:
     pay = tool(Till().pay, needs_approval=True)
-    guarded = guarded_tool(guarded_tool(pay, before=[at_most_100]), after=[without_secrets])
-    assert unwrapped(guarded) is pay
+    guarded = with_tool_guardrails(
+        with_tool_guardrails(pay, input_guardrails=[at_most_100]), output_guardrails=[without_secrets]
+    )
+    assert unwrap_tool(guarded) is pay
     assert guarded.spec == pay.spec
     assert repr(guarded) == "GuardedTool(GuardedTool(FunctionTool('pay')))"
 
@@ -400,11 +418,11 @@ async def test_a_tool_without_guardrails_leaves_the_same_log() -> None:
     def run_of(pay: Any) -> Runner[Any, Any]:
         return Runner(Agent("Clerk", tools=[pay], model=ScriptedModel([call("pay", amount=1), "done"])))
 
-    plain, guarded = await run_of(Till().pay).run("go"), await run_of(guarded_tool(Till().pay)).run("go")
+    plain, guarded = await run_of(Till().pay).run("go"), await run_of(with_tool_guardrails(Till().pay)).run("go")
     assert transcript(plain.events) == transcript(guarded.events)
 
 
-untyped: Any = guarded_tool
+untyped: Any = with_tool_guardrails
 
 
 @pytest.mark.parametrize(
@@ -412,10 +430,10 @@ untyped: Any = guarded_tool
     [
         (lambda: untyped(3), r"guarded_tool\(3\) has nothing to guard; give a tool or a function"),
         (lambda: untyped(Till().pay, on_trip="ask"), r"has on_trip='ask'; use \"tell\" or \"raise\""),
-        (lambda: untyped(Till().pay, before=at_most_100), r"has before=.*; give a list of guardrails"),
-        (lambda: untyped(Till().pay, before=[says(1)], after=[says(1)]), "has two guardrails called `judge`"),
+        (lambda: untyped(Till().pay, input_guardrails=at_most_100), r"has input_guardrails=.*; give a list of guardrails"),
+        (lambda: untyped(Till().pay, input_guardrails=[says(1)], output_guardrails=[says(1)]), "has two guardrails called `judge`"),
         (
-            lambda: untyped(untyped(Till().pay, before=[says(1)]), before=[says(1)]),
+            lambda: untyped(untyped(Till().pay, input_guardrails=[says(1)]), input_guardrails=[says(1)]),
             "has two guardrails called `judge`, wrappers inside it included",
         ),
     ],

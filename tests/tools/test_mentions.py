@@ -114,7 +114,7 @@ def test_agents_are_found_wherever_they_are_named(function: Callable[..., Any], 
 def test_defaults_are_found() -> None:
     def context(ctx: Any) -> None: ...
 
-    found = FunctionTool(by_default, inject={"to": context, "other": context}).mentioned()
+    found = FunctionTool(by_default, _inject={"to": context, "other": context}).mentioned()
     assert weather in found
     assert chat in found
 

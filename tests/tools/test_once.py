@@ -8,8 +8,8 @@ import pytest
 from tests.runner.kept import Watched, events_in
 
 from baton import Agent, Approval, RunContext, Runner, SetupError, tool
-from baton.errors import AnswerError, ToolFailed
-from baton.events import Event, Stepped
+from baton.errors import AnswerError, ToolFailedError
+from baton.events import Event, StepCompleted
 from baton.testing import ScriptedModel, call, transcript
 
 
@@ -36,7 +36,7 @@ class Bank:
 async def crashed_after_the_intent(bank: Bank) -> list[Event]:
     """The log of a run whose process died while it paid."""
     events = (await bank.runner([call("pay", euro=5), "done"]).run("hi", run_id="r")).events
-    intent = next(n for n, event in enumerate(events, 1) if isinstance(event, Stepped) and event.name == "intent")
+    intent = next(n for n, event in enumerate(events, 1) if isinstance(event, StepCompleted) and event.name == "intent")
     return list(events[:intent])
 
 
@@ -60,7 +60,7 @@ async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> Non
     # DESIGN §6
     bank = Bank()
     runner = bank.runner()
-    runner.adopt(await crashed_after_the_intent(bank))
+    runner.load_log(await crashed_after_the_intent(bank))
     waiting = await runner.resume("r")
     assert (waiting.status, bank.paid) == ("suspended", ["5"])
     (question,) = waiting.interrupts
@@ -70,7 +70,7 @@ async def test_a_crash_in_between_is_asked_about_and_nothing_runs_again() -> Non
         "arguments": {"euro": 5},
         "idempotency_key": "r:1/m1.0",
     }
-    assert question.call is not None
+    assert question.tool_call is not None
     # Asked as often as one likes.
     assert (await runner.resume("r")).interrupts == waiting.interrupts
     result = await runner.resume("r", {"result": "paid 5"})
@@ -91,7 +91,7 @@ async def test_what_was_found_out_becomes_the_result(found: Any, line: str, paid
     # DESIGN §6
     bank = Bank()
     runner = bank.runner()
-    runner.adopt(await crashed_after_the_intent(bank))
+    runner.load_log(await crashed_after_the_intent(bank))
     waiting = await runner.resume("r")
     result = await runner.resume("r", {waiting.interrupts[0].id: found})
     assert line in transcript(result.events)
@@ -106,7 +106,7 @@ async def test_an_answer_that_says_nothing_about_the_call_is_refused(wrong: Any)
     bank = Bank()
     runner = bank.runner()
     log = await crashed_after_the_intent(bank)
-    runner.adopt(log)
+    runner.load_log(log)
     waiting = await runner.resume("r")
     with pytest.raises(AnswerError, match=r'answer \{"result": …\}'):
         await runner.resume("r", {waiting.interrupts[0].id: wrong})
@@ -118,12 +118,12 @@ async def test_a_second_crash_is_asked_about_again() -> None:
     # DESIGN §6
     bank = Bank()
     runner = bank.runner()
-    runner.adopt(await crashed_after_the_intent(bank))
+    runner.load_log(await crashed_after_the_intent(bank))
     waiting = await runner.resume("r")
     events = (await runner.resume("r", {waiting.interrupts[0].id: {"run_again": True}})).events
     second = [n for n, event in enumerate(events, 1) if event.key == "1/m1.0/intent2"]
     again = bank.runner()
-    again.adopt(events[: second[0]])
+    again.load_log(events[: second[0]])
     waiting = await again.resume("r")
     assert [question.id for question in waiting.interrupts] == ["1/m1.0/unknown2/ask1"]
     assert (await again.resume("r", {"result": "paid"})).output == "done"
@@ -183,7 +183,7 @@ async def test_an_approval_comes_before_the_intent() -> None:
     bank, store = Bank(), Watched()
     runner = bank.runner([call("pay", euro=5), "done"], store, needs_approval=True)
     waiting = await runner.run("hi", run_id="r")
-    assert not [event for event in waiting.events if isinstance(event, Stepped) and event.name == "intent"]
+    assert not [event for event in waiting.events if isinstance(event, StepCompleted) and event.name == "intent"]
     result = await runner.resume("r", Approval(approved=True, arguments={"euro": 7}))
     assert (result.output, bank.paid) == ("done", ["7"])
 
@@ -199,7 +199,7 @@ async def test_a_failure_that_ends_the_run_leaves_the_outcome_open() -> None:
     # DESIGN §6
     bank = Bank()
     runner = bank.runner([call("pay", euro=13), "done"], on_error="raise")
-    with pytest.raises(ToolFailed):
+    with pytest.raises(ToolFailedError):
         await runner.run("hi", run_id="r")
     waiting = await runner.resume("r")
     assert waiting.interrupts[0].payload["kind"] == "unknown_outcome"

@@ -9,7 +9,7 @@ import pytest
 
 from baton.context import RunContext
 from baton.errors import SetupError
-from baton.tools import FunctionTool, ToolOutcome, tool
+from baton.tools import FunctionTool, ToolResult, tool
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTheChecker
@@ -130,7 +130,7 @@ def contexts(
 async def test_every_spelling_of_a_context(ctx: RunContext[Any]) -> None:
     made = tool(contexts)
     assert list(made.spec.parameters["properties"]) == ["word"]
-    assert await made.call(ctx, '{"word": "context"}') == ToolOutcome("1 context")
+    assert await made.call(ctx, '{"word": "context"}') == ToolResult("1 context")
 
 
 def test_a_union_with_a_context_is_not_a_context() -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from baton.context import RunContext
 from baton.messages import text_of
-from baton.tools import ToolOutcome, tool
+from baton.tools import ToolResult, tool
 from baton.tools.threads import in_thread
 
 Ctx = RunContext[Any]
@@ -73,7 +73,7 @@ async def test_a_sync_function_runs_in_a_thread_unless_told_not_to(ctx: Ctx) -> 
 
     here = str(threading.get_ident())
     assert text_of((await tool(where).call(ctx, "")).content) != here
-    assert text_of((await tool(where, thread=False).call(ctx, "")).content) == here
+    assert text_of((await tool(where, in_thread=False).call(ctx, "")).content) == here
 
 
 async def test_sync_functions_run_at_the_same_time(ctx: Ctx) -> None:
@@ -97,7 +97,7 @@ async def test_the_thread_sees_context_variables(ctx: Ctx) -> None:
         return seen
 
     tenant.set("acme")
-    assert await tool(read).call(ctx, "") == ToolOutcome("acme")
+    assert await tool(read).call(ctx, "") == ToolResult("acme")
     assert tenant.get() == "acme"
 
 
@@ -152,7 +152,7 @@ async def test_functions_that_hang_do_not_take_threads_from_others(ctx: Ctx) -> 
     try:
         outcomes = await asyncio.gather(*(hanging.call(ctx, "") for _ in range(60)))
         assert all(outcome.is_error for outcome in outcomes)
-        assert await tool(lambda: "still here", name="next").call(ctx, "") == ToolOutcome("still here")
+        assert await tool(lambda: "still here", name="next").call(ctx, "") == ToolResult("still here")
     finally:
         may_end.set()
 

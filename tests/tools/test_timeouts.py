@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from baton.context import RunContext, Suspend
-from baton.errors import SetupError, ToolFailed, ToolTimeout
+from baton.context import RunContext, SuspendRun
+from baton.errors import SetupError, ToolFailedError, ToolTimeoutError
 from baton.messages import ToolSpec
-from baton.tools import ToolOutcome, tool, unwrapped
-from baton.tools.timeouts import Timed
+from baton.tools import ToolResult, tool, unwrap_tool
+from baton.tools.timeouts import TimeoutTool
 
 Ctx = RunContext[Any]
-TOO_LATE = ToolOutcome("tool `wait` did not finish within 0.01 s", is_error=True)
+TOO_LATE = ToolResult("tool `wait` did not finish within 0.01 s", is_error=True)
 
 
 async def wait() -> str:
@@ -29,16 +29,16 @@ async def test_the_model_is_told_that_time_was_up(ctx: Ctx) -> None:
 
 
 async def test_a_tool_that_is_in_time_is_not_touched(ctx: Ctx) -> None:
-    assert await tool(lambda: "soon", name="quick", timeout=10).call(ctx, "") == ToolOutcome("soon")
+    assert await tool(lambda: "soon", name="quick", timeout=10).call(ctx, "") == ToolResult("soon")
 
 
 async def test_the_policy_for_errors_holds_for_time_too(ctx: Ctx) -> None:
-    with pytest.raises(ToolFailed, match=r"did not finish within 0\.01 s") as raised:
+    with pytest.raises(ToolFailedError, match=r"did not finish within 0\.01 s") as raised:
         await tool(wait, timeout=0.01, on_error="raise").call(ctx, "")
-    assert isinstance(raised.value.__cause__, ToolTimeout)
+    assert isinstance(raised.value.__cause__, ToolTimeoutError)
     assert raised.value.__cause__.seconds == 0.01
     outcome = await tool(wait, timeout=0.01, on_error=lambda error: type(error).__name__).call(ctx, "")
-    assert outcome == ToolOutcome("ToolTimeout", is_error=True)
+    assert outcome == ToolResult("ToolTimeoutError", is_error=True)
 
 
 async def test_a_timeout_of_the_function_itself_is_an_ordinary_failure(ctx: Ctx) -> None:
@@ -99,7 +99,7 @@ async def test_a_function_that_finishes_all_the_same_has_finished(ctx: Ctx) -> N
             return "made it"
         return "never"
 
-    assert await tool(stubborn, timeout=0.01).call(ctx, "") == ToolOutcome("made it")
+    assert await tool(stubborn, timeout=0.01).call(ctx, "") == ToolResult("made it")
     await asyncio.sleep(0)  # Where a cancellation that was left over would strike.
 
 
@@ -107,7 +107,7 @@ async def test_an_interrupt_passes_through(ctx: Ctx) -> None:
     async def asks(ctx: Ctx) -> str:
         return str(await ctx.interrupt("may I?"))
 
-    with pytest.raises(Suspend):
+    with pytest.raises(SuspendRun):
         await tool(asks, timeout=10).call(ctx, "")
 
 
@@ -115,14 +115,14 @@ async def test_any_tool_can_be_timed(ctx: Ctx) -> None:
     class Remote:
         spec = ToolSpec("wait")
 
-        async def call(self, ctx: Ctx, arguments: str) -> ToolOutcome:
+        async def call(self, ctx: Ctx, arguments: str) -> ToolResult:
             await asyncio.Event().wait()
-            return ToolOutcome(arguments)
+            return ToolResult(arguments)
 
     remote = Remote()
-    timed = Timed(remote, 0.01)
+    timed = TimeoutTool(remote, 0.01)
     assert timed.spec is remote.spec
-    assert unwrapped(timed) is remote
+    assert unwrap_tool(timed) is remote
     assert await timed.call(ctx, "") == TOO_LATE
 
 

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from tests.tools.conftest import MakeContext
 
-from baton import RunContext, SetupError, Verdict, guardrail
-from baton.events import Stepped
+from baton import GuardrailVerdict, RunContext, SetupError, guardrail
+from baton.events import StepCompleted
 from baton.tools import Guardrail
-from baton.tools.verdicts import Checks, as_guardrails, verdict_in
+from baton.tools.verdicts import GuardrailChecks, as_guardrails, verdict_in
 
 
 def polite(ctx: RunContext[Any], given: str) -> bool:
@@ -43,45 +43,48 @@ def test_a_callable_without_a_signature_is_taken_as_it_is() -> None:
 
 def test_a_verdict_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
-        Verdict(True).passed = False  # pyright: ignore[reportAttributeAccessIssue]
-    assert msgspec.json.encode(Verdict(False, "no")) == b'{"passed":false,"reason":"no"}'
+        GuardrailVerdict(True).passed = False  # pyright: ignore[reportAttributeAccessIssue]
+    assert msgspec.json.encode(GuardrailVerdict(False, "no")) == b'{"passed":false,"reason":"no"}'
 
 
 async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: MakeContext) -> None:
     asked: list[str] = []
 
-    def judge(ctx: RunContext[Any], given: str) -> Verdict:
+    def judge(ctx: RunContext[Any], given: str) -> GuardrailVerdict:
         asked.append(given)
         ctx.values.set("judged", given)
-        return Verdict(True, "fine", (1, 2))
+        return GuardrailVerdict(True, "fine", (1, 2))
 
     ((one,),) = as_guardrails("a test", input=[judge])
     ctx = make_context()
-    checks = Checks([one], ctx, "input")
+    checks = GuardrailChecks([one], ctx, "input")
     assert not checks.are_recorded
     await checks.enforce("first")
-    (event,) = ctx.run.log.events
-    assert isinstance(event, Stepped)
+    (event,) = ctx._run.log.events
+    assert isinstance(event, StepCompleted)
     assert (event.key, event.name) == ("1/m1.0/guardrail:input:judge", "guardrail:input:judge")
-    assert verdict_in(event) == ("input", "judge", Verdict(True, "fine", [1, 2]))
+    assert verdict_in(event) == ("input", "judge", GuardrailVerdict(True, "fine", [1, 2]))
     again = make_context([event])
-    assert Checks([one], again, "input").are_recorded
-    await Checks([one], again, "input").enforce("second")
+    assert GuardrailChecks([one], again, "input").are_recorded
+    await GuardrailChecks([one], again, "input").enforce("second")
     assert (asked, dict(again.values)) == (["first"], {"judged": "first"})
     # Inside a call, what it wrote is recorded with the call as well.
-    assert again.take_changes() == event.changes
-    for other in (Checks([one], again, "output"), Checks([one], make_context([event], scope="1/m1.1"), "input")):
+    assert again._take_changes() == event.value_changes
+    for other in (
+        GuardrailChecks([one], again, "output"),
+        GuardrailChecks([one], make_context([event], scope="1/m1.1"), "input"),
+    ):
         assert not other.are_recorded
         await other.enforce("third")
     assert asked == ["first", "third", "third"]
 
 
 async def test_nobody_is_recorded_if_there_is_nobody(ctx: RunContext[Any]) -> None:
-    assert Checks([], ctx, "output").are_recorded
-    await Checks([], ctx, "output").enforce("anything")
-    assert ctx.run.log.events == []
+    assert GuardrailChecks([], ctx, "output").are_recorded
+    await GuardrailChecks([], ctx, "output").enforce("anything")
+    assert ctx._run.log.events == []
 
 
 def test_other_steps_are_no_verdicts(ctx: RunContext[Any]) -> None:
-    assert verdict_in(Stepped("1/step:look", ctx.origin, 0.0, "look", 1)) is None
-    assert verdict_in(Stepped("1/step:guardrail:input:x", ctx.origin, 0.0, "guardrail:input:x", 1)) is None
+    assert verdict_in(StepCompleted("1/step:look", ctx._origin, 0.0, "look", 1)) is None
+    assert verdict_in(StepCompleted("1/step:guardrail:input:x", ctx._origin, 0.0, "guardrail:input:x", 1)) is None

@@ -62,7 +62,7 @@ async def test_an_exit_beats_a_break() -> None:
 
 async def test_beside_a_result_that_is_the_answer() -> None:
     # W2, T7
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def verdict() -> str:
         """Judge."""
         return "good"

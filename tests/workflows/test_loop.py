@@ -21,7 +21,7 @@ from baton import (
 )
 from baton.agents import BaseAgent
 from baton.errors import LimitError
-from baton.events import Started, Suspended
+from baton.events import AgentStarted, RunSuspended
 from baton.testing import ScriptedModel, transfer_to
 
 
@@ -135,8 +135,8 @@ async def test_a_loop_of_four_two_of_them_asking_twice_round() -> None:
         result = await runner.resume(result.run_id, {question.id: f"answer {len(asked)}"})
     round_one = ("L", "a", "b", "c", "d")
     assert asked == [round_one[:3], round_one, (*round_one, "a", "b"), (*round_one, *round_one[1:])]
-    assert sum(isinstance(event, Suspended) for event in result.events) == 4
-    assert sum(isinstance(event, Started) for event in result.events) == 1 + 2 * 4
+    assert sum(isinstance(event, RunSuspended) for event in result.events) == 4
+    assert sum(isinstance(event, AgentStarted) for event in result.events) == 1 + 2 * 4
     assert texts(result) == [
         *("a", "b begins", "b: answer 1", "c", "d begins", "d: answer 2"),
         *("a", "b begins", "b: answer 3", "c", "d begins", "d: answer 4"),

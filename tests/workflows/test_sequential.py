@@ -121,7 +121,7 @@ async def test_a_steps_transfers_stay_inside_the_step() -> None:
 async def test_a_step_that_waits_for_another_gets_the_floor_back_before_the_next_step() -> None:
     # W1, T21
     model = ScriptedModel({"Boss": [call("transfer_to_worker"), "thanks"], "Worker": ["done"], "Next": ["next"]})
-    boss = Agent("Boss", handoffs=[handoff(Agent("Worker", description="works"), returns="caller")])
+    boss = Agent("Boss", handoffs=[handoff(Agent("Worker", description="works"), return_to="caller")])
     result = await Runner(SequentialAgent("S", sub_agents=[boss, Agent("Next")]), model=model).run("go")
     assert paths(result.events) == ["S.Boss", "S.Boss.Worker", "S.Boss.Worker.Boss", "S.Boss.Next"]
 
@@ -168,7 +168,7 @@ async def test_a_workflow_can_be_transferred_to_and_gives_control_back() -> None
     # W1, T21
     model = ScriptedModel({"Desk": [call("transfer_to_s"), "all done"]})
     work = SequentialAgent("S", description="works", sub_agents=[asker("a"), speaker("b")])
-    runner = Runner(Agent("Desk", handoffs=[handoff(work, returns="caller")]), model=model)
+    runner = Runner(Agent("Desk", handoffs=[handoff(work, return_to="caller")]), model=model)
     result = await answered(runner, await runner.run("go"))
     assert paths(result.events) == ["Desk", "Desk.S.a", "Desk.S.a", "Desk.S.a.b", "Desk.S.Desk"]
     assert (result.output, result.agent) == ("all done", "Desk")

@@ -7,15 +7,15 @@ in a way of its own: an adapter reads a log, or calls a runner as anybody would.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .otel import OTel
+from .otel import OTelObserver
 
 if TYPE_CHECKING:
-    from .mcp import MCPServer, mcp_app, mcp_server
+    from .mcp import MCPToolset, mcp_app, mcp_server
 
 # Their libraries are large: loaded when a name is first used.
-_HOME_OF = {"MCPServer": "mcp", "mcp_app": "mcp", "mcp_server": "mcp"}
+_HOME_OF = {"MCPToolset": "mcp", "mcp_app": "mcp", "mcp_server": "mcp"}
 
-__all__ = ["MCPServer", "OTel", "mcp_app", "mcp_server"]
+__all__ = ["MCPToolset", "OTelObserver", "mcp_app", "mcp_server"]
 
 
 def __getattr__(name: str) -> Any:

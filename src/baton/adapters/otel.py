@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import SetupError
 from ..events import Event
-from ..runner import Heard
+from ..runner import EventHandler
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, TracerProvider
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 _MOST_REMEMBERED = 10_000
 
 
-class OTel:
-    """Makes OpenTelemetry spans of runs, for `Runner(readers=[OTel()])`; or of a log, with `export`.
+class OTelObserver:
+    """Makes OpenTelemetry spans of runs, for `Runner(readers=[OTelObserver()])`; or of a log, with `export`.
 
     What was said, and the arguments and results of tools, are on the spans only with `content=True`.
     """
 
-    def __init__(self, tracer_provider: "TracerProvider | None" = None, *, content: bool = False) -> None:
+    def __init__(self, tracer_provider: "TracerProvider | None" = None, *, include_content: bool = False) -> None:
         try:
             from opentelemetry.trace import get_tracer
 
-            from .spans import RunSpans
+            from .spans import RunSpanBuilder
         except ImportError:
-            raise SetupError("OTel(…) needs OpenTelemetry: pip install 'baton-adk[otel]'") from None
-        self._spans = RunSpans
+            raise SetupError("OTelObserver(…) needs OpenTelemetry: pip install 'baton-adk[otel]'") from None
+        self._spans = RunSpanBuilder
         self._tracer = get_tracer("baton", tracer_provider=tracer_provider)
-        self._content = content
+        self._content = include_content
         self._stopped: OrderedDict[str, SpanContext] = OrderedDict()
         """The runs that stopped before their end, and where their traces are: a resumed run is linked to that."""
 
     @contextmanager
-    def reading(self, run_id: str, past: Sequence[Event]) -> Generator[Heard]:
+    def observe(self, run_id: str, past: Sequence[Event]) -> Generator[EventHandler]:
         """Make spans of what happens in this run until it stops; they are part of the span that is current here."""
         spans = self._spans(self._tracer, content=self._content)
         spans.recall(past, trace=self._stopped.pop(run_id, None))

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from ..events import Asked, Said, ToolReturned, Transferred
+from ..events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned
 from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage, text_of
 
 Attributes = dict[str, str | bool | int | float | Sequence[str]]
@@ -34,7 +34,7 @@ def of_activation(conversation: str, agent: str, id: str) -> Attributes:
     }
 
 
-def of_model_call(conversation: str, said: Said, *, content: bool) -> Attributes:
+def of_model_call(conversation: str, said: AgentResponded, *, content: bool) -> Attributes:
     """For a model call."""
     found: Attributes = {
         "gen_ai.operation.name": "chat",
@@ -87,7 +87,7 @@ def of_handoff(source: str, requested: Sequence[str]) -> Attributes:
     return {"baton.handoff.source": source, "baton.handoff.requested": [*requested]}
 
 
-def of_transfer(transferred: Transferred, *, content: bool) -> Attributes:
+def of_transfer(transferred: ControlTransferred, *, content: bool) -> Attributes:
     """What is added to that when a handoff is followed."""
     found: Attributes = {"baton.handoff.target": transferred.target}
     if transferred.call_id is not None:
@@ -99,12 +99,12 @@ def of_transfer(transferred: Transferred, *, content: bool) -> Attributes:
     return found
 
 
-def of_interrupt(asked: Asked, *, content: bool) -> Attributes:
+def of_interrupt(asked: InterruptRaised, *, content: bool) -> Attributes:
     """For a question to the outside."""
     found: Attributes = {"baton.interrupt.id": asked.key}
-    if asked.call is not None:
-        found["gen_ai.tool.name"] = asked.call.name
-        found["gen_ai.tool.call.id"] = asked.call.id
+    if asked.tool_call is not None:
+        found["gen_ai.tool.name"] = asked.tool_call.name
+        found["gen_ai.tool.call.id"] = asked.tool_call.id
     if content:
         found["baton.interrupt.payload"] = _json(asked.payload)
     return found
@@ -121,13 +121,13 @@ def of_answer(id: str, answer: Any, *, content: bool) -> Attributes:
 def _message(message: Message) -> dict[str, Any]:
     """A message as the conventions write it: a role, and parts."""
     if isinstance(message, ToolMessage):
-        result = {"type": "tool_call_response", "id": message.call_id, "response": text_of(message.content)}
+        result = {"type": "tool_call_response", "id": message.tool_call_id, "response": text_of(message.content)}
         return {"role": "tool", "parts": [result]}
     parts = _parts(message.content)
     if isinstance(message, AssistantMessage):
         parts += [
             {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
-            for call in message.calls
+            for call in message.tool_calls
         ]
     return {"role": type(message).__struct_config__.tag, "parts": parts}
 

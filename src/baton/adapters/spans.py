@@ -15,40 +15,40 @@ from opentelemetry.trace import Link, Span, SpanContext, SpanKind, StatusCode, T
 
 from ..agents import HOOK_STEP
 from ..events import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Delta,
     Event,
-    Failed,
-    Finished,
+    InterruptAnswered,
+    InterruptRaised,
     Origin,
     ReasoningDelta,
-    Resumed,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    RunSuspended,
+    StepCompleted,
     TextDelta,
     ToolCallDelta,
     ToolReturned,
-    Transferred,
 )
 from ..messages import Message, ToolCall
 from . import span_attributes as attributes
 
 _STATUS: dict[type[Event], str] = {
-    Completed: "completed",
-    Suspended: "suspended",
-    Failed: "failed",
-    Cancelled: "cancelled",
+    RunCompleted: "completed",
+    RunSuspended: "suspended",
+    RunFailed: "failed",
+    RunCancelled: "cancelled",
 }
 _PIECES = (TextDelta, ReasoningDelta, ToolCallDelta)
 
 
-class RunSpans:
+class RunSpanBuilder:
     """The spans of one run, made while its events are read. Each drive of the run has a span of its own on top."""
 
     def __init__(self, tracer: Tracer, *, content: bool, is_live: bool = True) -> None:
@@ -75,7 +75,7 @@ class RunSpans:
         """The activations under way, by id, and when something last happened in each."""
         self._turns: dict[str, _Turn] = {}
         """The latest response of each activation that has calls."""
-        self._calls: dict[str, tuple[Said, ToolCall]] = {}
+        self._calls: dict[str, tuple[AgentResponded, ToolCall]] = {}
         """Calls that have no result yet, by key."""
         self._first: dict[str, float] = {}
         """When the first piece of an answer came that is not yet there as a whole, by activation."""
@@ -90,13 +90,13 @@ class RunSpans:
         """Make the spans that begin or end with this."""
         if type(event) is RunStarted:
             self._note(event)
-            self._begin(event.at, event.input)
-        elif type(event) is Resumed:
-            self._begin(event.at)
+            self._begin(event.timestamp, event.input)
+        elif type(event) is RunResumed:
+            self._begin(event.timestamp)
         elif self._is_live and not self._since:
             # Somebody goes on with a stored run and need not say so.
-            self._begin(event.at if isinstance(event, Event) else time())
-        self.is_completed = type(event) is Completed
+            self._begin(event.timestamp if isinstance(event, Event) else time())
+        self.is_completed = type(event) is RunCompleted
         run = self._run
         is_recording = run is not None and run.is_recording()
         # A run that nobody records costs next to nothing; if it is resumed, `recall` reads all of it.
@@ -136,62 +136,70 @@ class RunSpans:
 
     def _trace(self, event: Event, run: Span) -> None:
         match event:
-            case Started():
-                self._activation(event.origin, run, event.at)
-            case Said():
+            case AgentStarted():
+                self._activation(event.origin, run, event.timestamp)
+            case AgentResponded():
                 self._close_turn(event.origin, run)
                 if event.model:
                     self._model_call(event, run)
-            case ToolReturned() if not event.wanted:
+            case ToolReturned() if not event.requested_agent:
                 self._tool_call(event, run)
-            case Transferred():
+            case ControlTransferred():
                 self._handoff(event, run)
-            case Asked():
+            case InterruptRaised():
                 asked = attributes.of_interrupt(event, content=self._content)
-                self._activation(event.origin, run, event.at).add_event("interrupt", asked, _nanoseconds(event.at))
-            case Answered():
-                answered = attributes.of_answer(event.id, event.answer, content=self._content)
-                run.add_event("answer", answered, _nanoseconds(event.at))
-            case Stepped() if not event.name.startswith(HOOK_STEP):
+                self._activation(event.origin, run, event.timestamp).add_event(
+                    "interrupt", asked, _nanoseconds(event.timestamp)
+                )
+            case InterruptAnswered():
+                answered = attributes.of_answer(event.interrupt_id, event.answer, content=self._content)
+                run.add_event("answer", answered, _nanoseconds(event.timestamp))
+            case StepCompleted() if not event.name.startswith(HOOK_STEP):
                 step = {"baton.step.name": event.name}
-                self._activation(event.origin, run, event.at).add_event("step", step, _nanoseconds(event.at))
-            case Finished():
+                self._activation(event.origin, run, event.timestamp).add_event(
+                    "step", step, _nanoseconds(event.timestamp)
+                )
+            case AgentFinished():
                 self._close_turn(event.origin, run)
-                self._end_inside(event.origin.id, event.at)
-                self._activation(event.origin, run, event.at).end(_nanoseconds(event.at))
+                self._end_inside(event.origin.id, event.timestamp)
+                self._activation(event.origin, run, event.timestamp).end(_nanoseconds(event.timestamp))
                 self._open.pop(event.origin.id, None)
             case _:
                 pass
 
     def _note(self, event: Event) -> None:
         """Keep in mind what later events are understood by."""
-        id, self._latest = event.origin.id, event.at
+        id, self._latest = event.origin.id, event.timestamp
         match event:
             case RunStarted():
-                self._run_id, self._root, self._conversation = event.run_id, event.root, event.thread or event.run_id
-            case Said():
+                self._run_id, self._root, self._conversation = (
+                    event.run_id,
+                    event.root_agent,
+                    event.thread or event.run_id,
+                )
+            case AgentResponded():
                 self._first.pop(id, None)
                 self._turns[id] = _Turn(event)
-                for position, call in enumerate(event.message.calls):
+                for position, call in enumerate(event.message.tool_calls):
                     self._calls[f"{event.key}.{position}"] = (event, call)
             case ToolReturned():
                 self._calls.pop(event.key, None)
                 self._forget_inside(event.key)
-                if event.wanted and id in self._turns:
+                if event.requested_agent and id in self._turns:
                     self._turns[id].results[event.call_id] = event
-            case Transferred():
+            case ControlTransferred():
                 self._turns.pop(id, None)
-            case Failed():
+            case RunFailed():
                 for turn in self._turns.values():
                     turn.is_told = True
-            case Finished():
+            case AgentFinished():
                 self._turns.pop(id, None)
                 self._moments.pop(id, None)
                 self._forget_inside(id)
                 return
             case _:
                 pass
-        self._moments[id] = (event.origin, event.at)
+        self._moments[id] = (event.origin, event.timestamp)
 
     def _activation(self, origin: Origin, run: Span, at: float) -> Span:
         """The span of an activation. If it began in an earlier drive, it has another one in this."""
@@ -221,15 +229,15 @@ class RunSpans:
             around = around.rpartition("/")[0]
         return run
 
-    def _model_call(self, said: Said, run: Span) -> None:
-        parent, began = self._activation(said.origin, run, said.at), self._start_of(said.origin)
+    def _model_call(self, said: AgentResponded, run: Span) -> None:
+        parent, began = self._activation(said.origin, run, said.timestamp), self._start_of(said.origin)
         found = attributes.of_model_call(self._conversation, said, content=self._content)
         first = self._first.get(said.origin.id)
         # What a store was waited for with is heard late, together with the whole answer.
-        if first is not None and first <= said.at:
+        if first is not None and first <= said.timestamp:
             found["gen_ai.response.time_to_first_chunk"] = max(first - began, 0.0)
         span = self._span(f"chat {said.model}", parent, began, kind=SpanKind.CLIENT, attributes=found)
-        span.end(_nanoseconds(said.at))
+        span.end(_nanoseconds(said.timestamp))
 
     def _begun(self, key: str, run: Span) -> Span:
         """The span of a call that has no result yet."""
@@ -237,7 +245,7 @@ class RunSpans:
         if span is None:
             said, call = self._calls[key]
             found = attributes.of_tool_call(call, said.agent, content=self._content)
-            began = max(said.at, self._since)
+            began = max(said.timestamp, self._since)
             parent = self._activation(said.origin, run, began)
             span = self._open[key] = self._span(f"execute_tool {call.name}", parent, began, attributes=found)
         return span
@@ -245,24 +253,24 @@ class RunSpans:
     def _tool_call(self, returned: ToolReturned, run: Span) -> None:
         if returned.key not in self._calls:
             return
-        self._end_inside(returned.key, returned.at)
+        self._end_inside(returned.key, returned.timestamp)
         span = self._begun(returned.key, run)
         del self._open[returned.key]
         span.set_attributes(attributes.of_tool_result(returned, content=self._content))
         if returned.is_error:
             span.set_status(StatusCode.ERROR)
-        span.end(_nanoseconds(returned.at))
+        span.end(_nanoseconds(returned.timestamp))
 
-    def _handoff(self, transferred: Transferred, run: Span) -> None:
+    def _handoff(self, transferred: ControlTransferred, run: Span) -> None:
         origin, turn = transferred.origin, self._turns.get(transferred.origin.id)
         requested, began = [transferred.target], self._start_of(origin)
         if turn is not None and transferred.call_id is not None:
-            requested, began = turn.requested or requested, max(turn.said.at, self._since)
+            requested, began = turn.requested or requested, max(turn.said.timestamp, self._since)
         found = attributes.of_handoff(transferred.source, requested)
         found |= attributes.of_transfer(transferred, content=self._content)
         name = f"handoff {transferred.source} to {transferred.target}"
-        parent = self._activation(origin, run, transferred.at)
-        self._span(name, parent, began, attributes=found).end(_nanoseconds(transferred.at))
+        parent = self._activation(origin, run, transferred.timestamp)
+        self._span(name, parent, began, attributes=found).end(_nanoseconds(transferred.timestamp))
 
     def _close_turn(self, origin: Origin, run: Span) -> None:
         """Tell of transfers that a response asked for and that did not come about: lost, declined or refused."""
@@ -271,23 +279,23 @@ class RunSpans:
             return
         turn.is_told = True
         found = attributes.of_handoff(origin.agent, turn.requested) | {"error.type": "not_followed"}
-        began = max(turn.said.at, self._since)
+        began = max(turn.said.timestamp, self._since)
         parent = self._activation(origin, run, began)
         span = self._span(f"handoff {origin.agent}", parent, began, attributes=found)
         span.set_status(StatusCode.ERROR)
-        span.end(_nanoseconds(max(result.at for result in turn.results.values())))
+        span.end(_nanoseconds(max(result.timestamp for result in turn.results.values())))
 
     def _stop(self, event: Event, run: Span) -> None:
         run.set_attribute("baton.run.status", _STATUS[type(event)])
-        if isinstance(event, Failed):
+        if isinstance(event, RunFailed):
             for origin, _ in [*self._moments.values()]:
                 self._close_turn(origin, run)
             for span in (run, *self._open.values()):
-                span.set_attribute("error.type", event.error)
+                span.set_attribute("error.type", event.error_type)
                 span.set_status(StatusCode.ERROR, event.message)
-            exception = {"exception.type": event.error, "exception.message": event.message}
-            run.add_event("exception", exception, _nanoseconds(event.at))
-        self._end(run, event.at)
+            exception = {"exception.type": event.error_type, "exception.message": event.message}
+            run.add_event("exception", exception, _nanoseconds(event.timestamp))
+        self._end(run, event.timestamp)
 
     def _end(self, run: Span, at: float) -> None:
         for span in (*reversed(self._open.values()), run):
@@ -327,7 +335,7 @@ class _Turn:
 
     __slots__ = ("is_told", "results", "said")
 
-    def __init__(self, said: Said) -> None:
+    def __init__(self, said: AgentResponded) -> None:
         self.said = said
         self.results: dict[str, ToolReturned] = {}
         self.is_told = False
@@ -335,7 +343,9 @@ class _Turn:
     @property
     def requested(self) -> list[str]:
         """The targets it asked for, in the order of its calls."""
-        return [self.results[call.id].wanted for call in self.said.message.calls if call.id in self.results]
+        return [
+            self.results[call.id].requested_agent for call in self.said.message.tool_calls if call.id in self.results
+        ]
 
 
 def _nanoseconds(at: float) -> int:

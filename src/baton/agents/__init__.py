@@ -5,14 +5,14 @@ know which other agents there are, nor carry anything out itself.
 """
 
 from .agent import Agent
-from .agent_tool import AgentReport, AgentTool
-from .base import AgentContext, BaseAgent, Flow, MultipleTransfers, Outcome, Projection, RunOptions
+from .agent_tool import AgentTool, AgentToolResult
+from .base import AgentContext, BaseAgent, Flow, FlowOutcome, HistoryPolicy, MultipleTransfers, RunConfig
 from .custom import agent
-from .deadlines import in_time
-from .guardrails import guarded
-from .hooks import HOOK_STEP, AgentHooks, RunHooks, Told, tell, told_of
+from .deadlines import run_with_deadline
+from .guardrails import with_guardrails
+from .hooks import HOOK_STEP, AgentHooks, HookDispatcher, RunHooks, dispatch, dispatcher_for
 from .then_transfer import then_transfer
-from .together import settled
+from .together import maybe_await
 from .toolbox import EXIT_TOOL
 from .wrapping import AgentWrapper
 
@@ -22,22 +22,22 @@ __all__ = [
     "Agent",
     "AgentContext",
     "AgentHooks",
-    "AgentReport",
     "AgentTool",
+    "AgentToolResult",
     "AgentWrapper",
     "BaseAgent",
     "Flow",
+    "FlowOutcome",
+    "HistoryPolicy",
+    "HookDispatcher",
     "MultipleTransfers",
-    "Outcome",
-    "Projection",
+    "RunConfig",
     "RunHooks",
-    "RunOptions",
-    "Told",
     "agent",
-    "guarded",
-    "in_time",
-    "settled",
-    "tell",
+    "dispatch",
+    "dispatcher_for",
+    "maybe_await",
+    "run_with_deadline",
     "then_transfer",
-    "told_of",
+    "with_guardrails",
 ]

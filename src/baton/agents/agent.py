@@ -7,7 +7,7 @@ from typing_extensions import TypeVar
 
 from ..events import Action
 from .base import AgentContext
-from .conversation import Conversation
+from .conversation import ModelLoop
 from .definition import AgentDefinition
 
 C = TypeVar("C", default=Any)
@@ -22,4 +22,4 @@ class Agent(AgentDefinition[C, Out]):
 
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
         """Ask the model until it answers, transfers or exits."""
-        return Conversation(self, ctx).run()
+        return ModelLoop(self, ctx).run()

@@ -2,23 +2,23 @@
 
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
 
-from ..context import Entry, History, Limits, Meter, RunContext, WatchedValues
-from ..errors import LimitError, SetupError, checked_choice, ends_the_run
-from ..handoffs import InputReader, tool_name_for
+from ..context import History, HistoryEntry, Limits, RunContext, TrackedValues, UsageMeter
+from ..errors import LimitError, SetupError, check_choice, ends_run
+from ..handoffs import HandoffInputParser, tool_name_for
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, text_of
-from ..tools import Approved, NeedsApproval, Tool, ToolOutcome, outcome_of
-from .base import AgentContext, BaseAgent, Outcome, Projection
-from .deadlines import in_time
-from .together import settled
+from ..tools import ApprovalTool, NeedsApproval, Tool, ToolResult, to_tool_result
+from .base import AgentContext, BaseAgent, FlowOutcome, HistoryPolicy
+from .deadlines import run_with_deadline
+from .together import maybe_await
 
 _logger = logging.getLogger("baton.agents")
 
-Extractor: TypeAlias = Callable[["AgentReport"], Any]
+Extractor: TypeAlias = Callable[["AgentToolResult"], Any]
 
 _REQUEST_SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -31,24 +31,24 @@ _REQUEST_SCHEMA: dict[str, Any] = {
 _PROJECTIONS = ("none", "rewritten", "verbatim", "lineage", "answers")
 
 
-class _Request(Struct):
+class _RequestArguments(Struct):
     request: str
 
 
-_read_request = msgspec.json.Decoder(_Request).decode
+_read_request = msgspec.json.Decoder(_RequestArguments).decode
 
 
-class _Visit(Struct, frozen=True, gc=False):
+class _InnerRun(Struct, frozen=True, gc=False):
     """One call under way. What is said in it begins at `mark` in its history."""
 
-    work: Coroutine[Any, Any, Outcome]
+    work: Coroutine[Any, Any, FlowOutcome]
     history: History
     mark: int
-    values: WatchedValues
-    meter: Meter
+    values: TrackedValues
+    meter: UsageMeter
 
 
-class AgentReport(Struct, frozen=True):
+class AgentToolResult(Struct, frozen=True):
     """What an agent that was called as a tool came to: its output, all that was said, and who ended it."""
 
     output: Any
@@ -66,7 +66,7 @@ class AgentTool:
         name: str | None,
         description: str | None,
         input_type: Any,
-        history: Projection,
+        history: HistoryPolicy,
         output: Extractor | None,
         is_silent: bool,
         limits: Limits | None,
@@ -77,83 +77,83 @@ class AgentTool:
         self._is_silent = is_silent
         self._limits = limits
         what = f"the input_type of `{agent.name}` as a tool"
-        self._reader = None if input_type is None else InputReader(agent.name, input_type, what=what)
+        self._reader = None if input_type is None else HandoffInputParser(agent.name, input_type, what=what)
         self.spec = ToolSpec(
             name or tool_name_for(agent.name),
             agent.description if description is None else description,
             _REQUEST_SCHEMA if self._reader is None else self._reader.schema,
-            is_strict=True,
+            strict=True,
         )
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Let the agent work on the request. What ends it early is told to the caller's model."""
         told = self._message(arguments)
-        if isinstance(told, ToolOutcome):
+        if isinstance(told, ToolResult):
             return told
-        visit, prefix = self._visit(ctx, told), f"{ctx.scope}/"
+        visit, prefix = self._visit(ctx, told), f"{ctx._scope}/"
         if self._is_silent:
-            ctx.run.log.hush(prefix)
+            ctx._run.log.hush(prefix)
         try:
             outcome = await visit.work
         except Exception as error:
             # If a share of its own is used up, the caller can go on.
-            if ends_the_run(error) and not (isinstance(error, LimitError) and error.share is visit.meter):
+            if ends_run(error) and not (isinstance(error, LimitError) and error.share is visit.meter):
                 raise
             _logger.warning("`%s`, called as a tool by `%s`, failed", self.agent.name, ctx.agent, exc_info=True)
-            return ToolOutcome(f"[{self.agent.name}] failed: {type(error).__name__}: {error}", is_error=True)
+            return ToolResult(f"[{self.agent.name}] failed: {type(error).__name__}: {error}", is_error=True)
         finally:
             if self._is_silent:
-                ctx.run.log.unhush(prefix)
+                ctx._run.log.unhush(prefix)
             # Recorded with the call as a whole: a replay takes its result and does not go inside.
             changes = visit.values.changes()
             if changes is not None:
                 ctx.values.apply(changes)
         if self._output is None and outcome.output is not None:
-            return outcome_of(outcome.output, self.spec.name)
+            return to_tool_result(outcome.output, self.spec.name)
         return await self._result(outcome, [entry.message for entry in visit.history.entries[visit.mark :]])
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
         """The arguments, if they fit; else an outcome that tells the model what does not."""
         told = self._message(arguments)
-        return told if isinstance(told, ToolOutcome) else msgspec.json.decode(arguments)
+        return told if isinstance(told, ToolResult) else msgspec.json.decode(arguments)
 
-    def _visit(self, ctx: RunContext[Any], told: str) -> "_Visit":
-        caller = ctx.caller
+    def _visit(self, ctx: RunContext[Any], told: str) -> "_InnerRun":
+        caller = ctx._caller
         if not isinstance(caller, AgentContext):
             raise SetupError(f"the agent `{self.agent.name}` can be called as a tool only by another agent's model")
-        history = History() if self._history == "none" else caller.history.fork()
-        history.entries.append(Entry(UserMessage(told)))
+        history = History() if self._history == "none" else caller._history.fork()
+        history.entries.append(HistoryEntry(UserMessage(told)))
         history.inputs = len(history.entries)
-        meter = ctx.run.meter if self._limits is None else Meter(self._limits, ctx.run.meter)
-        values = WatchedValues(ctx.run.values)
+        meter = ctx._run.meter if self._limits is None else UsageMeter(self._limits, ctx._run.meter)
+        values = TrackedValues(ctx._run.values)
         # Not AgentContext.inside: that would put it under the caller's activation instead of under this call.
-        work = cast("AgentContext[Any]", caller).flow.inside(
+        work = cast("AgentContext[Any]", caller)._flow.inside(
             self.agent,
-            run=ctx.run.part(values=values, meter=meter),
+            run=ctx._run.part(values=values, meter=meter),
             history=history,
-            prefix=f"{ctx.scope}/",
-            after=ctx.origin,
-            projection=None if self._history == "none" else cast("Projection", self._history),
+            prefix=f"{ctx._scope}/",
+            after=ctx._origin,
+            projection=None if self._history == "none" else cast("HistoryPolicy", self._history),
         )
         if self._limits is not None and (seconds := self._limits.seconds) is not None:
-            work = in_time(work, seconds, lambda: LimitError("seconds", seconds, ctx.path, share=meter))
-        return _Visit(work, history, history.inputs, values, meter)
+            work = run_with_deadline(work, seconds, lambda: LimitError("seconds", seconds, ctx.path, share=meter))
+        return _InnerRun(work, history, history.inputs, values, meter)
 
-    def _message(self, arguments: str) -> str | ToolOutcome:
+    def _message(self, arguments: str) -> str | ToolResult:
         """What the agent is told; or an outcome that says what is wrong with the arguments."""
         try:
             if self._reader is None:
                 return _read_request(arguments).request
             return msgspec.json.encode(self._reader.dump(self._reader.read(arguments))).decode()
         except (ValueError, msgspec.MsgspecError) as error:
-            return ToolOutcome(f"The arguments of `{self.spec.name}` do not fit: {error}.", is_error=True)
+            return ToolResult(f"The arguments of `{self.spec.name}` do not fit: {error}.", is_error=True)
 
-    async def _result(self, outcome: Outcome, messages: Sequence[Message]) -> ToolOutcome:
+    async def _result(self, outcome: FlowOutcome, messages: Sequence[Message]) -> ToolResult:
         if self._output is not None:
-            report = AgentReport(outcome.output, tuple(messages), outcome.origin.agent)
-            return outcome_of(await settled(self._output(report)), self.spec.name)
+            report = AgentToolResult(outcome.output, tuple(messages), outcome.origin.agent)
+            return to_tool_result(await maybe_await(self._output(report)), self.spec.name)
         said = next((text for text in map(_text_in, reversed(messages)) if text), None)
-        return outcome_of(said, self.spec.name)
+        return to_tool_result(said, self.spec.name)
 
     def __repr__(self) -> str:
         return f"AgentTool({self.agent.name!r})"
@@ -169,28 +169,29 @@ def agent_tool(
     name: str | None = None,
     description: str | None = None,
     input_type: Any = None,
-    history: Projection = "none",
-    output: Extractor | None = None,
-    events: Literal["forward", "silent"] = "forward",
+    history: HistoryPolicy = "none",
+    output_extractor: Extractor | None = None,
+    stream_events: bool = True,
     limits: Limits | None = None,
     needs_approval: NeedsApproval = False,
 ) -> Tool:
     """An agent as a tool, see `BaseAgent.as_tool`."""
-    checked_choice(f"events of {agent.name}.as_tool()", events, ("forward", "silent"))
-    if output is not None and not callable(output):
-        raise SetupError(f"output of {agent.name}.as_tool() is {output!r}; give a function of the AgentReport")
+    if output_extractor is not None and not callable(output_extractor):
+        raise SetupError(
+            f"output of {agent.name}.as_tool() is {output_extractor!r}; give a function of the AgentToolResult"
+        )
     if limits is not None and not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SetupError(f"limits of {agent.name}.as_tool() is {limits!r}; give Limits(…)")
     if not callable(history):
-        checked_choice(f"history of {agent.name}.as_tool()", history, _PROJECTIONS)
+        check_choice(f"history of {agent.name}.as_tool()", history, _PROJECTIONS)
     made = AgentTool(
         agent,
         name=name,
         description=description,
         input_type=input_type,
         history=history,
-        output=output,
-        is_silent=events == "silent",
+        output=output_extractor,
+        is_silent=not stream_events,
         limits=limits,
     )
-    return made if needs_approval is False else Approved(made, needs_approval)
+    return made if needs_approval is False else ApprovalTool(made, needs_approval)

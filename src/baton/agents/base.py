@@ -10,20 +10,21 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from ..context import Entry, History, Limits, Run, RunContext, View, as_json_value
+from ..context import History, HistoryEntry, HistoryView, Limits, RunContext, RunState, to_json_value
 from ..errors import SetupError
-from ..events import Action, Origin, Said, TextDelta
-from ..handoffs import Addressee, Handoff, Routes
+from ..events import Action, AgentResponded, Origin, TextDelta
+from ..handoffs import Handoff, HandoffTarget, Routes
 from ..messages import AssistantMessage, Content, Message, ToolSpec, is_empty, text_of
 from ..models import Model, ModelSettings
-from ..tools import NeedsApproval, Tool, ToolOutcome
-from .hooks import AgentHooks, RunHooks, Told
+from ..tools import NeedsApproval, Tool, ToolResult
+from .hooks import AgentHooks, HookDispatcher, RunHooks
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
-Projection: TypeAlias = (
-    Literal["rewritten", "verbatim", "lineage", "answers", "none"] | Callable[[Sequence[Entry]], Sequence[Message]]
+HistoryPolicy: TypeAlias = (
+    Literal["rewritten", "verbatim", "lineage", "answers", "none"]
+    | Callable[[Sequence[HistoryEntry]], Sequence[Message]]
 )
 """How an agent reads what others said before it."""
 
@@ -32,19 +33,19 @@ MultipleTransfers: TypeAlias = Literal["first", "last", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunOptions:
+class RunConfig:
     """What the runner decides for all agents of a run."""
 
     model: Model | None = None
-    settings: ModelSettings | None = None
+    model_settings: ModelSettings | None = None
     multiple_transfers: MultipleTransfers = "first"
-    corrections: int = 2
+    max_corrections: int = 2
     hooks: RunHooks | None = None
-    manners: dict[str, Any] = field(default_factory=dict[str, Any])
+    compiled_agents: dict[str, Any] = field(default_factory=dict[str, Any])
     """What agents worked out once for all their activations under these options, by agent."""
 
 
-class Outcome(Struct, frozen=True):
+class FlowOutcome(Struct, frozen=True):
     """How a flow of control ended: with which action, by whom, and with what output. `first` had the floor at first."""
 
     action: Action | None
@@ -60,12 +61,12 @@ class Flow(Protocol):
         self,
         agent: "BaseAgent[Any, Any]",
         *,
-        run: Run[Any],
+        run: RunState[Any],
         history: History,
         prefix: str,
         after: Origin,
-        projection: Projection | None,
-    ) -> Coroutine[Any, Any, Outcome]:
+        projection: HistoryPolicy | None,
+    ) -> Coroutine[Any, Any, FlowOutcome]:
         """Give the floor to an agent; keys begin with `prefix`, paths go on from `after`."""
         ...
 
@@ -74,52 +75,52 @@ class AgentContext(RunContext[C]):
     """What an agent is given when it gets the floor: all a tool has, and the conversation."""
 
     __slots__ = (
+        "_breaks_loop",
+        "_flow",
+        "_history",
+        "_hooks",
+        "_options",
+        "_routes",
         "_said",
-        "breaks_loop",
-        "flow",
-        "history",
+        "_turn_start",
         "messages",
-        "options",
         "output",
-        "routes",
-        "told",
-        "turn_start",
     )
     # An activation is no call and has no caller; said once here instead of once for every transfer.
-    call: ClassVar[None] = None
-    caller: ClassVar[None] = None
+    tool_call: ClassVar[None] = None
+    _caller: ClassVar[None] = None
 
     def __init__(
         self,
-        run: Run[C],
+        run: RunState[C],
         origin: Origin,
         history: History,
-        view: View,
+        view: HistoryView,
         routes: Routes,
-        options: RunOptions,
+        options: RunConfig,
         turn_start: int,
         flow: Flow,
     ) -> None:
         # Written out instead of super().__init__: this runs once for every transfer.
-        self.run = run
-        self.origin = origin
-        self.scope = origin.id
+        self._run = run
+        self._origin = origin
+        self._scope = origin.id
         self._values = None
         self._steps = None
         self._asked = 0
-        self.history = history
-        self.routes = routes
-        self.options = options
+        self._history = history
+        self._routes = routes
+        self._options = options
         self.output: Any = None
         """What this activation comes to: by default the text it said last."""
         self.messages: Callable[[], Sequence[Message]] = view.messages
         """Call it for the conversation so far, as this agent reads it."""
-        self.turn_start = turn_start
+        self._turn_start = turn_start
         """Where in the history the present turn begins."""
-        self.flow = flow
-        self.breaks_loop = False
+        self._flow = flow
+        self._breaks_loop = False
         """Whether a tool has asked that the loop around this agent end."""
-        self.told: Told | None = None
+        self._hooks: HookDispatcher | None = None
         """The hooks that are told of what happens here, if there are any."""
         self._said = 0
 
@@ -128,49 +129,51 @@ class AgentContext(RunContext[C]):
         agent: "BaseAgent[Any, Any]",
         place: str,
         *,
-        run: Run[Any] | None = None,
+        run: RunState[Any] | None = None,
         history: History | None = None,
         after: Origin | None = None,
-        projection: Projection | None = None,
-    ) -> Coroutine[Any, Any, Outcome]:
+        projection: HistoryPolicy | None = None,
+    ) -> Coroutine[Any, Any, FlowOutcome]:
         """Give the floor to one of this agent's `parts`, and come back when it and whomever it transfers to are done.
 
         `place` is unique in this activation and the same on every replay. Without a history of its own, the part goes
         on with this one.
         """
-        return self.flow.inside(
+        return self._flow.inside(
             agent,
-            run=run or self.run,
-            history=history or self.history,
-            prefix=f"{self.scope}/{place}/",
-            after=after or self.origin,
+            run=run or self._run,
+            history=history or self._history,
+            prefix=f"{self._scope}/{place}/",
+            after=after or self._origin,
             projection=projection,
         )
 
-    async def write(self, text: str) -> None:
+    async def stream_text(self, text: str) -> None:
         """Tell whoever listens a piece of what comes next, while it is made. Not recorded: `say` records the whole."""
-        log = self.run.log
-        if log.sink is not None and not log.has(f"{self.scope}/say{self._said + 1}"):
-            log.tell(TextDelta(self.origin, text))
+        log = self._run.log
+        if log.sink is not None and not log.has(f"{self._scope}/say{self._said + 1}"):
+            log.tell(TextDelta(self._origin, text))
             await log.settle()
 
     async def say(self, content: Content) -> None:
         """Say something in the agent's name, once."""
         self._said += 1
-        key = f"{self.scope}/say{self._said}"
-        log = self.run.log
-        said = log.find(key, Said)
+        key = f"{self._scope}/say{self._said}"
+        log = self._run.log
+        said = log.find(key, AgentResponded)
         if said is None:
             if not isinstance(content, str):
-                as_json_value(f"what `{self.agent}` says", content)
-            log.announce(key, Said)
-            said = Said(key, self.origin, time(), AssistantMessage(content), changes=self.take_changes())
+                to_json_value(f"what `{self.agent}` says", content)
+            log.announce(key, AgentResponded)
+            said = AgentResponded(
+                key, self._origin, time(), AssistantMessage(content), value_changes=self._take_changes()
+            )
             log.write(said)
             await log.settle()
         else:
-            self.apply_changes(said.changes)
+            self._apply_changes(said.value_changes)
         if not is_empty(said.message):
-            self.history.add(said.message, self.origin, is_answer=True)
+            self._history.add(said.message, self._origin, is_answer=True)
         self.output = text_of(said.message.content)
 
 
@@ -183,7 +186,7 @@ class BaseAgent(ABC, Generic[C, Out]):
     sub_agents: Sequence["BaseAgent[Any, Any]"] = ()
     handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = ()
     disallow_transfer_to_parent: bool = False
-    history: Projection | None = None
+    history: HistoryPolicy | None = None
     accepts: Accepts | None = None
     """Has a say in whether the agent takes a conversation: True, or a reason why not."""
     hooks: AgentHooks | None = None
@@ -197,15 +200,15 @@ class BaseAgent(ABC, Generic[C, Out]):
         sub_agents: Sequence["BaseAgent[Any, Any]"] = (),
         handoffs: Sequence["BaseAgent[Any, Any] | Handoff | str"] = (),
         disallow_transfer_to_parent: bool = False,
-        history: Projection | None = None,
+        history: HistoryPolicy | None = None,
         accepts: Accepts | None = None,
         hooks: AgentHooks | None = None,
     ) -> None:
-        self.name = checked_name(name or getattr(type(self), "name", ""), type(self).__name__)
+        self.name = check_name(name or getattr(type(self), "name", ""), type(self).__name__)
         self.description = description or type(self).description
-        self.examples = checked_examples(self.name, examples or type(self).examples)
-        self.sub_agents = checked_agents(self.name, sub_agents or type(self).sub_agents)
-        self.handoffs = as_handoffs(self.name, handoffs or type(self).handoffs)
+        self.examples = check_examples(self.name, examples or type(self).examples)
+        self.sub_agents = check_agents(self.name, sub_agents or type(self).sub_agents)
+        self.handoffs = to_handoffs(self.name, handoffs or type(self).handoffs)
         self.disallow_transfer_to_parent = disallow_transfer_to_parent or type(self).disallow_transfer_to_parent
         self.history = history if history is not None else type(self).history
         if accepts is not None:
@@ -216,23 +219,23 @@ class BaseAgent(ABC, Generic[C, Out]):
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
         """Do what the agent does; return where control should go, or nothing to be done. Write it as `async def`."""
 
-    def edges(self) -> tuple[Handoff, ...]:
+    def _edges(self) -> tuple[Handoff, ...]:
         """The agent's handoffs, each as an edge."""
-        return as_handoffs(self.name, self.handoffs)
+        return to_handoffs(self.name, self.handoffs)
 
-    def children(self) -> Sequence["BaseAgent[Any, Any]"]:
+    def _transfer_children(self) -> Sequence["BaseAgent[Any, Any]"]:
         """The agents it can transfer to and that can transfer back: its sub-agents, unless they are parts."""
         return self.sub_agents
 
-    def parts(self) -> "tuple[BaseAgent[Any, Any], ...]":
+    def inner_agents(self) -> "tuple[BaseAgent[Any, Any], ...]":
         """Agents that run inside this one, each with a team of its own: steps of a workflow, agents that are tools."""
         return ()
 
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
+    def _tool_specs(self) -> tuple[ToolSpec, ...]:
         """The agent's own tools, as a model sees them."""
         return ()
 
-    def mentioned(self) -> "tuple[BaseAgent[Any, Any], ...]":
+    def _referenced_agents(self) -> "tuple[BaseAgent[Any, Any], ...]":
         """Agents that the agent's functions may return: edges that nobody wrote down."""
         return ()
 
@@ -242,16 +245,16 @@ class BaseAgent(ABC, Generic[C, Out]):
         description: str | None = None,
         *,
         input_type: Any = None,
-        history: Projection = "none",
-        output: Callable[[Any], Any] | None = None,
-        events: Literal["forward", "silent"] = "forward",
+        history: HistoryPolicy = "none",
+        output_extractor: Callable[[Any], Any] | None = None,
+        stream_events: bool = True,
         limits: Limits | None = None,
         needs_approval: NeedsApproval = False,
     ) -> Tool:
         """The agent as a tool: whoever calls it keeps the floor and gets the agent's answer as the result.
 
         It is told the call's `request`, or the arguments as JSON if there is an `input_type`; besides that it reads
-        nothing of the caller's conversation, unless `history` says how. `output` makes the result of an `AgentReport`.
+        nothing of the caller's conversation, unless `history` says how. `output` makes the result of an `AgentToolResult`.
         `limits` are its share of the run's.
         """
         from .agent_tool import agent_tool
@@ -262,28 +265,28 @@ class BaseAgent(ABC, Generic[C, Out]):
             description=description,
             input_type=input_type,
             history=history,
-            output=output,
-            events=events,
+            output_extractor=output_extractor,
+            stream_events=stream_events,
             limits=limits,
             needs_approval=needs_approval,
         )
 
-    def as_tool_outcome(self) -> ToolOutcome:
+    def _as_tool_result(self) -> ToolResult:
         """A function that returns an agent asks for a transfer to it."""
-        return ToolOutcome(msgspec.json.encode({"assistant": self.name}).decode(), transfer=self)
+        return ToolResult(msgspec.json.encode({"assistant": self.name}).decode(), transfer_to=self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
 
 
-def checked_name(name: object, kind: str) -> str:
+def check_name(name: object, kind: str) -> str:
     """The name, if it can be one."""
     if not isinstance(name, str) or not name.strip():
         raise SetupError(f"a {kind} needs a name, a string that is not empty; it has {name!r}")
     return name
 
 
-def checked_examples(owner: str, examples: object) -> tuple[str, ...]:
+def check_examples(owner: str, examples: object) -> tuple[str, ...]:
     """The example questions, if that is what they are."""
     given = cast("Sequence[object]", examples)
     if isinstance(examples, str) or not isinstance(examples, Sequence) or not all(isinstance(q, str) for q in given):
@@ -291,7 +294,7 @@ def checked_examples(owner: str, examples: object) -> tuple[str, ...]:
     return cast("tuple[str, ...]", tuple(given))
 
 
-def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:
+def check_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, Any], ...]:
     """The agents, if that is what they are."""
     if not isinstance(agents, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SetupError(f"`{owner}` has sub_agents={agents!r}; give a list")
@@ -301,14 +304,14 @@ def checked_agents(owner: str, agents: Sequence[Any]) -> tuple[BaseAgent[Any, An
     return tuple(agents)
 
 
-def as_handoffs(owner: str, entries: Sequence[Any]) -> tuple[Handoff, ...]:
+def to_handoffs(owner: str, entries: Sequence[Any]) -> tuple[Handoff, ...]:
     """The entries of `handoffs` as edges, if they are agents, handoffs or names."""
     edges: list[Handoff] = []
     for entry in entries:
         if isinstance(entry, Handoff):
             edges.append(entry)
         elif isinstance(entry, str | BaseAgent):
-            edges.append(Handoff(agent=cast("Addressee | str", entry)))
+            edges.append(Handoff(agent=cast("HandoffTarget | str", entry)))
         else:
             raise SetupError(
                 f"`{owner}` has {entry!r} in handoffs; give an agent, handoff(agent, …) or an agent's name"

@@ -5,15 +5,15 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 
 from ..messages import Message
 from ..models import Chunk, Model, ModelRequest
-from ..tools.verdicts import Checks
+from ..tools.verdicts import GuardrailChecks
 
 
-class Beside:
+class GuardedModel:
     """The model of one activation, with the checks of that activation's input beside its first call."""
 
     __slots__ = ("_checks", "_has_passed", "_messages", "_model")
 
-    def __init__(self, model: Model, checks: Checks, messages: Sequence[Message]) -> None:
+    def __init__(self, model: Model, checks: GuardrailChecks, messages: Sequence[Message]) -> None:
         self._model = model
         self._checks = checks
         self._messages = messages
@@ -29,7 +29,7 @@ class Beside:
         return self._model.respond(request) if self._has_passed else self._held_back(request)
 
     async def finish(self) -> None:
-        """Ask the guardrails now if the agent never asked its model. Raises GuardrailTripped if one says no."""
+        """Ask the guardrails now if the agent never asked its model. Raises GuardrailTrippedError if one says no."""
         if not self._has_passed:
             await self._checks.enforce(self._messages)
             self._has_passed = True

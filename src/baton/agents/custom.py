@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from ..errors import SetupError
 from ..events import Action
 from ..handoffs import Handoff
-from .base import AgentContext, BaseAgent, Projection
+from .base import AgentContext, BaseAgent, HistoryPolicy
 
 Body: TypeAlias = Callable[[AgentContext[Any]], Awaitable[Action | None]]
 
@@ -31,7 +31,7 @@ def agent(
     sub_agents: Sequence[BaseAgent[Any, Any]] = (),
     handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = (),
     disallow_transfer_to_parent: bool = False,
-    history: Projection | None = None,
+    history: HistoryPolicy | None = None,
 ) -> Callable[[Body], FunctionAgent]:
     """Make an agent of an async function that takes the context: `@agent("Greeter", description="…")`.
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def in_time(work: Awaitable[T], seconds: float, late: Callable[[], Exception]) -> T:
+async def run_with_deadline(work: Awaitable[T], seconds: float, late: Callable[[], Exception]) -> T:
     """What the work gives. Raises what `late` makes when the seconds are over; a TimeoutError of its own stays one."""
     deadline = asyncio.timeout(seconds)
     try:

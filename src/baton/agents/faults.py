@@ -3,7 +3,7 @@
 from ..errors import BatonError
 
 
-class Faults:
+class CorrectionCounter:
     """Counts corrections that failed: turns that are faulty right after a faulty one."""
 
     __slots__ = ("_allowed", "_failed", "_was_faulty")

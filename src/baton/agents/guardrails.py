@@ -11,22 +11,29 @@ from ..context import RunContext
 from ..errors import SetupError
 from ..events import Action, Exit, Transfer
 from ..messages import Message
-from ..tools.verdicts import Check, Checks, Guardrail, Ruling, as_guardrails, refuse_same_names
+from ..tools.verdicts import (
+    Guardrail,
+    GuardrailChecks,
+    GuardrailFunction,
+    GuardrailReturn,
+    as_guardrails,
+    refuse_same_names,
+)
 from .base import AgentContext, BaseAgent
-from .beside import Beside
+from .beside import GuardedModel
 from .definition import AgentDefinition
-from .manner import manner_of
+from .manner import compile_agent
 from .then_transfer import ThenTransfer
 from .wrapping import AgentWrapper
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
-GuardMode: TypeAlias = Literal["blocking", "beside"]
-InputCheck: TypeAlias = Callable[[RunContext[Any], Sequence[Message]], Ruling | Awaitable[Ruling]]
+GuardMode: TypeAlias = Literal["blocking", "parallel"]
+InputCheck: TypeAlias = Callable[[RunContext[Any], Sequence[Message]], GuardrailReturn | Awaitable[GuardrailReturn]]
 
 
-class Guarded(AgentWrapper[C, Out]):
+class GuardedAgent(AgentWrapper[C, Out]):
     """Runs another agent under its own name if its input passes, and lets its output out if that passes."""
 
     def __init__(
@@ -45,7 +52,7 @@ class Guarded(AgentWrapper[C, Out]):
 
     async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Let the inner agent work between the guardrails. A transfer has no output to judge."""
-        checks = Checks(self.input, ctx, "input")
+        checks = GuardrailChecks(self.input, ctx, "input")
         # What is recorded is asked for in any case, so that a replay accounts for it and a recorded no counts.
         if self._asker is None or checks.are_recorded:
             await checks.enforce(ctx.messages())
@@ -55,43 +62,45 @@ class Guarded(AgentWrapper[C, Out]):
         if self.output and type(action) is not Transfer:
             output = action.result if isinstance(action, Exit) and action.result is not None else ctx.output
             if output is not None:
-                await Checks(self.output, ctx, "output").enforce(output)
+                await GuardrailChecks(self.output, ctx, "output").enforce(output)
         return action
 
     async def _run_beside(
-        self, ctx: AgentContext[C], asker: AgentDefinition[Any, Any], checks: Checks
+        self, ctx: AgentContext[C], asker: AgentDefinition[Any, Any], checks: GuardrailChecks
     ) -> Action | None:
-        manner = manner_of(asker, ctx)
-        model = Beside(manner.model, checks, ctx.messages())
+        manner = compile_agent(asker, ctx)
+        model = GuardedModel(manner.model, checks, ctx.messages())
         # Only in this activation does the agent ask the model that holds its answer back.
         manners = {asker.name: msgspec.structs.replace(manner, model=model)}
-        ctx.options = replace(ctx.options, manners=manners)
+        ctx._options = replace(ctx._options, compiled_agents=manners)
         action = await self.inner.run(ctx)
         # Code around the agent may have done without the model; unjudged it does not end.
         await model.finish()
         return action
 
 
-def guarded(
+def with_guardrails(
     agent: BaseAgent[C, Out],
     *,
-    input: Sequence[InputCheck] = (),
-    output: Sequence[Check] = (),
+    input_guardrails: Sequence[InputCheck] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
     mode: GuardMode = "blocking",
-) -> Guarded[C, Out]:
+) -> GuardedAgent[C, Out]:
     """The agent, with guardrails on what it reads (ctx, messages) and on what it answers (ctx, output).
 
-    A no raises GuardrailTripped. `mode` is when the input is judged: "blocking", before the agent does anything, or
-    "beside", while its model is first asked; the answer is then held back until all guardrails have passed it.
+    A no raises GuardrailTrippedError. `mode` is when the input is judged: "blocking", before the agent does anything, or
+    "parallel", while its model is first asked; the answer is then held back until all guardrails have passed it.
     """
     if not isinstance(agent, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise SetupError(f"guarded({agent!r}) has nothing to guard; give an agent")
     owner = f"guarded(`{agent.name}`)"
-    if mode not in ("blocking", "beside"):
-        raise SetupError(f'{owner} has mode={mode!r}; use "blocking" or "beside"')
-    of_input, of_output = as_guardrails(owner, input=input, output=output)
+    if mode not in ("blocking", "parallel"):
+        raise SetupError(f'{owner} has mode={mode!r}; use "blocking" or "parallel"')
+    of_input, of_output = as_guardrails(
+        owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails
+    )
     layers = list(_layers(agent))
-    inside = [layer for layer in layers if isinstance(layer, Guarded)]
+    inside = [layer for layer in layers if isinstance(layer, GuardedAgent)]
     refuse_same_names(f"the input of {owner}", [*of_input, *(each for layer in inside for each in layer.input)])
     refuse_same_names(f"the output of {owner}", [*of_output, *(each for layer in inside for each in layer.output)])
     if of_output and any(isinstance(layer, ThenTransfer) for layer in layers):
@@ -99,7 +108,7 @@ def guarded(
             f"{owner} would never judge an output, because then_transfer makes every end a transfer; "
             "put the guardrails inside it: then_transfer(guarded(…), to=…)"
         )
-    return Guarded(agent, of_input, of_output, asker=_asker_in(layers, owner) if mode == "beside" else None)
+    return GuardedAgent(agent, of_input, of_output, asker=_asker_in(layers, owner) if mode == "parallel" else None)
 
 
 def _layers(agent: BaseAgent[Any, Any]) -> Iterator[BaseAgent[Any, Any]]:
@@ -115,6 +124,6 @@ def _asker_in(layers: Sequence[BaseAgent[Any, Any]], owner: str) -> AgentDefinit
     if isinstance(innermost, AgentDefinition):
         return innermost
     raise SetupError(
-        f'{owner} has mode="beside", but {innermost!r} asks no model of its own that guardrails could run beside; '
+        f'{owner} has mode="parallel", but {innermost!r} asks no model of its own that guardrails could run beside; '
         'use mode="blocking"'
     )

@@ -5,10 +5,10 @@ from time import time
 from typing import Any, cast
 
 from ..context import RunContext
-from ..events import Asked, Changes, Stepped, ToolReturned
+from ..events import InterruptRaised, StepCompleted, ToolReturned, ValueChanges
 from ..messages import ToolCall
-from ..models import ModelRequest, Response
-from .together import settled_call, together
+from ..models import ModelRequest, ModelResponse
+from .together import call_and_await, gather_callbacks
 
 
 class RunHooks:
@@ -29,7 +29,7 @@ class RunHooks:
     def on_model_start(self, ctx: RunContext[Any], agent: Any, request: ModelRequest) -> Any:
         """A model is about to be asked."""
 
-    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Response) -> Any:
+    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: ModelResponse) -> Any:
         """A model has answered."""
 
     def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> Any:
@@ -41,7 +41,7 @@ class RunHooks:
     def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> Any:
         """Control is about to go from one agent to another."""
 
-    def on_interrupt(self, ctx: RunContext[Any], asked: Asked) -> Any:
+    def on_interrupt(self, ctx: RunContext[Any], interrupt: InterruptRaised) -> Any:
         """The run stops to ask a question."""
 
 
@@ -57,7 +57,7 @@ class AgentHooks:
     def on_model_start(self, ctx: RunContext[Any], agent: Any, request: ModelRequest) -> Any:
         """The agent's model is about to be asked."""
 
-    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Response) -> Any:
+    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: ModelResponse) -> Any:
         """The agent's model has answered."""
 
     def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> Any:
@@ -70,7 +70,7 @@ class AgentHooks:
         """Control is about to go from `source` to `agent`; both are told."""
 
 
-class Told:
+class HookDispatcher:
     """The hooks that concern one agent in one run: the run's and its own. Each call is recorded, and so made once."""
 
     __slots__ = ("_agent", "_own", "_run")
@@ -82,40 +82,40 @@ class Told:
 
     async def start(self, ctx: RunContext[Any], *, is_past: bool) -> None:
         facts = (self._agent,)
-        await tell(ctx, "start", (self._run.on_agent_start, facts), (self._own.on_start, facts), is_past=is_past)
+        await dispatch(ctx, "start", (self._run.on_agent_start, facts), (self._own.on_start, facts), is_past=is_past)
 
     async def end(self, ctx: RunContext[Any], output: Any, *, is_past: bool) -> None:
         facts = (self._agent, output)
-        await tell(ctx, "end", (self._run.on_agent_end, facts), (self._own.on_end, facts), is_past=is_past)
+        await dispatch(ctx, "end", (self._run.on_agent_end, facts), (self._own.on_end, facts), is_past=is_past)
 
     async def model_start(self, ctx: RunContext[Any], request: ModelRequest | None, *, turn: int) -> None:
         """`request` is None if the model has been asked before."""
         facts = (self._agent, request)
         ours, mine = (self._run.on_model_start, facts), (self._own.on_model_start, facts)
-        await tell(ctx, f"model_start{turn}", ours, mine, is_past=request is None)
+        await dispatch(ctx, f"model_start{turn}", ours, mine, is_past=request is None)
 
-    async def model_end(self, ctx: RunContext[Any], response: Response | None, *, turn: int) -> None:
+    async def model_end(self, ctx: RunContext[Any], response: ModelResponse | None, *, turn: int) -> None:
         """`response` is None if the model has answered before."""
         facts = (self._agent, response)
         ours, mine = (self._run.on_model_end, facts), (self._own.on_model_end, facts)
-        await tell(ctx, f"model_end{turn}", ours, mine, is_past=response is None)
+        await dispatch(ctx, f"model_end{turn}", ours, mine, is_past=response is None)
 
     async def tool_start(self, ctx: RunContext[Any], call: ToolCall, *, is_past: bool = False) -> None:
         facts = (self._agent, call)
         ours, mine = (self._run.on_tool_start, facts), (self._own.on_tool_start, facts)
-        await tell(ctx, "tool_start", ours, mine, is_past=is_past)
+        await dispatch(ctx, "tool_start", ours, mine, is_past=is_past)
 
     async def tool_end(
         self, ctx: RunContext[Any], call: ToolCall, result: ToolReturned, *, is_past: bool = False
     ) -> None:
         facts = (self._agent, call, result)
         ours, mine = (self._run.on_tool_end, facts), (self._own.on_tool_end, facts)
-        await tell(ctx, "tool_end", ours, mine, is_past=is_past)
+        await dispatch(ctx, "tool_end", ours, mine, is_past=is_past)
 
     async def handoff(self, ctx: RunContext[Any], target: Any, *, is_past: bool) -> None:
         source, others = self._agent, cast("AgentHooks", target.hooks or _NOBODY_ELSE)
         ours, mine = (self._run.on_handoff, (source, target)), (self._own.on_handoff, (target, source))
-        await tell(ctx, "handoff", ours, mine, (others.on_handoff, (target, source)), is_past=is_past)
+        await dispatch(ctx, "handoff", ours, mine, (others.on_handoff, (target, source)), is_past=is_past)
 
 
 _NOBODY = RunHooks()
@@ -126,43 +126,43 @@ HOOK_STEP = "hook:"
 """How the steps are named that record the calling of hooks."""
 
 
-async def tell(
+async def dispatch(
     ctx: RunContext[Any], point: str, *hooks: tuple[Callable[..., Any], tuple[Any, ...]], is_past: bool
 ) -> None:
     """Call these hooks at once, each with the context and its facts; or not, if the log has come past this point."""
-    log, key = ctx.run.log, f"{ctx.scope}/{HOOK_STEP}{point}"
-    recorded = log.find(key, Stepped) if log.has_past else None
+    log, key = ctx._run.log, f"{ctx._scope}/{HOOK_STEP}{point}"
+    recorded = log.find(key, StepCompleted) if log.has_past else None
     if recorded is not None:
         # As when they were called: what hooks write is recorded with them, not with what they are told of.
-        RunContext(ctx.run, ctx.origin, key, ctx.call).apply_changes(recorded.changes)
+        RunContext(ctx._run, ctx._origin, key, ctx.tool_call)._apply_changes(recorded.value_changes)
         return
     heard = [(hook, facts) for hook, facts in hooks if getattr(hook, "__func__", None) not in _UNHEARD]
     # A hook that has asked something is not done, though what it is told of may be recorded.
     if not heard or (is_past and not log.has_inside(key)):
         return
     if log.has_past and not log.waits_inside(key):
-        log.announce(key, Stepped)
+        log.announce(key, StepCompleted)
     # Each has a scope of its own: what one asks or does in steps is not mixed up with what others do.
-    scopes = [RunContext(ctx.run, ctx.origin, f"{key}/{place}", ctx.call) for place in range(len(heard))]
-    calls = [settled_call(hook, own, *facts) for (hook, facts), own in zip(heard, scopes, strict=True)]
-    await together(*calls)
-    log.write(Stepped(key, ctx.origin, time(), f"{HOOK_STEP}{point}", None, _all_changes(scopes)))
+    scopes = [RunContext(ctx._run, ctx._origin, f"{key}/{place}", ctx.tool_call) for place in range(len(heard))]
+    calls = [call_and_await(hook, own, *facts) for (hook, facts), own in zip(heard, scopes, strict=True)]
+    await gather_callbacks(*calls)
+    log.write(StepCompleted(key, ctx._origin, time(), f"{HOOK_STEP}{point}", None, _all_changes(scopes)))
 
 
-def _all_changes(scopes: Sequence[RunContext[Any]]) -> Changes | None:
-    changes = [found for own in scopes if (found := own.all_changes()) is not None]
+def _all_changes(scopes: Sequence[RunContext[Any]]) -> ValueChanges | None:
+    changes = [found for own in scopes if (found := own._all_changes()) is not None]
     if len(changes) < 2:
         return changes[0] if changes else None
     written: dict[str, Any] = {}
     for each in changes:
         written.update(each.written)
-    return Changes(written, tuple({key for each in changes for key in each.removed} - set(written)))
+    return ValueChanges(written, tuple({key for each in changes for key in each.removed} - set(written)))
 
 
 _UNHEARD = {value for hooks in (RunHooks, AgentHooks) for name, value in vars(hooks).items() if name.startswith("on_")}
 """The hooks that nobody has written: there is nothing to call, and nothing to record."""
 
 
-def told_of(agent: Any, run: RunHooks | None) -> Told | None:
+def dispatcher_for(agent: Any, run: RunHooks | None) -> HookDispatcher | None:
     """The hooks that concern this agent; None if nobody wants to be told of anything."""
-    return None if run is None and agent.hooks is None else Told(agent, run, agent.hooks)
+    return None if run is None and agent.hooks is None else HookDispatcher(agent, run, agent.hooks)

@@ -10,7 +10,7 @@ from .base import AgentContext
 _FIELD = re.compile(r"\{([^{}\s]+)\}")
 
 
-async def instructions_for(ctx: AgentContext[Any], instructions: Any, *, template: bool) -> str:
+async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, template: bool) -> str:
     """The agent's own words, then who it may transfer to."""
     text = instructions
     if not isinstance(text, str):
@@ -18,8 +18,8 @@ async def instructions_for(ctx: AgentContext[Any], instructions: Any, *, templat
         if isawaitable(text):
             text = await text
     if template:
-        text = filled_in(text, ctx.values)
-    return with_section(text, ctx.routes.section)
+        text = render_template(text, ctx.values)
+    return with_section(text, ctx._routes.section)
 
 
 def with_section(text: str, section: str) -> str:
@@ -29,7 +29,7 @@ def with_section(text: str, section: str) -> str:
     return f"{text}\n\n{section}" if text else section
 
 
-def filled_in(text: str, values: Mapping[str, Any]) -> str:
+def render_template(text: str, values: Mapping[str, Any]) -> str:
     """The text with each `{name}` replaced that is among the values; all other braces stay as they are."""
 
     def fill(match: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ _FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
 _WRAPPER = "response"
 
 
-class OutputReader:
+class OutputParser:
     """Reads answers as one type. A type that is not a JSON object is wrapped in one, as providers demand."""
 
     def __init__(self, agent: str, output_type: Any) -> None:
@@ -64,6 +64,6 @@ class OutputReader:
 def _strict_if_possible(agent: str, name: str, schema: dict[str, Any]) -> OutputSchema:
     """The schema in the form that providers hold a model to; as it is, if it says what that form cannot."""
     try:
-        return OutputSchema(name, strict_schema(schema, f"the output type of `{agent}`"), is_strict=True)
+        return OutputSchema(name, strict_schema(schema, f"the output type of `{agent}`"), strict=True)
     except SetupError:
         return OutputSchema(name, schema)

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..context import WHOLE, Entry
-from ..errors import SetupError, checked_choice
-from ..events import Action, Said, ToolReturned, Transfer
+from ..context import WHOLE_MESSAGE, HistoryEntry
+from ..errors import SetupError, check_choice
+from ..events import Action, AgentResponded, ToolReturned, Transfer
 from ..handoffs import TRANSFER_TOOL, Handoff
 from ..messages import AssistantMessage, ToolCall
 from .base import AgentContext, BaseAgent
@@ -19,7 +19,7 @@ class ThenTransfer(AgentWrapper[Any, Any]):
     """Runs another agent under its own name, then transfers to `to`. Exit, transfer and interrupt pass through."""
 
     def __init__(self, inner: BaseAgent[Any, Any], to: str, on_error: Literal["raise", "report"]) -> None:
-        super().__init__(inner, further_handoffs=[Handoff(agent=to, is_shown=False)])
+        super().__init__(inner, further_handoffs=[Handoff(agent=to, offered_to_model=False)])
         self.to = to
         self.on_error = on_error
 
@@ -34,23 +34,23 @@ class ThenTransfer(AgentWrapper[Any, Any]):
     async def _hand_on(self, ctx: AgentContext[Any]) -> Transfer:
         """Leave the same trace as a transfer that a model asked for."""
         call = ToolCall(
-            f"call_{ctx.scope.replace('/', '_').replace('.', '_')}_then",
+            f"call_{ctx._scope.replace('/', '_').replace('.', '_')}_then",
             TRANSFER_TOOL,
             msgspec.json.encode({"agent_name": self.to}).decode(),
         )
-        log, origin = ctx.run.log, ctx.origin
-        said = log.find(f"{ctx.scope}/then", Said)
+        log, origin = ctx._run.log, ctx._origin
+        said = log.find(f"{ctx._scope}/then", AgentResponded)
         if said is None:
-            said = Said(f"{ctx.scope}/then", origin, time(), AssistantMessage(calls=(call,)))
+            said = AgentResponded(f"{ctx._scope}/then", origin, time(), AssistantMessage(tool_calls=(call,)))
             log.write(said)
         returned = log.find(f"{said.key}.0", ToolReturned)
         if returned is None:
             told = f"successfully transferred to agent [{self.to}]"
-            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told, wanted=self.to)
+            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told, requested_agent=self.to)
             log.write(returned)
         await log.settle()
-        ctx.history.entries.append(Entry(said.message, origin, followed=(0,)))
-        ctx.history.entries.append(Entry(returned.message, origin, followed=(WHOLE,)))
+        ctx._history.entries.append(HistoryEntry(said.message, origin, followed=(0,)))
+        ctx._history.entries.append(HistoryEntry(returned.message, origin, followed=(WHOLE_MESSAGE,)))
         # By no edge's rules: the agent's own handoffs may lead to the same agent on other terms.
         return Transfer(self.to, call.id, via="then_transfer")
 
@@ -64,5 +64,5 @@ def then_transfer(
     """
     if agent.name == to:
         raise SetupError(f"then_transfer(`{to}`, to=`{to}`) would never end; name another agent")
-    checked_choice(f"on_error of then_transfer(`{agent.name}`)", on_error, ("raise", "report"))
+    check_choice(f"on_error of then_transfer(`{agent.name}`)", on_error, ("raise", "report"))
     return ThenTransfer(agent, to, on_error)

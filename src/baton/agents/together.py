@@ -4,29 +4,29 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from ..context import is_to_await
+from ..context import needs_await
 
 
-async def settled(value: Any) -> Any:
+async def maybe_await(value: Any) -> Any:
     """What a callback gave, awaited if it is something to wait for."""
-    return await value if is_to_await(value) else value
+    return await value if needs_await(value) else value
 
 
-async def settled_call(callback: Any, *args: Any) -> Any:
+async def call_and_await(callback: Any, *args: Any) -> Any:
     """What a callback gives; called only when this is awaited, so that none is left unawaited if another fails."""
-    return await settled(callback(*args))
+    return await maybe_await(callback(*args))
 
 
-async def together(*values: Any) -> list[Any]:
+async def gather_callbacks(*values: Any) -> list[Any]:
     """What several callbacks gave. If one fails, the others are cancelled and waited for, and its error is raised."""
-    waiting = [value for value in values if is_to_await(value)]
+    waiting = [value for value in values if needs_await(value)]
     if len(waiting) < 2:
-        return [await settled(value) for value in values]
+        return [await maybe_await(value) for value in values]
     return await _gathered(values)
 
 
 async def _gathered(values: Sequence[Any]) -> list[Any]:
-    tasks = [asyncio.ensure_future(settled(value)) for value in values]
+    tasks = [asyncio.ensure_future(maybe_await(value)) for value in values]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
     finally:

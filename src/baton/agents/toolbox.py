@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..errors import SetupError
 from ..messages import ToolCall, ToolSpec
-from ..tools import Tool, effect_of
+from ..tools import Tool, tool_effect
 
 EXIT_TOOL = "exit"
 
@@ -19,11 +19,11 @@ _EXIT_SPEC = ToolSpec(
         "required": ["final_result"],
         "additionalProperties": False,
     },
-    is_strict=True,
+    strict=True,
 )
 
 
-class Toolbox:
+class ToolTable:
     """The tools of one agent. `names` is what the model is told when it calls something else."""
 
     __slots__ = ("_acting", "by_name", "has_exit", "names", "specs")
@@ -41,7 +41,7 @@ class Toolbox:
             seen.add(spec.name)
         for tool in tools:
             self.by_name[tool.spec.name] = tool
-        self._acting = frozenset(tool.spec.name for tool in tools if effect_of(tool) != "read")
+        self._acting = frozenset(tool.spec.name for tool in tools if tool_effect(tool) != "read")
         self.specs = tuple(specs)
         self.names = tuple(spec.name for spec in specs)
 

@@ -22,7 +22,7 @@ class AgentWrapper(BaseAgent[C, Out]):
             description=inner.description,
             examples=inner.examples,
             sub_agents=inner.sub_agents,
-            handoffs=[*inner.edges(), *further_handoffs],
+            handoffs=[*inner._edges(), *further_handoffs],
             disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
             history=inner.history,
             accepts=inner.accepts,
@@ -30,18 +30,18 @@ class AgentWrapper(BaseAgent[C, Out]):
         )
         self.inner = inner
 
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
+    def _tool_specs(self) -> tuple[ToolSpec, ...]:
         """The inner agent's tools."""
-        return self.inner.tool_specs()
+        return self.inner._tool_specs()
 
-    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
+    def _referenced_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         """The agents the inner agent's functions may return."""
-        return self.inner.mentioned()
+        return self.inner._referenced_agents()
 
-    def children(self) -> Sequence[BaseAgent[Any, Any]]:
+    def _transfer_children(self) -> Sequence[BaseAgent[Any, Any]]:
         """The inner agent's children."""
-        return self.inner.children()
+        return self.inner._transfer_children()
 
-    def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+    def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         """The agents inside the inner agent."""
-        return self.inner.parts()
+        return self.inner.inner_agents()

@@ -16,14 +16,16 @@ _WAYS_TO_TELL = """It may have been done: {"result": …}, {"error": "…"} or {
 _YES, _NO, _ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
 
 
-def question_of(interrupt: Interrupt) -> str:
+def format_interrupt(interrupt: Interrupt) -> str:
     """The question in one line or, if its author wrote more, in several."""
     approval = _approval_in(interrupt.payload)
     if approval is not None:
         return f"allow {shown_call(str(approval.get('tool', '')), approval.get('arguments', {}))}?"
     if _kind_of(interrupt.payload) == "unknown_outcome":
         return f"what became of {_shown_call_in(interrupt)}? {_WAYS_TO_TELL}"
-    about = f" (about {shown_call(interrupt.call.name, interrupt.call.arguments)})" if interrupt.call else ""
+    about = (
+        f" (about {shown_call(interrupt.tool_call.name, interrupt.tool_call.arguments)})" if interrupt.tool_call else ""
+    )
     asked = "waits for an answer" if interrupt.payload is None else printable(shown_value(interrupt.payload))
     return f"{asked}{about}"
 
@@ -32,7 +34,7 @@ def answers_to(interrupts: Sequence[Interrupt], read: ReadLine, *, screen: Scree
     """A person's answers, by the id of the question."""
     answers: dict[str, Any] = {}
     for interrupt in interrupts:
-        screen.line(f"? {interrupt.agent}: {question_of(interrupt)}", "bold yellow")
+        screen.line(f"? {interrupt.agent}: {format_interrupt(interrupt)}", "bold yellow")
         is_approval = _approval_in(interrupt.payload) is not None
         prompt = "y, n, a (always), or why not › " if is_approval else "answer › "
         while (answer := understood(interrupt, read(prompt).strip())) is None:
@@ -74,4 +76,8 @@ def _kind_of(payload: Any) -> Any:
 
 
 def _shown_call_in(interrupt: Interrupt) -> str:
-    return shown_call(interrupt.call.name, interrupt.call.arguments) if interrupt.call is not None else "the call"
+    return (
+        shown_call(interrupt.tool_call.name, interrupt.tool_call.arguments)
+        if interrupt.tool_call is not None
+        else "the call"
+    )

@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def auth_from(token_env: str | None, reference: str | None) -> "tuple[Auth, ...]":
     """The ways that the options name; none if they name none."""
-    from ..adapters.http.auth import ways_of
+    from ..adapters.http.auth import to_auth_list
 
     if token_env is not None and reference is not None:
         raise TargetError("--token-env and --auth both say who may call; give one of them")
     if token_env is not None:
-        return ways_of(token_from(token_env))
+        return to_auth_list(token_from(token_env))
     if reference is None:
         return ()
     try:
-        return ways_of(load_any(reference))
+        return to_auth_list(load_any(reference))
     except (SetupError, TypeError, AttributeError) as error:
         raise TargetError(f"`{reference}` is no way to know callers, nor a list of them: {error}") from None
 

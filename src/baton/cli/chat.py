@@ -9,14 +9,14 @@ from typing import Any
 
 from ..log import Log
 from ..messages import Message, Usage, UserMessage
-from ..runner import LiveRun, RunResult
+from ..runner import RunResult, RunStream
 from ..runner.ids import new_id
-from ..runner.result import interrupt_of
-from ..stores import FINISHED
+from ..runner.result import to_interrupt
+from ..stores import FINISHED_STATUSES
 from .ask import answers_to
-from .failures import tell
+from .failures import print_error
 from .show import Screen
-from .start import Start, result_of, watch
+from .start import RunSetup, result_of, watch
 
 _PROMPT = "you › "
 _LEAVE = ("exit", "quit", "/exit", "/quit")
@@ -29,19 +29,19 @@ Say something, and the team answers; it remembers the conversation.
 Questions are asked in place: y or n for a tool call, or why not; anything else as text or JSON."""
 
 
-def chat(start: Start, *, debug: bool) -> None:
+def chat(start: RunSetup, *, debug: bool) -> None:
     """Talk until the person leaves."""
     with asyncio.Runner() as loop:
         try:
-            Chat(start, loop, screen=Screen(), debug=debug).go_on()
+            ChatSession(start, loop, screen=Screen(), debug=debug).go_on()
         finally:
             loop.run(start.runner.close())
 
 
-class Chat:
+class ChatSession:
     """A conversation in a terminal, and what is carried from one turn to the next."""
 
-    def __init__(self, start: Start, loop: asyncio.Runner, *, screen: Screen, debug: bool) -> None:
+    def __init__(self, start: RunSetup, loop: asyncio.Runner, *, screen: Screen, debug: bool) -> None:
         self._start = start
         self._loop = loop
         self._screen = screen
@@ -101,7 +101,7 @@ class Chat:
         runs = self._loop.run(runner.thread(thread).runs())
         line(f"thread {thread}, {len(runs)} run{'' if len(runs) == 1 else 's'} so far", "dim")
         last = runs[-1] if runs else None
-        if last is None or last.status in FINISHED:
+        if last is None or last.status in FINISHED_STATUSES:
             return
         if last.status == "running" and last.lease_until > time():
             line(f"run {last.run_id} of it is under way elsewhere; until it has ended nothing can be said here", "red")
@@ -112,7 +112,7 @@ class Chat:
             if self._read("go on with it? y, or n to give it up › ").strip().lower() not in ("y", "yes"):
                 line(f"it is {self._loop.run(runner.cancel(last.run_id))}", "dim")
                 return
-            answers = answers_to([*map(interrupt_of, questions)], self._read, screen=self._screen)
+            answers = answers_to([*map(to_interrupt, questions)], self._read, screen=self._screen)
         except (EOFError, KeyboardInterrupt):
             line("not answered; the run is left where it was", "red")
             return
@@ -123,7 +123,7 @@ class Chat:
         start, said = self._start, (*self._messages, UserMessage(text))
         self._carry_on(start.runner.stream(said, values=self._values, limits=start.limits, thread=self._thread))
 
-    def _carry_on(self, run: LiveRun[Any]) -> None:
+    def _carry_on(self, run: RunStream[Any]) -> None:
         """One run, with all its questions. Whatever ends it ends the turn, not the conversation."""
         began, live, result = monotonic(), run, None
         while live is not None:
@@ -134,7 +134,7 @@ class Chat:
             if result.usage.total.model_calls:
                 self._screen.usage(result.usage.total, seconds=monotonic() - began)
 
-    def _outcome_of(self, live: LiveRun[Any]) -> RunResult[Any] | None:
+    def _outcome_of(self, live: RunStream[Any]) -> RunResult[Any] | None:
         """Where the run stands after it has been driven and shown."""
         try:
             self._loop.run(watch(live, self._screen.show))
@@ -142,10 +142,10 @@ class Chat:
             self._screen.cancelled()
         except Exception as error:  # noqa: BLE001 - here a failure becomes something to read
             self._screen.end_line()
-            tell(self._start.explained(error, live), debug=self._debug)
+            print_error(self._start.explained(error, live), debug=self._debug)
         return result_of(live)
 
-    def _resumed(self, result: RunResult[Any]) -> LiveRun[Any] | None:
+    def _resumed(self, result: RunResult[Any]) -> RunStream[Any] | None:
         """The run with a person's answers in it; None if the person does not want to answer."""
         try:
             answers = answers_to(result.interrupts, self._read, screen=self._screen)

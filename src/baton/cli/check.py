@@ -10,10 +10,10 @@ from rich.text import Text
 from rich.tree import Tree
 
 from ..errors import SetupError
-from ..flow import Finding, Seat, Team
+from ..flow import Finding, Team, TeamMember
 from .costs import TransferCost, transfer_costs
-from .edges import Edge, EdgeKind, Part, called_by, definition_of, edges_from, parts_of
-from .endings import endless_cycles
+from .edges import EdgeKind, InnerAgent, TeamEdge, called_by, definition_of, edges_from, parts_of
+from .endings import find_endless_cycles
 from .failures import TargetError
 from .graph import team_of
 from .wording import printable, shortened
@@ -28,7 +28,7 @@ _LABELS: dict[EdgeKind, str] = {
 }
 
 
-class Report:
+class TeamReport:
     """What there is to say about a team; a team that cannot be compiled has only the reason why."""
 
     def __init__(self, team: Team | None, setup_error: SetupError | None = None) -> None:
@@ -56,14 +56,14 @@ class Report:
             "findings": findings,
         }
 
-    def _agent_as_json(self, seat: Seat) -> dict[str, Any]:
+    def _agent_as_json(self, seat: TeamMember) -> dict[str, Any]:
         name = seat.agent.name
         cost = self.costs.get(name)
         return {
             "name": name,
             "description": seat.agent.description,
             "type": type(seat.agent).__name__,
-            "tools": [spec.name for spec in seat.agent.tool_specs()],
+            "tools": [spec.name for spec in seat.agent._tool_specs()],
             "sources": _sources(seat),
             "edges": [asdict(edge) for edge in edges_from(seat)],
             "parts": [asdict(part) for part in parts_of(seat.agent)],
@@ -94,9 +94,9 @@ class Report:
 
 def findings_in(team: Team) -> list[Finding]:
     """All there is to find in a team and in the teams inside its agents, each once."""
-    findings = [*team.findings(), *endless_cycles(team)]
+    findings = [*team.findings(), *find_endless_cycles(team)]
     for owner, inner in team.nested():
-        findings += [finding.found_inside(owner) for finding in endless_cycles(inner)]
+        findings += [finding.found_inside(owner) for finding in find_endless_cycles(inner)]
     for seat in _seats_in(team).values():
         for called in called_by(seat.agent):
             known = [finding.agent for finding in findings if finding.kind == "undescribed"]
@@ -111,26 +111,26 @@ def _teams_in(team: Team | None) -> list[Team]:
     return [team, *(inner for _, inner in team.nested())] if team is not None else []
 
 
-def _seats_in(team: Team | None) -> dict[str, Seat]:
+def _seats_in(team: Team | None) -> dict[str, TeamMember]:
     """The seats of the team and of the teams inside its agents; of an agent with several, the outermost."""
-    seats: dict[str, Seat] = {}
+    seats: dict[str, TeamMember] = {}
     for each in _teams_in(team):
         for name, seat in each.seats.items():
             seats.setdefault(name, seat)
     return seats
 
 
-def check(reference: str) -> Report:
+def check(reference: str) -> TeamReport:
     """Load what the command line names and look at its team."""
     try:
-        return Report(team_of(reference))
+        return TeamReport(team_of(reference))
     except TargetError:
         raise
     except SetupError as error:
-        return Report(None, error)
+        return TeamReport(None, error)
 
 
-def print_report(report: Report) -> None:
+def print_report(report: TeamReport) -> None:
     """Write the report for people to stdout."""
     Console(highlight=False).print(report.as_text())
 
@@ -149,7 +149,7 @@ def _tree(team: Team) -> Tree:
             seen.add(seat.agent.name)
             waiting.append((tree.add(Text.assemble(("unreachable ", "yellow"), _title(seat))), seat, team))
         branch, seat, its_team = waiting.popleft()
-        tools = [spec.name for spec in seat.agent.tool_specs()] + _sources(seat)
+        tools = [spec.name for spec in seat.agent._tool_specs()] + _sources(seat)
         if tools:
             branch.add(Text(f"tools: {', '.join(tools)}", style="dim"))
         for edge in edges_from(seat):
@@ -169,28 +169,28 @@ def _tree(team: Team) -> Tree:
     return tree
 
 
-def _sources(seat: Seat) -> list[str]:
+def _sources(seat: TeamMember) -> list[str]:
     """Where more tools come from, which nobody knows before it runs."""
     definition = definition_of(seat.agent)
-    return [repr(source) for source in definition.sources] if definition is not None else []
+    return [repr(source) for source in definition._toolsets] if definition is not None else []
 
 
-def _title(seat: Seat) -> Text:
+def _title(seat: TeamMember) -> Text:
     definition = definition_of(seat.agent)
     kind = "" if definition is seat.agent else f" ({type(seat.agent).__name__})"
     description = f" — {shortened(seat.agent.description)}" if seat.agent.description else ""
     return Text.assemble((printable(seat.agent.name), "bold cyan"), (kind, "dim"), description)
 
 
-def _branch(edge: Edge, target: Seat, *, is_new: bool) -> Text:
+def _branch(edge: TeamEdge, target: TeamMember, *, is_new: bool) -> Text:
     label = (f"{_LABELS[edge.kind]} ", "magenta")
     name = _title(target) if is_new else Text(printable(edge.target), style="cyan")
     via = f"  [{edge.via}]" if edge.via and edge.kind in ("handoff", "function") else ""
-    returns = {"stay": "", "caller": "  and back"}.get(edge.returns, f"  then {edge.returns}")
+    returns = {None: "", "caller": "  and back"}.get(edge.returns, f"  then {edge.returns}")
     return Text.assemble(label, name, (via, "dim"), (returns, "magenta"))
 
 
-def _part(part: Part, seat: Seat, *, is_new: bool) -> Text:
+def _part(part: InnerAgent, seat: TeamMember, *, is_new: bool) -> Text:
     name = _title(seat) if is_new else Text(printable(part.agent), style="cyan")
     how = {"tool": "agent as tool", "inside": "inside"}.get(part.kind, part.label)
     via = f"  [{part.label}]" if part.kind == "tool" else ""

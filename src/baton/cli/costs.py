@@ -5,8 +5,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
-from ..flow import Seat, Team
-from ..handoffs import TRANSFER_TOOL, Handoff, Language, Route, Routes, default_tool_name
+from ..flow import Team, TeamMember
+from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, Route, Routes, default_tool_name
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -26,7 +26,7 @@ def transfer_costs(team: Team) -> dict[str, TransferCost]:
     return {name: cost for name, cost in costs.items() if cost.targets}
 
 
-def _cost(seat: Seat, language: Language) -> TransferCost:
+def _cost(seat: TeamMember, language: PromptLanguage) -> TransferCost:
     name = seat.agent.name
     shown = {route.target: route for route in reversed(seat.edges) if route.tool}
     return TransferCost(

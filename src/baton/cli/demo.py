@@ -9,20 +9,20 @@ from msgspec import Struct
 
 from ..errors import BatonError, SetupError
 from ..events import TextDelta
-from ..handoffs import Language
-from ..models import Model, resolve
-from ..models.registry import DEFAULT_VARIABLE
+from ..handoffs import PromptLanguage
+from ..models import Model, resolve_model
+from ..models.registry import MODEL_ENV_VAR
 from ..runner import Runner
 from ..testing.understudy import SCRIPTED
 from .ollama import model_of_ollama
 from .pull import pull
 from .show import Screen
-from .weather import Demo, demo_in
+from .weather import DemoTeam, demo_in
 
 _NOT_TO_BUILD_ON = "it shows real transfers and tool calls; it is not a model to build on"
 
 
-class Cast(Struct, frozen=True):
+class DemoModel(Struct, frozen=True):
     """Who plays the model, and what a person should know about that. `model` is None for the script."""
 
     model: Model | None
@@ -30,30 +30,30 @@ class Cast(Struct, frozen=True):
     is_loud: bool = False
 
 
-def demo(question: str = "", *, model: str | None = None, language: Language = "en") -> None:
+def demo(question: str = "", *, model: str | None = None, language: PromptLanguage = "en") -> None:
     """Run the demo and show what happens. Raises what ends the run."""
     screen = Screen()
-    playing = cast_for(model, screen)
+    playing = choose_demo_model(model, screen)
     screen.line(playing.notice, "bold red" if playing.is_loud else None)
     asyncio.run(_play(demo_in(language), question, playing, screen))
 
 
-def cast_for(wish: str | None, screen: Screen) -> Cast:
+def choose_demo_model(wish: str | None, screen: Screen) -> DemoModel:
     """The model that is wished for; else Ollama's, if one runs here; else the embedded one; else the script."""
-    wish = wish or os.environ.get(DEFAULT_VARIABLE)
+    wish = wish or os.environ.get(MODEL_ENV_VAR)
     if wish == SCRIPTED:
-        return Cast(None, "scripted model: no language model is asked; transfers, tools and streaming are real")
+        return DemoModel(None, "scripted model: no language model is asked; transfers, tools and streaming are real")
     if wish:
-        chosen = resolve(_fetched_if_embedded(wish, screen))
-        return Cast(chosen, f"model: {chosen.name}")
+        chosen = resolve_model(_fetched_if_embedded(wish, screen))
+        return DemoModel(chosen, f"model: {chosen.name}")
     found = model_of_ollama()
     if found is not None:
-        return Cast(found, f"model: {found.name}, which Ollama has on this machine")
+        return DemoModel(found, f"model: {found.name}, which Ollama has on this machine")
     try:
-        chosen = resolve(_fetched_if_embedded("local", screen))
+        chosen = resolve_model(_fetched_if_embedded("local", screen))
     except BatonError as error:
-        return Cast(None, _loudly(error), is_loud=True)
-    return Cast(chosen, f"model: {chosen.name}, on this machine and without a key; {_NOT_TO_BUILD_ON}")
+        return DemoModel(None, _loudly(error), is_loud=True)
+    return DemoModel(chosen, f"model: {chosen.name}, on this machine and without a key; {_NOT_TO_BUILD_ON}")
 
 
 def _fetched_if_embedded(wish: str, screen: Screen) -> str:
@@ -78,7 +78,7 @@ def _loudly(error: BatonError) -> str:
     )
 
 
-async def _play(shown: Demo, question: str, playing: Cast, screen: Screen) -> None:
+async def _play(shown: DemoTeam, question: str, playing: DemoModel, screen: Screen) -> None:
     if playing.model is None:
         if question and question != shown.question:
             screen.line("(a script knows one question, so yours is not asked)", "dim")
@@ -88,7 +88,7 @@ async def _play(shown: Demo, question: str, playing: Cast, screen: Screen) -> No
     screen.line("")
     screen.line(f"you › {question}", "bold")
     began = monotonic()
-    runner = Runner(shown.router, model=playing.model or shown.script, language=shown.language)
+    runner = Runner(shown.router, model=playing.model or shown.script, prompt_language=shown.language)
     async with runner.stream(question) as run:
         async for event in run:
             screen.show(event)

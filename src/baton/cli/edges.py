@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from ..agents import Agent, AgentTool, BaseAgent
 from ..agents.then_transfer import ThenTransfer
-from ..flow import Seat, Team
+from ..flow import Team, TeamMember
 from ..handoffs import Route
 from ..patterns.deep_agent import TaskTool
-from ..tools import FunctionTool, Tool, unwrapped
+from ..tools import FunctionTool, Tool, unwrap_tool
 from ..workflows import ParallelAgent
 from ..workflows.base import Workflow
 
@@ -18,17 +18,17 @@ EdgeKind: TypeAlias = Literal["sub_agent", "parent", "handoff", "function", "the
 PartKind: TypeAlias = Literal["step", "branch", "tool", "inside"]
 
 
-class Edge(Struct, frozen=True):
+class TeamEdge(Struct, frozen=True):
     """One way from an agent to another. `via` is the tool a model calls for it, or the function that may return it."""
 
     source: str
     target: str
     kind: EdgeKind
     via: str = ""
-    returns: str = "stay"
+    returns: str | None = None
 
 
-class Part(Struct, frozen=True):
+class InnerAgent(Struct, frozen=True):
     """An agent that works inside another. `label` is its place there: "step 1", or the tool that calls it."""
 
     owner: str
@@ -37,7 +37,7 @@ class Part(Struct, frozen=True):
     label: str
 
 
-class Called(Struct, frozen=True):
+class AgentToolEdge(Struct, frozen=True):
     """An agent that a model calls as a tool, and what the model is told about it."""
 
     tool: str
@@ -45,41 +45,41 @@ class Called(Struct, frozen=True):
     description: str
 
 
-def edges_of(team: Team) -> list[Edge]:
+def edges_of(team: Team) -> list[TeamEdge]:
     """All edges of the team, each once, in the order of its seats."""
     return list(dict.fromkeys(edge for seat in team.seats.values() for edge in edges_from(seat)))
 
 
-def edges_from(seat: Seat) -> list[Edge]:
+def edges_from(seat: TeamMember) -> list[TeamEdge]:
     """The edges out of one agent, each once."""
     return list(dict.fromkeys(_edge(seat, route) for route in seat.edges))
 
 
-def parts_of(agent: BaseAgent[Any, Any]) -> list[Part]:
+def parts_of(agent: BaseAgent[Any, Any]) -> list[InnerAgent]:
     """The agents inside this one, each as often as it has a place there."""
     bottom = _unwrapped(agent)
     if isinstance(bottom, ParallelAgent):
-        return [Part(agent.name, branch.name, "branch", "branch") for branch in bottom.sub_agents]
+        return [InnerAgent(agent.name, branch.name, "branch", "branch") for branch in bottom.sub_agents]
     if isinstance(bottom, Workflow):
         steps = enumerate(bottom.sub_agents, start=1)
-        return [Part(agent.name, step.name, "step", f"step {number}") for number, step in steps]
+        return [InnerAgent(agent.name, step.name, "step", f"step {number}") for number, step in steps]
     tools = {called.agent.name: called.tool for called in called_by(agent)}
     return [
-        Part(agent.name, part.name, "tool" if part.name in tools else "inside", tools.get(part.name, "inside"))
-        for part in agent.parts()
+        InnerAgent(agent.name, part.name, "tool" if part.name in tools else "inside", tools.get(part.name, "inside"))
+        for part in agent.inner_agents()
     ]
 
 
-def called_by(agent: BaseAgent[Any, Any]) -> Iterator[Called]:
+def called_by(agent: BaseAgent[Any, Any]) -> Iterator[AgentToolEdge]:
     """The agents that this one's model calls as tools."""
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrapped(cast("Tool", entry))
+        tool: Any = unwrap_tool(cast("Tool", entry))
         if isinstance(tool, AgentTool):
-            yield Called(tool.spec.name, tool.agent, tool.spec.description)
+            yield AgentToolEdge(tool.spec.name, tool.agent, tool.spec.description)
         elif isinstance(tool, TaskTool):
             for name, tasked in tool.agents.items():
-                yield Called(f"{tool.spec.name}({name})", tasked, tasked.description)
+                yield AgentToolEdge(f"{tool.spec.name}({name})", tasked, tasked.description)
 
 
 def definition_of(agent: BaseAgent[Any, Any]) -> Agent[Any, Any] | None:
@@ -94,26 +94,26 @@ def _unwrapped(agent: BaseAgent[Any, Any]) -> BaseAgent[Any, Any]:
     return agent
 
 
-def _edge(seat: Seat, route: Route) -> Edge:
+def _edge(seat: TeamMember, route: Route) -> TeamEdge:
     agent, target = seat.agent, route.target
-    returns = route.handoff.returns
+    returns = route.handoff.return_to
     if route.is_tree:
         is_child = any(child.name == target for child in agent.sub_agents)
-        return Edge(agent.name, target, "sub_agent" if is_child else "parent", route.tool)
+        return TeamEdge(agent.name, target, "sub_agent" if is_child else "parent", route.tool)
     if route.tool:
-        return Edge(agent.name, target, "handoff", route.tool, returns)
+        return TeamEdge(agent.name, target, "handoff", route.tool, returns)
     if isinstance(agent, ThenTransfer) and agent.to == target:
-        return Edge(agent.name, target, "then")
+        return TeamEdge(agent.name, target, "then")
     functions = ", ".join(_functions_that_mention(agent, target))
     if functions:
-        return Edge(agent.name, target, "function", functions)
-    return Edge(agent.name, target, "code", returns=returns)
+        return TeamEdge(agent.name, target, "function", functions)
+    return TeamEdge(agent.name, target, "code", returns=returns)
 
 
 def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator[str]:
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrapped(cast("Tool", entry))
+        tool: Any = unwrap_tool(cast("Tool", entry))
         if isinstance(tool, FunctionTool):
             mentioned: tuple[object, ...] = tool.mentioned()
             if any(isinstance(thing, BaseAgent) and thing.name == target for thing in mentioned):

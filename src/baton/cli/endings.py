@@ -9,12 +9,12 @@ name; what is not reported may still go round.
 from collections.abc import Iterable, Mapping
 
 from ..agents.then_transfer import ThenTransfer
-from ..errors import listed
-from ..flow import Finding, Seat, Team
+from ..errors import quote_names
+from ..flow import Finding, Team, TeamMember
 from .edges import definition_of, edges_of
 
 
-def endless_cycles(team: Team) -> list[Finding]:
+def find_endless_cycles(team: Team) -> list[Finding]:
     """A finding for each group of agents that pass control round and can never end."""
     leads_to = _leads_to(team)
     bare = _with_nobody_waiting(team)
@@ -33,25 +33,25 @@ def endless_cycles(team: Team) -> list[Finding]:
     return findings
 
 
-def _why_never_ends(seat: Seat) -> str:
+def _why_never_ends(seat: TeamMember) -> str:
     """Why the agent always passes control on; "" if it may end."""
     agent, definition = seat.agent, definition_of(seat.agent)
     if definition is None or definition.exit_tool:
         return ""
     if isinstance(agent, ThenTransfer):
         return f"`{agent.name}` always hands on to `{agent.to}`"
-    must = definition.tool_use
-    if must == "auto" and definition.settings is not None:
-        must = definition.settings.tool_choice or "auto"
+    must = definition.tool_choice
+    if must == "auto" and definition.model_settings is not None:
+        must = definition.model_settings.tool_choice or "auto"
     transfers = [spec.name for spec in seat.routes.specs]
     if must in transfers:
         return f"`{agent.name}` must call `{must}`"
-    if must == "required" and transfers and not agent.tool_specs():
+    if must == "required" and transfers and not agent._tool_specs():
         return f"`{agent.name}` must call a tool and has only transfers"
     return ""
 
 
-def _may_exit(seat: Seat) -> bool:
+def _may_exit(seat: TeamMember) -> bool:
     definition = definition_of(seat.agent)
     return definition is None or definition.exit_tool
 
@@ -61,8 +61,8 @@ def _with_nobody_waiting(team: Team) -> set[str]:
     bare, waiting = {team.root}, [team.root]
     while waiting:
         for route in team.seats[waiting.pop()].edges:
-            returns = route.handoff.returns
-            lands = route.target if returns == "stay" else returns
+            returns = route.handoff.return_to
+            lands = route.target if returns is None else returns
             if lands in team.seats and lands not in bare:
                 bare.add(lands)
                 waiting.append(lands)
@@ -77,7 +77,7 @@ def _leads_to(team: Team) -> dict[str, set[str]]:
     for edge in edges:
         leads_to[edge.source].add(edge.target)
     for edge in edges:
-        if edge.returns != "stay":
+        if edge.returns is not None:
             back_to = edge.source if edge.returns == "caller" else edge.returns
             # Whoever the target passes control to may end as well: all of them lead back.
             for name in (edge.target, *_reachable(edge.target, leads_to)):
@@ -99,4 +99,4 @@ def _reachable(name: str, leads_to: Mapping[str, Iterable[str]]) -> set[str]:
 def _text(group: list[str], why: Mapping[str, str]) -> str:
     reasons = "; ".join(why[name] or f"`{name}` ends, but a caller waits for control to come back" for name in group)
     pass_on = "passes control to itself" if len(group) == 1 else "pass control round"
-    return f"{listed(group)} {pass_on} and can never end, so that only a limit stops the run: {reasons}"
+    return f"{quote_names(group)} {pass_on} and can never end, so that only a limit stops the run: {reasons}"

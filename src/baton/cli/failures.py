@@ -20,7 +20,7 @@ class TargetError(SetupError):
     """What the command line names cannot be found, or is nothing that can run."""
 
 
-def tell(error: BaseException, *, debug: bool) -> None:
+def print_error(error: BaseException, *, debug: bool) -> None:
     """Write the error to stderr."""
     if debug:
         click.echo("".join(traceback.format_exception(error)).rstrip(), err=True)

@@ -14,7 +14,7 @@ from msgspec import Struct
 from ..flow import Team
 from ..realtime import RealtimeRunner
 from ..runner import Runner
-from .edges import Edge, edges_of, parts_of
+from .edges import TeamEdge, edges_of, parts_of
 from .load import find
 
 Format: TypeAlias = Literal["mermaid", "dot"]
@@ -57,7 +57,7 @@ def team_of(reference: str) -> Team:
     """The team of what the command line names. Raises SetupError if it cannot work as it is written."""
     target = find(reference)
     if isinstance(target, RealtimeRunner):
-        return target.text.team
+        return target.text_runner.team
     return target.team if isinstance(target, Runner) else Team.compile(target)
 
 
@@ -77,7 +77,7 @@ def _frame(owner: str, teams: Sequence[Team], seen: set[str]) -> _Frame:
     seen.update(seats)
     frames: list[_Frame] = []
     for name, (seat, team) in seats.items():
-        inner = _frame(name, [team.inner[part.name] for part in seat.agent.parts()], seen)
+        inner = _frame(name, [team.inner[part.name] for part in seat.agent.inner_agents()], seen)
         if inner.names:
             frames.append(inner)
     return _Frame(owner, [*seats], frames)
@@ -100,7 +100,7 @@ def _lines_inside(teams: Sequence[Team]) -> list[_Line]:
     return [_Line(owner, name, "inside", False, ", ".join(known)) for (owner, name), known in labels.items()]
 
 
-def _lines(edges: list[Edge]) -> list[_Line]:
+def _lines(edges: list[TeamEdge]) -> list[_Line]:
     tree = {(edge.source, edge.target): edge for edge in edges if edge.kind in ("sub_agent", "parent")}
     lines: list[_Line] = []
     drawn_already: set[tuple[str, str]] = set()
@@ -118,7 +118,7 @@ def _lines(edges: list[Edge]) -> list[_Line]:
     return lines
 
 
-def _line(edge: Edge) -> _Line:
+def _line(edge: TeamEdge) -> _Line:
     """A line that is not part of the tree."""
     labels: list[str] = []
     if edge.kind == "then":
@@ -131,7 +131,7 @@ def _line(edge: Edge) -> _Line:
         labels.append(edge.via)
     if edge.returns == "caller":
         labels.append("and back")
-    elif edge.returns != "stay":
+    elif edge.returns is not None:
         labels.append(f"then {edge.returns}")
     stroke = "dotted" if edge.kind in ("function", "code") else "thin"
     return _Line(edge.source, edge.target, stroke, edge.returns == "caller", ", ".join(labels))

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, TypeAlias, cast
 
 from ..agents import BaseAgent
-from ..errors import BatonError, listed
+from ..errors import BatonError, quote_names
 from ..realtime import RealtimeAgent, RealtimeRunner
 from ..runner import Runner
 from .failures import TargetError
@@ -181,7 +181,7 @@ def _targets_in(module: ModuleType) -> dict[str, Target]:
 
 def _inventory(module: ModuleType) -> str:
     names = [*_targets_in(module)]
-    return f"(there: {listed(names)})" if names else ""
+    return f"(there: {quote_names(names)})" if names else ""
 
 
 def _only_one(module: ModuleType, where: str) -> Target:
@@ -197,14 +197,14 @@ def _only_one(module: ModuleType, where: str) -> Target:
     if not found:
         raise TargetError(f"`{where}` has neither agents nor runners; {_WORKS}, as in `{where}:make_agent`")
     could_be = [f"{where}:{name}" for name in choices or agents]
-    raise TargetError(f"`{where}` has several agents that could be meant; say which: {listed(could_be)}")
+    raise TargetError(f"`{where}` has several agents that could be meant; say which: {quote_names(could_be)}")
 
 
 def _led_to(agents: Iterable[BaseAgent[Any, Any]]) -> Iterator[object]:
     """All whom somebody else leads to or is wrapped around: agents, or their names where only those are known."""
     for agent in agents:
         yield from agent.sub_agents
-        yield from agent.parts()
-        yield from agent.mentioned()
-        yield from (edge.agent for edge in agent.edges())
+        yield from agent.inner_agents()
+        yield from agent._referenced_agents()
+        yield from (edge.agent for edge in agent._edges())
         yield getattr(agent, "inner", None)

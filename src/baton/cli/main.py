@@ -7,7 +7,7 @@ import click
 
 from .. import __version__
 from .mcp_command import mcp
-from .options import about_runs, debug, is_debugging, target, wishes_from
+from .options import debug, is_debugging, run_arguments, run_options, target
 from .runs_commands import runs
 from .serve_command import serve
 from .voice.command import voice
@@ -28,7 +28,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command."""
-        from .failures import CANCELLED, exit_code_of, tell
+        from .failures import CANCELLED, exit_code_of, print_error
 
         try:
             return super().invoke(ctx)
@@ -37,7 +37,7 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             ctx.exit(CANCELLED)
         except Exception as error:  # noqa: BLE001 - the edge of the program: here a failure becomes something to read
-            tell(error, debug=is_debugging(ctx))
+            print_error(error, debug=is_debugging(ctx))
             ctx.exit(exit_code_of(error))
 
 
@@ -74,7 +74,7 @@ def main() -> None:
 @click.option("-q", "--quiet", is_flag=True, help="Show nothing but the answer.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
 @click.option("--events", "as_events", is_flag=True, help="Print the run's log, one JSON line for each event.")
-@about_runs
+@run_options
 @click.pass_context
 def run(
     ctx: click.Context, /, *, target: str, text: str, quiet: bool, as_json: bool, as_events: bool, **rest: Any
@@ -101,7 +101,7 @@ def run(
     from .run import run_once
     from .start import default_model, start_of
 
-    wishes = wishes_from(**rest)
+    wishes = run_arguments(**rest)
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(wishes.model):
         start = start_of(target, wishes)
         form = "json" if as_json else "events" if as_events else "text"
@@ -110,7 +110,7 @@ def run(
 
 @main.command()
 @target
-@about_runs
+@run_options
 @click.pass_context
 def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
     """Talk with a team in the terminal.
@@ -130,7 +130,7 @@ def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
     from .failures import warnings_on_stderr
     from .start import default_model, start_of
 
-    is_loud, wishes = is_debugging(ctx), wishes_from(**rest)
+    is_loud, wishes = is_debugging(ctx), run_arguments(**rest)
     with warnings_on_stderr(debug=is_loud, quiet=False), default_model(wishes.model):
         talk(start_of(target, wishes), debug=is_loud)
 

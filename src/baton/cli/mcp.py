@@ -38,4 +38,4 @@ def serve_over_http(
     ways = auth_from(token_env, auth)
     app = mcp_app(load(reference), host=host, auth=ways or None, **options)
     click.echo(f"serving MCP at http://{host}:{port}/mcp", err=True)
-    serve(app, host=host, port=port, is_guarded=bool(ways) or allow_anyone)
+    serve(app, host=host, port=port, allow_anonymous=bool(ways) or allow_anyone)

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from .options import about_callers, debug, is_debugging, target
+from .options import auth_options, debug, is_debugging, target
 
 
 @click.command()
@@ -15,7 +15,7 @@ from .options import about_callers, debug, is_debugging, target
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="… and on which port.")
 @click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves.")
 @click.option("--store", metavar="ADDRESS", help="Where runs are kept, such as runs.db; else in memory.")
-@about_callers
+@auth_options
 @debug
 @click.pass_context
 def mcp(ctx: click.Context, /, *, target: str, http: bool, **options: Any) -> None:

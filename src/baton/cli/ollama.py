@@ -4,7 +4,7 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import SetupError
-from ..models import Model, resolve
+from ..models import Model, resolve_model
 
 TAGS = "http://127.0.0.1:11434/api/tags"
 _PATIENCE = 0.3
@@ -24,7 +24,7 @@ def model_of_ollama(tags: str | None = None) -> Model | None:
     if not names:
         return None
     try:
-        return resolve(f"ollama:{names[0]}")
+        return resolve_model(f"ollama:{names[0]}")
     except SetupError:
         # Its provider is an extra that need not be installed.
         return None

@@ -27,7 +27,7 @@ target = click.argument("target", metavar="MODULE:AGENT")
 model = click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves.")
 
 
-def about_runs(command: F) -> F:
+def run_options(command: F) -> F:
     """The options that run and chat share."""
     options = [
         model,
@@ -49,7 +49,7 @@ def about_runs(command: F) -> F:
     return command
 
 
-def about_callers(command: F) -> F:
+def auth_options(command: F) -> F:
     """The options that say who may call."""
     options = [
         click.option(
@@ -60,7 +60,7 @@ def about_callers(command: F) -> F:
         click.option(
             "--auth",
             metavar="MODULE:NAME",
-            help="Any other way to know callers, as code has it: ApiKey(…), JWT(…), or a list of such.",
+            help="Any other way to know callers, as code has it: APIKeyAuth(…), JWT(…), or a list of such.",
         ),
         click.option("--allow-anyone", is_flag=True, help="Without either: let other machines call as well."),
     ]
@@ -69,7 +69,7 @@ def about_callers(command: F) -> F:
     return command
 
 
-def wishes_from(
+def run_arguments(
     *,
     model: str | None,
     values: tuple[str, ...] = (),
@@ -78,7 +78,7 @@ def wishes_from(
     **limits: Any,
 ) -> Any:
     """What these options say about runs."""
-    from .start import Wishes, values_from
+    from .start import RunArguments, values_from
 
     named = {name.removeprefix("max_"): most for name, most in limits.items() if most is not None}
-    return Wishes(model=model, values=values_from(values), limits=named, store=store, thread=thread)
+    return RunArguments(model=model, values=values_from(values), limits=named, store=store, thread=thread)

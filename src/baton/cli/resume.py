@@ -7,24 +7,24 @@ from typing import Any
 
 from rich.console import Console
 
-from ..errors import AnswerError, RunError, listed
+from ..errors import AnswerError, RunError, quote_names
 from ..log import Log
 from ..runner import Interrupt, Runner
-from ..runner.result import interrupt_of
+from ..runner.result import to_interrupt
 from .ask import answers_to, understood
 from .failures import SUSPENDED
-from .run import Form, Printer, outcome_of, print_questions
+from .run import Form, RunPrinter, outcome_of, print_questions
 from .show import Screen
-from .start import Start
+from .start import RunSetup
 from .store import record_of
 
 
 def resume_run(
-    start: Start, run_id: str, *, answers: Sequence[str], accept_changes: bool, form: Form, quiet: bool
+    start: RunSetup, run_id: str, *, answers: Sequence[str], accept_changes: bool, form: Form, quiet: bool
 ) -> int:
     """Drive the run to its end, or to a question that nobody answers here; gives the exit code."""
     screen = Screen(Console(stderr=True, highlight=False), answers=False)
-    printer = Printer(form, screen, quiet=quiet)
+    printer = RunPrinter(form, screen, quiet=quiet)
     with asyncio.Runner() as loop:
         try:
             questions = loop.run(_open_questions(start.runner, run_id))
@@ -49,11 +49,11 @@ def resume_run(
 
 
 async def _open_questions(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
-    record = await record_of(runner.need_store("baton runs resume"), run_id)
+    record = await record_of(runner._require_store("baton runs resume"), run_id)
     if record.status == "completed":
         raise RunError(f"run `{run_id}` is completed; `baton runs fork` makes another of its beginning")
     events = await runner.events(run_id)
-    return [interrupt_of(asked) for asked in Log(events).open_questions().values()]
+    return [to_interrupt(asked) for asked in Log(events).open_questions().values()]
 
 
 def _given(answers: Sequence[str], questions: Sequence[Interrupt]) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def _given(answers: Sequence[str], questions: Sequence[Interrupt]) -> dict[str, 
         id, equals, text = answer.partition("=")
         if not (equals and id in by_id):
             if len(by_id) != 1 or "/ask" in id:
-                open_ones = listed([*by_id])
+                open_ones = quote_names([*by_id])
                 raise AnswerError(f"`{answer}` answers no open question; say --answer ID=VALUE; open are: {open_ones}")
             id, text = next(iter(by_id)), answer
         meant = understood(by_id[id], text.strip())

@@ -10,24 +10,24 @@ import click
 from msgspec.structs import asdict
 from rich.console import Console
 
-from ..context import as_json_value
+from ..context import to_json_value
 from ..errors import NotEncodableError
 from ..events import Delta, Event, encode_event, encode_log
 from ..messages import Usage
-from ..runner import Interrupt, LiveRun, RunResult, RunUsage
-from .ask import question_of
+from ..runner import Interrupt, RunResult, RunStream, RunUsage
+from .ask import format_interrupt
 from .failures import CANCELLED, SUSPENDED
 from .show import Screen
-from .start import Start, result_of, watch
+from .start import RunSetup, result_of, watch
 from .wording import printable, shown_value
 
 Form: TypeAlias = Literal["text", "json", "events"]
 
 
-def run_once(start: Start, text: str, *, form: Form, quiet: bool) -> int:
+def run_once(start: RunSetup, text: str, *, form: Form, quiet: bool) -> int:
     """Run the team on this text and print what comes of it; gives the exit code. Raises what ends the run."""
     live = start.runner.stream(text, values=start.values, limits=start.limits, thread=start.thread)
-    printer = Printer(form, Screen(Console(stderr=True, highlight=False), answers=False), quiet=quiet)
+    printer = RunPrinter(form, Screen(Console(stderr=True, highlight=False), answers=False), quiet=quiet)
     with asyncio.Runner() as loop:
         try:
             code = outcome_of(start, live, loop, printer=printer)
@@ -39,7 +39,7 @@ def run_once(start: Start, text: str, *, form: Form, quiet: bool) -> int:
     return code
 
 
-def outcome_of(start: Start, live: LiveRun[Any], loop: asyncio.Runner, *, printer: "Printer") -> int:
+def outcome_of(start: RunSetup, live: RunStream[Any], loop: asyncio.Runner, *, printer: "RunPrinter") -> int:
     """Drive a run and show it; gives the exit code. Raises what ends the run."""
     try:
         loop.run(watch(live, printer.show))
@@ -52,7 +52,7 @@ def outcome_of(start: Start, live: LiveRun[Any], loop: asyncio.Runner, *, printe
     return SUSPENDED if live.result.status == "suspended" else 0
 
 
-class Printer:
+class RunPrinter:
     """Puts what happens where it belongs: the answer to stdout, in the form asked for, and activity to stderr."""
 
     def __init__(self, form: Form, screen: Screen, *, quiet: bool) -> None:
@@ -75,7 +75,7 @@ class Printer:
         """Write that the person has stopped the run."""
         self._screen.cancelled()
 
-    def finish(self, live: LiveRun[Any]) -> None:
+    def finish(self, live: RunStream[Any]) -> None:
         """What the run came to."""
         self._screen.end_line()
         result = result_of(live)
@@ -102,7 +102,7 @@ def as_json(result: RunResult[Any]) -> dict[str, Any]:
         "agent": result.agent,
         "run_id": result.run_id,
         "usage": _usage_as_json(result.usage),
-        "interrupts": as_json_value("the open questions", list(result.interrupts)),
+        "interrupts": to_json_value("the open questions", list(result.interrupts)),
     }
     if result.error is not None:
         facts["error"] = {"type": type(result.error).__name__, "message": str(result.error)}
@@ -122,16 +122,16 @@ def _usage_as_json(usage: RunUsage) -> dict[str, Any]:
 
 def _plain(output: Any) -> Any:
     try:
-        return as_json_value("the output", output)
+        return to_json_value("the output", output)
     except NotEncodableError:
         return repr(output)
 
 
-def print_questions(questions: Sequence[Interrupt], start: Start, *, run_id: str) -> None:
+def print_questions(questions: Sequence[Interrupt], start: RunSetup, *, run_id: str) -> None:
     """Say what a run waits for, and how to go on with it."""
     click.echo("the run waits for answers to:", err=True)
     for interrupt in questions:
-        click.echo(f"  {interrupt.id}  {interrupt.agent}: {question_of(interrupt)}", err=True)
+        click.echo(f"  {interrupt.id}  {interrupt.agent}: {format_interrupt(interrupt)}", err=True)
     if start.store:
         click.echo(f"`baton runs resume {start.store} {run_id} {start.target}` asks them and goes on", err=True)
     else:

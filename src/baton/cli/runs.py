@@ -13,14 +13,14 @@ from rich.console import Console
 
 from ..agents import AgentContext, agent
 from ..errors import RunError
-from ..events import Asked, Event, RunStarted, encode_log
+from ..events import Event, InterruptRaised, RunStarted, encode_log
 from ..log import Log
 from ..messages import text_of
-from ..runner import Runner, usage_of
-from ..runner.result import interrupt_of
+from ..runner import Runner, usage_from_events
+from ..runner.result import to_interrupt
 from ..stores import RunRecord, Store
 from ..testing.likeness import line_of
-from .ask import question_of
+from .ask import format_interrupt
 from .show import Screen
 from .start import pairs_from
 from .store import record_of, store_at
@@ -39,9 +39,9 @@ def list_runs(where: str, *, status: Sequence[Any], thread: str | None, limit: i
         after = ""
         while len(records) < limit:
             some = min(limit - len(records), _MOST_AT_ONCE)
-            page = await store.list(status=status or None, thread=thread, limit=some, after=after)
+            page = await store.list(status=status or None, thread=thread, limit=some, cursor=after)
             records += page.records
-            after = page.next
+            after = page.next_cursor
             if not after:
                 break
         return records, bool(after)
@@ -67,7 +67,7 @@ def show_run(where: str, run_id: str, *, form: Literal["text", "events", "json"]
 
     async def read(store: Store) -> tuple[RunRecord, list[Event]]:
         record = await record_of(store, run_id)
-        return record, await clerk(store).events(run_id)
+        return record, await log_only_runner(store).events(run_id)
 
     record, events = _with_store(where, read)
     if form == "json":
@@ -86,7 +86,7 @@ def fork_run(where: str, run_id: str, *, at: int | None, edits: Sequence[str], n
 
     async def fork(store: Store) -> str:
         await record_of(store, run_id)
-        return await clerk(store).fork(run_id, at=at, edit=edit, run_id=new_id)
+        return await log_only_runner(store).fork(run_id, at=at, edit=edit, run_id=new_id)
 
     click.echo(_with_store(where, fork))
 
@@ -111,7 +111,7 @@ def remove_runs(where: str, run_ids: Sequence[str], *, is_sure: bool) -> None:
         click.echo(f"forgot {what}", err=True)
 
 
-def clerk(store: Store) -> Runner[Any, Any]:
+def log_only_runner(store: Store) -> Runner[Any, Any]:
     """A runner for what needs no team: reading and copying logs."""
 
     @agent("clerk", description="Drives nothing.")
@@ -142,13 +142,13 @@ def _show(record: RunRecord, events: Sequence[Event]) -> None:
                 screen.line(f"forked from {event.forked_from}", "dim")
             for message in event.input:
                 screen.line(f"› {text_of(message.content)}", "bold")
-        elif isinstance(event, Asked):
-            screen.line(f"  ? {question_of(interrupt_of(event))}", "yellow")
+        elif isinstance(event, InterruptRaised):
+            screen.line(f"  ? {format_interrupt(to_interrupt(event))}", "yellow")
         screen.show(event)
     screen.end_line()
     for id, asked in Log(events).open_questions().items():
-        screen.line(f"waits for an answer to {id}: {question_of(interrupt_of(asked))}", "bold yellow")
-    screen.usage(usage_of(events).total)
+        screen.line(f"waits for an answer to {id}: {format_interrupt(to_interrupt(asked))}", "bold yellow")
+    screen.usage(usage_from_events(events).total)
 
 
 def _row(record: RunRecord) -> tuple[str, str, str, str, str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from .options import debug, is_debugging, model, target, wishes_from
+from .options import debug, is_debugging, model, run_arguments, target
 
 _store = click.argument("store", metavar="STORE")
 _run = click.argument("run_id", metavar="RUN")
@@ -78,7 +78,7 @@ def resume(ctx: click.Context, /, *, store: str, run_id: str, target: str, **opt
 
     quiet, as_json, model = options.pop("quiet"), options.pop("as_json"), options.pop("model")
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(model):
-        start = start_of(target, wishes_from(model=model, store=store), existing=True)
+        start = start_of(target, run_arguments(model=model, store=store), existing=True)
         ctx.exit(resume_run(start, run_id, form="json" if as_json else "text", quiet=quiet, **options))
 
 

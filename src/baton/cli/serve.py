@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 from ..errors import SetupError
-from ..runner import Hub, Runner
+from ..runner import BackgroundRunner, Runner
 from ..stores import MemoryStore
 from .callers import auth_from
 from .failures import TargetError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manner:
+class AppOptions:
     """What is the same for all faces."""
 
     auth: "AuthLike | None" = None
@@ -28,28 +28,28 @@ class Manner:
     show_errors: bool = False
 
 
-Face: TypeAlias = Callable[[Hub, Manner], Any]
+Face: TypeAlias = Callable[[BackgroundRunner, AppOptions], Any]
 """Makes the ASGI app of one face."""
 
 
-def _api(hub: Hub, manner: Manner) -> Any:
+def _api(hub: BackgroundRunner, manner: AppOptions) -> Any:
     from ..server import api_app
 
     return api_app(hub, **vars(manner))
 
 
-def _agui(hub: Hub, manner: Manner) -> Any:
-    from ..adapters.agui import serve_agui
+def _agui(hub: BackgroundRunner, manner: AppOptions) -> Any:
+    from ..adapters.agui import agui_app
 
-    return serve_agui(hub, **vars(manner))
+    return agui_app(hub, **vars(manner))
 
 
-def _a2a(hub: Hub, manner: Manner) -> Any:
+def _a2a(hub: BackgroundRunner, manner: AppOptions) -> Any:
     try:
-        from ..adapters.a2a import serve_a2a
+        from ..adapters.a2a import a2a_app
     except ImportError:
         raise SetupError("baton serve --a2a needs the SDK of A2A: pip install 'baton-adk[a2a]'") from None
-    return serve_a2a(hub, auth=manner.auth)
+    return a2a_app(hub, auth=manner.auth)
 
 
 FACES: dict[str, tuple[str, Face]] = {
@@ -81,22 +81,22 @@ def serve(
         raise SetupError("baton serve needs a server: pip install 'baton-adk[server]'") from None
     runner = runner_of(target, store=store, model=model)
     ways = auth_from(token_env, auth)
-    manner = Manner(auth=ways or None, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
+    manner = AppOptions(auth=ways or None, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
     wanted = [name for name in FACES if faces.get(name)] or ["api"]
     app = app_of(runner, wanted, manner)
     for name in wanted:
         click.echo(f"{name}: http://{host}:{port}{FACES[name][0]}", err=True)
-    if isinstance(runner.need_store("baton serve"), MemoryStore):
+    if isinstance(runner._require_store("baton serve"), MemoryStore):
         click.echo("runs are kept in memory and end with this program; --store keeps them", err=True)
-    listen(app, host=host, port=port, is_guarded=bool(ways) or allow_anyone)
+    listen(app, host=host, port=port, allow_anonymous=bool(ways) or allow_anyone)
 
 
-def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
+def app_of(runner: Runner[Any, Any], faces: list[str], manner: AppOptions) -> Any:
     """One app with these faces of one hub. While it is served, runs whose driver has died are driven on."""
     from starlette.applications import Starlette
     from starlette.routing import BaseRoute, Mount, Route
 
-    hub = Hub(runner)
+    hub = BackgroundRunner(runner)
     routes: list[BaseRoute] = []
     apps: list[Any] = []
     for name, (path, made) in FACES.items():
@@ -113,7 +113,7 @@ def app_of(runner: Runner[Any, Any], faces: list[str], manner: Manner) -> Any:
         for face in apps:
             if isinstance(close := getattr(face, "close", None), Callable):
                 await close()
-        await hub.let_go()
+        await hub.release_all()
         await runner.close()
 
     return Starlette(routes=routes, lifespan=lifespan)
@@ -129,5 +129,5 @@ def runner_of(target: str, *, store: str | None, model: str | None) -> Runner[An
             f"`{target}` is a Runner, which says itself which model and store it uses; "
             "leave --model and --store out, or name the agent instead of the runner"
         )
-    named.need_store("baton serve")
+    named._require_store("baton serve")
     return named

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from .options import about_callers, debug, is_debugging, model, target
+from .options import auth_options, debug, is_debugging, model, target
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ def _about_serving(command: F) -> F:
 @click.command()
 @target
 @_about_serving
-@about_callers
+@auth_options
 @debug
 @click.pass_context
 def serve(ctx: click.Context, /, *, target: str, **options: Any) -> None:

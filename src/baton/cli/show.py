@@ -5,23 +5,23 @@ import re
 from rich.console import Console
 
 from ..events import (
-    Asked,
-    Cancelled,
-    Custom,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    CustomDelta,
     Delta,
     Event,
-    Failed,
+    InterruptRaised,
     Origin,
-    Progress,
+    ProgressDelta,
     ReasoningDelta,
-    Resumed,
+    RunCancelled,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Suspended,
+    RunSuspended,
     TextDelta,
     ToolReturned,
-    Transferred,
 )
 from ..handoffs import TRANSFER_TOOL
 from ..messages import Content, ToolCall, Usage, media_of, text_of
@@ -52,7 +52,7 @@ class Screen:
         self._muted: set[str] = set()
         self._is_thinking = False
         self._is_midline = False
-        self._held: Said | None = None
+        self._held: AgentResponded | None = None
         self._indent = ""
 
     def show(self, event: Event | Delta) -> None:
@@ -92,21 +92,21 @@ class Screen:
 
     def _show_event(self, event: Event) -> None:
         match event:
-            case RunStarted() | Resumed():
+            case RunStarted() | RunResumed():
                 self._start_over()
-            case Started():
+            case AgentStarted():
                 self._give_up_held()
                 self._show_floor(event.origin)
-            case Said():
+            case AgentResponded():
                 self._give_up_held()
                 self._show_said(event)
             case ToolReturned():
                 self._show_result(event)
-            case Transferred():
+            case ControlTransferred():
                 self._give_up_held()
                 self._show_floor(event.origin)
                 self._line(_passed(event), _PASSED)
-            case Suspended() | Failed() | Cancelled() | Asked():
+            case RunSuspended() | RunFailed() | RunCancelled() | InterruptRaised():
                 # None of these leaves an answer, so what was held back is all there is to see.
                 self._give_up_held()
                 self.end_line()
@@ -125,10 +125,10 @@ class Screen:
 
     def _show_delta(self, delta: Delta) -> None:
         match delta:
-            case Progress():
+            case ProgressDelta():
                 self._show_floor(delta.origin)
                 self._line(f"  … {_progress(delta)}", _QUIET)
-            case Custom():
+            case CustomDelta():
                 self._show_floor(delta.origin)
                 self._line(f"  * {delta.name}: {shortened(shown_value(delta.data))}", _QUIET)
             case ReasoningDelta() if not self._is_thinking:
@@ -151,13 +151,13 @@ class Screen:
             self._streamed.add(speaker)
             self._write(delta.text)
 
-    def _show_said(self, said: Said) -> None:
+    def _show_said(self, said: AgentResponded) -> None:
         self._is_thinking = False
         speaker = said.origin.id
         was_streamed = speaker in self._streamed and speaker not in self._muted
         self._streamed.discard(speaker)
         self._muted.discard(speaker)
-        text, calls = text_of(said.message.content), said.message.calls
+        text, calls = text_of(said.message.content), said.message.tool_calls
         if not self._shows_answers:
             if not calls and text:
                 self._held = said
@@ -173,7 +173,7 @@ class Screen:
                 self._show_floor(said.origin)
                 self._line(f"  ▸ {shown_call(call.name, call.arguments)}", _WORKING)
 
-    def _show_aside(self, said: Said) -> None:
+    def _show_aside(self, said: AgentResponded) -> None:
         """Text that is not the answer, where answers are printed elsewhere."""
         text = text_of(said.message.content)
         if text:
@@ -184,11 +184,11 @@ class Screen:
         # An agent that was called as a tool has spoken before its caller gets the result.
         self._give_up_held()
         text = text_of(event.content)
-        if not event.is_error and _is_word_of_transfer(event.name, text):
+        if not event.is_error and _is_word_of_transfer(event.tool_name, text):
             return
         self._show_floor(event.origin)
         mark, style = ("✗", _WRONG) if event.is_error else ("◂", _QUIET)
-        self._line(f"  {mark} {event.name}: {shortened(text)}", style)
+        self._line(f"  {mark} {event.tool_name}: {shortened(text)}", style)
         self._show_media(event.content)
 
     def _show_media(self, content: Content) -> None:
@@ -223,7 +223,7 @@ def _depth(origin: Origin) -> int:
     return origin.id.count("/") // 2
 
 
-def _passed(event: Transferred) -> str:
+def _passed(event: ControlTransferred) -> str:
     payload = f" with {shortened(shown_value(event.payload))}" if event.payload is not None else ""
     if event.reason == "returned":
         return f"  ← back to {event.target}{payload}"
@@ -231,7 +231,7 @@ def _passed(event: Transferred) -> str:
     return f"  → {event.target}{payload}{reason}"
 
 
-def _progress(delta: Progress) -> str:
+def _progress(delta: ProgressDelta) -> str:
     pieces = [shortened(delta.text)] if delta.text else []
     if delta.done is not None:
         pieces.append(f"{delta.done:g}/{delta.total:g}" if delta.total is not None else f"{delta.done:g}")

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ..context import Limits
 from ..errors import RunError, SetupError
 from ..events import Delta, Event
-from ..models import DEFAULT_VARIABLE, Model
-from ..runner import LiveRun, Runner, RunResult
+from ..models import MODEL_ENV_VAR, Model
+from ..runner import Runner, RunResult, RunStream
 from .edges import definition_of
 from .failures import TargetError
 from .load import load
@@ -22,7 +22,7 @@ from .store import store_at
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wishes:
+class RunArguments:
     """What the command line says about runs: limits only where it names them."""
 
     model: str | None = None
@@ -33,7 +33,7 @@ class Wishes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
+class RunSetup:
     """A runner, and what each run of it is started with."""
 
     runner: Runner[Any, Any]
@@ -47,7 +47,7 @@ class Start:
     thread: str | None
     """The conversation that runs are part of."""
 
-    def explained(self, error: Exception, live: LiveRun[Any]) -> Exception:
+    def explained(self, error: Exception, live: RunStream[Any]) -> Exception:
         """The error that ended the run, with what the command line can do about it."""
         result = result_of(live)
         seat = self.runner.team.seat(result.agent) if result is not None else None
@@ -63,29 +63,29 @@ class Start:
 @contextmanager
 def default_model(name: str | None) -> Generator[None]:
     """Let BATON_MODEL name this model meanwhile, so that what is loaded finds it where any program looks for it."""
-    before = os.environ.get(DEFAULT_VARIABLE)
+    before = os.environ.get(MODEL_ENV_VAR)
     if name is not None:
-        os.environ[DEFAULT_VARIABLE] = name
+        os.environ[MODEL_ENV_VAR] = name
     try:
         yield
     finally:
         if before is not None:
-            os.environ[DEFAULT_VARIABLE] = before
+            os.environ[MODEL_ENV_VAR] = before
         elif name is not None:
-            os.environ.pop(DEFAULT_VARIABLE, None)
+            os.environ.pop(MODEL_ENV_VAR, None)
 
 
-def start_of(reference: str, wishes: Wishes, *, existing: bool = False) -> Start:
+def start_of(reference: str, wishes: RunArguments, *, existing: bool = False) -> RunSetup:
     """What is needed to run what the command line names; `existing` wants a store that is there already."""
     store = None if wishes.store is None else store_at(wishes.store, existing=existing)
     target = load(reference)
     runner = _runner_of(target, reference, wishes.model)
     if store is not None:
-        runner = runner.kept_in(store)
+        runner = runner.with_store(store)
     elif wishes.thread is not None and not isinstance(target, Runner):
         raise click.UsageError("--thread goes on with a conversation that a store has; say --store as well")
     limits = replace(runner.limits, **wishes.limits)
-    return Start(
+    return RunSetup(
         runner=runner,
         values=wishes.values,
         limits=limits,
@@ -119,20 +119,20 @@ def _is_asked(wish: str, runner: Runner[Any, Any], default: Model | None) -> boo
     """Whether anybody in the team asks the model of this name, by choice or by default; who is no Agent may."""
     for seat in runner.team.seats.values():
         definition = definition_of(seat.agent)
-        model = definition.own_model or default if definition is not None else None
+        model = definition._model or default if definition is not None else None
         if model is None or wish in model.name:
             return True
     return False
 
 
-async def watch(live: LiveRun[Any], show: Callable[[Event | Delta], None]) -> None:
+async def watch(live: RunStream[Any], show: Callable[[Event | Delta], None]) -> None:
     """Drive the run to its end and show everything that happens. Raises what ends the run."""
     async with live:
         async for event in live:
             show(event)
 
 
-def result_of(live: LiveRun[Any]) -> RunResult[Any] | None:
+def result_of(live: RunStream[Any]) -> RunResult[Any] | None:
     """Where the run stands; None if it was stopped before it began, or has not yet noticed that it was."""
     try:
         return live.result

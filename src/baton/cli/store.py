@@ -1,14 +1,14 @@
 """The store that the command line names, and the runs in it."""
 
 from ..errors import SetupError
-from ..stores import RunRecord, SQLiteStore, Store, store_of
+from ..stores import RunRecord, SQLiteStore, Store, resolve_store
 from .failures import TargetError
 
 
 def store_at(where: str, *, existing: bool = True) -> Store:
     """The store that the command line names. Raises TargetError if there is none, rather than make an empty one."""
     try:
-        store = store_of(where)
+        store = resolve_store(where)
     except SetupError as error:
         raise TargetError(str(error)) from error
     if where.lower().startswith("memory:"):

@@ -5,27 +5,27 @@ from typing import Any
 from msgspec import Struct
 
 from ..agents import Agent
-from ..handoffs import Language
+from ..handoffs import PromptLanguage
 from ..messages import Usage
 from ..testing import ScriptedModel, call, say, transfer_to
 from ..tools import tool
 
 
-class Demo(Struct, frozen=True):
+class DemoTeam(Struct, frozen=True):
     """What the demo runs in one language."""
 
-    language: Language
+    language: PromptLanguage
     question: str
     router: Agent[Any]
     script: ScriptedModel
 
 
-def demo_in(language: Language) -> Demo:
+def demo_in(language: PromptLanguage) -> DemoTeam:
     """The demo in this language."""
     return _chinese() if language == "zh" else _english()
 
 
-def _english() -> Demo:
+def _english() -> DemoTeam:
     @tool
     async def get_weather(city: str) -> str:
         """Get the current weather for a city."""
@@ -46,10 +46,10 @@ def _english() -> Demo:
         sub_agents=[chat, weather],
     )
     answer = "It is 25 °C in Beijing right now: a good day for a walk in the hutongs."
-    return Demo("en", "What's the weather in Beijing?", router, _script("Beijing", answer))
+    return DemoTeam("en", "What's the weather in Beijing?", router, _script("Beijing", answer))
 
 
-def _chinese() -> Demo:
+def _chinese() -> DemoTeam:
     @tool
     async def get_weather(city: str) -> str:
         """查询一个城市现在的天气。"""
@@ -69,7 +69,7 @@ def _chinese() -> Demo:
         instructions="选择合适的专家。",
         sub_agents=[chat, weather],
     )
-    return Demo("zh", "北京今天天气怎么样？", router, _script("北京", "北京现在 25 °C，适合去胡同里走走。"))
+    return DemoTeam("zh", "北京今天天气怎么样？", router, _script("北京", "北京现在 25 °C，适合去胡同里走走。"))
 
 
 def _script(city: str, answer: str) -> ScriptedModel:

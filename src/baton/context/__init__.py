@@ -3,28 +3,28 @@
 May import log, events, messages and errors. Must not know models, tools, agents or stores.
 """
 
-from .history import WHOLE, Entry, History, View, Window
-from .limits import Limits, Meter
-from .run import Closable, Live, Run, Signals
-from .run_context import RunContext, Suspend, is_to_await
-from .values import Values, WatchedValues, as_json_value
+from .history import WHOLE_MESSAGE, History, HistoryEntry, HistoryView, MessageWindow
+from .limits import Limits, UsageMeter
+from .run import AsyncCloseable, LiveConversation, RunState, StopSignal
+from .run_context import RunContext, SuspendRun, needs_await
+from .values import TrackedValues, Values, to_json_value
 
 __all__ = [
-    "WHOLE",
-    "Closable",
-    "Entry",
+    "WHOLE_MESSAGE",
+    "AsyncCloseable",
     "History",
+    "HistoryEntry",
+    "HistoryView",
     "Limits",
-    "Live",
-    "Meter",
-    "Run",
+    "LiveConversation",
+    "MessageWindow",
     "RunContext",
-    "Signals",
-    "Suspend",
+    "RunState",
+    "StopSignal",
+    "SuspendRun",
+    "TrackedValues",
+    "UsageMeter",
     "Values",
-    "View",
-    "WatchedValues",
-    "Window",
-    "as_json_value",
-    "is_to_await",
+    "needs_await",
+    "to_json_value",
 ]

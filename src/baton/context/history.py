@@ -12,11 +12,11 @@ from msgspec.structs import replace
 from ..events import Origin
 from ..messages import AssistantMessage, Message, is_empty
 
-WHOLE = -1
+WHOLE_MESSAGE = -1
 """In place of a call's position: the whole message is left out."""
 
 
-class Entry(Struct, gc=False):
+class HistoryEntry(Struct, gc=False):
     """One message in a history, and what of it activations other than its own do not read.
 
     `undone` are the positions of calls that asked for a transfer and did not get it, `followed` of the one that did.
@@ -37,11 +37,11 @@ class Entry(Struct, gc=False):
         left_out = self.undone + self.followed if hides_transfers else self.undone
         if not left_out:
             return self.message
-        if left_out[0] == WHOLE or not isinstance(self.message, AssistantMessage):
+        if left_out[0] == WHOLE_MESSAGE or not isinstance(self.message, AssistantMessage):
             return None
-        calls = tuple(call for position, call in enumerate(self.message.calls) if position not in left_out)
+        calls = tuple(call for position, call in enumerate(self.message.tool_calls) if position not in left_out)
         is_nothing = not calls and is_empty(AssistantMessage(self.message.content))
-        return None if is_nothing else replace(self.message, calls=calls)
+        return None if is_nothing else replace(self.message, tool_calls=calls)
 
     @property
     def author(self) -> str | None:
@@ -59,7 +59,7 @@ class Entry(Struct, gc=False):
         return self.origin is None
 
 
-class Window(Sequence[Message]):
+class MessageWindow(Sequence[Message]):
     """The first messages of a growing list: cheap to make, and never seen to change."""
 
     __slots__ = ("_messages", "_stop")
@@ -94,7 +94,7 @@ class Window(Sequence[Message]):
         return f"Window({list(self)!r})"
 
 
-class View(Protocol):
+class HistoryView(Protocol):
     """What one activation reads of a history, in the words it reads it in."""
 
     def messages(self) -> Sequence[Message]:
@@ -107,8 +107,8 @@ class History:
 
     __slots__ = ("entries", "inputs", "undone_at", "views")
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
-        self.entries: list[Entry] = list(entries)
+    def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
+        self.entries: list[HistoryEntry] = list(entries)
         self.inputs = len(self.entries)
         """How many of the entries it began with."""
         self.views: dict[Any, Any] = {}
@@ -117,7 +117,7 @@ class History:
 
     def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
         """Add a message that everybody may read."""
-        self.entries.append(Entry(message, origin, is_answer))
+        self.entries.append(HistoryEntry(message, origin, is_answer))
 
     def truncate(self, length: int) -> None:
         """Forget what was said after the first entries; readers start over."""

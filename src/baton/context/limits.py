@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from ..errors import LimitError
-from ..events import Event, Origin, Said, Transferred
+from ..events import AgentResponded, ControlTransferred, Event, Origin
 from ..messages import Usage
 
 
@@ -17,13 +17,13 @@ class Limits(Struct, frozen=True, kw_only=True):
 
     model_calls: int | None = 100
     transfers: int | None = 32
-    round_trips: int | None = 3
+    idle_cycles: int | None = 3
     seconds: float | None = None
     tokens: int | None = None
     cost: float | None = None
 
 
-class Meter:
+class UsageMeter:
     """Counts what a run uses, on the first run and on every replay alike, and stops it at its limits.
 
     A part of a run may have a smaller share: what it uses is counted in the whole as well.
@@ -31,7 +31,7 @@ class Meter:
 
     __slots__ = ("cost", "limits", "model_calls", "tokens", "transfers", "whole")
 
-    def __init__(self, limits: Limits, whole: "Meter | None" = None) -> None:
+    def __init__(self, limits: Limits, whole: "UsageMeter | None" = None) -> None:
         self.limits = limits
         self.whole = whole
         self.model_calls = 0
@@ -72,9 +72,9 @@ class Meter:
     def count_again(self, events: Iterable[Event]) -> None:
         """Count what these events used: they are of a part that is over, and on a replay nobody goes inside."""
         for event in events:
-            if type(event) is Transferred:
+            if type(event) is ControlTransferred:
                 self.start_transfer(event.origin)
-            elif type(event) is Said and event.model:
+            elif type(event) is AgentResponded and event.model:
                 self.start_model_call(event.origin)
                 if event.usage is not None:
                     self.add_usage(event.usage, event.origin)

@@ -7,12 +7,12 @@ from typing_extensions import TypeVar
 
 from ..events import Origin
 from ..log import Log
-from .limits import Meter
+from .limits import UsageMeter
 
 C = TypeVar("C", default=Any)
 
 
-class Signals:
+class StopSignal:
     """What somebody outside has asked of a run. All its parts look at the same one."""
 
     __slots__ = ("stop",)
@@ -22,7 +22,7 @@ class Signals:
         """Whether the run is to stop: at once, or when the present turn of each agent in it is done."""
 
 
-class _Guests(dict[str, Any]):
+class _DynamicAgents(dict[str, Any]):
     """The guests of a part: those there were when it began, and its own. Whoever comes is known around it as well."""
 
     __slots__ = ("around",)
@@ -33,7 +33,7 @@ class _Guests(dict[str, Any]):
         self.around[name] = guest
 
 
-class Closable(Protocol):
+class AsyncCloseable(Protocol):
     """Something that was opened."""
 
     async def close(self) -> None:
@@ -41,7 +41,7 @@ class Closable(Protocol):
         ...
 
 
-class Live(Protocol):
+class LiveConversation(Protocol):
     """A conversation that stays open while a run lasts. What is asked in it is waited for, not suspended."""
 
     async def answer_to(self, key: str) -> Any:
@@ -61,7 +61,7 @@ class Live(Protocol):
         ...
 
 
-class Run(Generic[C]):
+class RunState(Generic[C]):
     """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
 
     __slots__ = ("call_ids", "context", "guests", "id", "live", "log", "meter", "opened", "signals", "values")
@@ -72,8 +72,8 @@ class Run(Generic[C]):
         log: Log,
         context: C,
         values: MutableMapping[str, Any],
-        meter: Meter,
-        around: "Run[C] | None" = None,
+        meter: UsageMeter,
+        around: "RunState[C] | None" = None,
     ) -> None:
         """`around` is the run that this is a part of."""
         self.id = id
@@ -83,24 +83,24 @@ class Run(Generic[C]):
         self.meter = meter
         self.guests: dict[str, Any] = {}
         """Agents that functions returned, by name: reachable in this run though no edge names them."""
-        self.live: Live | None = None
+        self.live: LiveConversation | None = None
         """The conversation that the run is, if it is a live one."""
         if around is None:
             self.call_ids: set[str] = set()
             """Every call id used so far: ids are unique in a run."""
-            self.signals = Signals()
-            self.opened: dict[Any, Closable] = {}
+            self.signals = StopSignal()
+            self.opened: dict[Any, AsyncCloseable] = {}
             """What code in the run has opened for all of it, by what it was opened for; closed when the run stops."""
         else:
             self.call_ids, self.signals, self.opened = around.call_ids, around.signals, around.opened
             self.live = around.live
-            self.guests = guests = _Guests(around.guests)
+            self.guests = guests = _DynamicAgents(around.guests)
             guests.around = around.guests
 
-    def part(self, *, values: MutableMapping[str, Any] | None = None, meter: Meter | None = None) -> "Run[C]":
+    def part(self, *, values: MutableMapping[str, Any] | None = None, meter: UsageMeter | None = None) -> "RunState[C]":
         """The same run for a part of it that has values or limits of its own.
 
         All else is shared, but a guest that comes to a part beside this one does not take the place of one here.
         """
         values = values if values is not None else self.values
-        return Run(self.id, self.log, self.context, values, meter or self.meter, self)
+        return RunState(self.id, self.log, self.context, values, meter or self.meter, self)

@@ -7,12 +7,12 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import NotEncodableError
-from ..events import Changes
+from ..events import ValueChanges
 
 _PLAIN = (bool, type(None))
 
 
-def as_json_value(what: str, value: Any) -> Any:
+def to_json_value(what: str, value: Any) -> Any:
     """The value as it will be read back from the log, so that a first run and a resumed one see the same."""
     if type(value) in _PLAIN or (type(value) is str and value.isascii()):
         return value
@@ -64,7 +64,7 @@ class Values(Mapping[str, Any]):
 
     def set(self, key: str, value: Any) -> None:
         """Write one value; it must be something JSON can hold."""
-        plain = as_json_value(f"value `{key}`", value)
+        plain = to_json_value(f"value `{key}`", value)
         self._data[key] = plain
         self._written[key] = plain
         self._all[key] = None
@@ -72,7 +72,7 @@ class Values(Mapping[str, Any]):
 
     def update(self, values: Mapping[str, Any]) -> None:
         """Write several values, all or none."""
-        plain = {key: as_json_value(f"value `{key}`", value) for key, value in values.items()}
+        plain = {key: to_json_value(f"value `{key}`", value) for key, value in values.items()}
         for key, value in plain.items():
             self.set(key, value)
 
@@ -83,23 +83,23 @@ class Values(Mapping[str, Any]):
         self._all[key] = None
         self._removed.add(key)
 
-    def take_changes(self) -> Changes | None:
+    def take_changes(self) -> ValueChanges | None:
         """What was written since the last call, to be recorded with the effect that did it."""
         if not self._written and not self._removed:
             return None
-        changes = Changes(self._written, tuple(sorted(self._removed)))
+        changes = ValueChanges(self._written, tuple(sorted(self._removed)))
         self._written, self._removed = {}, set()
         return changes
 
-    def all_changes(self) -> Changes | None:
+    def all_changes(self) -> ValueChanges | None:
         """What was written in all, whether or not a step inside has recorded some of it."""
         if not self._all:
             return None
         # As they are now: what was done beside this meanwhile came later, and must do so on a replay.
         written = {key: self._data[key] for key in self._all if key in self._data}
-        return Changes(written, tuple(sorted(key for key in self._all if key not in self._data)))
+        return ValueChanges(written, tuple(sorted(key for key in self._all if key not in self._data)))
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: ValueChanges) -> None:
         """Do again what a recorded effect did; what the code wrote meanwhile is part of it."""
         for key in changes.removed:
             self._data.pop(key, None)
@@ -109,7 +109,7 @@ class Values(Mapping[str, Any]):
         self._written, self._removed = {}, set()
 
 
-class WatchedValues(MutableMapping[str, Any]):
+class TrackedValues(MutableMapping[str, Any]):
     """The values for a part of a run, with note of what it wrote and removed, in order.
 
     Over a copy it is a branch's own state; over the run's values themselves it is the shared one, watched.
@@ -143,9 +143,9 @@ class WatchedValues(MutableMapping[str, Any]):
         self.touched[key] = None
         return self._data.pop(key, default)
 
-    def changes(self) -> Changes | None:
+    def changes(self) -> ValueChanges | None:
         """What the part did to the values in all."""
         if not self.touched:
             return None
         written = {key: self._data[key] for key in self.touched if key in self._data}
-        return Changes(written, tuple(sorted(key for key in self.touched if key not in self._data)))
+        return ValueChanges(written, tuple(sorted(key for key in self.touched if key not in self._data)))

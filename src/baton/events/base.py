@@ -43,12 +43,12 @@ class Origin:
         return f"Origin({self.id!r}, {self.agent!r})"
 
 
-NOBODY = Origin("", "")
+RUN_ORIGIN = Origin("", "")
 """The origin of what happens to the run as a whole."""
-NOBODY._path = ()  # pyright: ignore[reportPrivateUsage]
+RUN_ORIGIN._path = ()
 
 
-class Changes(Struct, frozen=True, omit_defaults=True, gc=False):
+class ValueChanges(Struct, frozen=True, omit_defaults=True, gc=False):
     """What an effect did to the run's values; recorded in one piece with the effect."""
 
     written: dict[str, Any] = {}
@@ -60,7 +60,7 @@ class Event(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True,
 
     key: str
     origin: Origin
-    at: float
+    timestamp: float
 
     @property
     def agent(self) -> str:

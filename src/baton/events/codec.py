@@ -10,47 +10,47 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from ..errors import LogError, NotEncodableError
-from .base import NOBODY, Delta, Event, Origin
+from .base import RUN_ORIGIN, Delta, Event, Origin
 from .facts import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
-    CutShort,
-    Failed,
-    Finished,
-    Heard,
-    Resumed,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    InterruptAnswered,
+    InterruptRaised,
+    ResponseTruncated,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    RunSuspended,
+    StepCompleted,
     ToolReturned,
-    Transferred,
-    Unknown,
+    UnknownEvent,
+    UserMessageAdded,
 )
 
-FORMAT = 1
+LOG_FORMAT = 2
 """The version of the log format this code writes. It reads this one and every older one."""
 
 _Fact: TypeAlias = (
     RunStarted
-    | Resumed
-    | Started
-    | Said
-    | Heard
-    | CutShort
+    | RunResumed
+    | AgentStarted
+    | AgentResponded
+    | UserMessageAdded
+    | ResponseTruncated
     | ToolReturned
-    | Stepped
-    | Transferred
-    | Asked
-    | Answered
-    | Finished
-    | Completed
-    | Suspended
-    | Failed
-    | Cancelled
+    | StepCompleted
+    | ControlTransferred
+    | InterruptRaised
+    | InterruptAnswered
+    | AgentFinished
+    | RunCompleted
+    | RunSuspended
+    | RunFailed
+    | RunCancelled
 )
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _KINDS = frozenset(kind.__name__ for kind in _Fact.__args__)
@@ -64,7 +64,7 @@ class _Kind(msgspec.Struct):
     type: str
     key: str
     origin: tuple[str, str, str | None]
-    at: float
+    timestamp: float
 
 
 def _encode_special(value: Any) -> Any:
@@ -78,7 +78,7 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_special)
 
 def encode_event(event: Event | Delta) -> bytes:
     """One event as one line of JSON, without the line break."""
-    if isinstance(event, Unknown):
+    if isinstance(event, UnknownEvent):
         return bytes(event.raw)
     try:
         return _encoder.encode(event)
@@ -86,22 +86,22 @@ def encode_event(event: Event | Delta) -> bytes:
         raise NotEncodableError(f"{type(event).__name__} event", event, str(error)) from None
 
 
-def encode_head() -> bytes:
+def encode_header() -> bytes:
     """The line that a log begins with: it names the format."""
-    return _encoder.encode(_Head(FORMAT))
+    return _encoder.encode(_Head(LOG_FORMAT))
 
 
 def encode_log(events: Iterable[Event]) -> bytes:
     """A whole log: a line with the format, then a line for each event."""
-    lines = [encode_head(), *map(encode_event, events)]
+    lines = [encode_header(), *map(encode_event, events)]
     return b"\n".join(lines) + b"\n"
 
 
-class EventReader:
+class EventDecoder:
     """Reads the events of one log in order, so that events of an activation share their origin."""
 
     def __init__(self) -> None:
-        self._origins: dict[str, Origin] = {NOBODY.id: NOBODY}
+        self._origins: dict[str, Origin] = {RUN_ORIGIN.id: RUN_ORIGIN}
         self._decoder = msgspec.json.Decoder(_Fact, dec_hook=self._decode_special)
         self._count = 0
 
@@ -116,7 +116,7 @@ class EventReader:
         if len(events) == len(lines):
             self._count += len(lines)
             return cast("list[Event]", events)
-        self._origins = {NOBODY.id: NOBODY}
+        self._origins = {RUN_ORIGIN.id: RUN_ORIGIN}
         return [self.read(line) for line in lines]
 
     def read(self, line: bytes | str) -> Event:
@@ -135,7 +135,7 @@ class EventReader:
         if kind.type in _KINDS:
             raise LogError(where, str(error)) from None
         raw = msgspec.Raw(line.encode() if isinstance(line, str) else bytes(line))
-        return Unknown(kind.key, self._origin(*kind.origin), kind.at, kind.type, raw)
+        return UnknownEvent(kind.key, self._origin(*kind.origin), kind.timestamp, kind.type, raw)
 
     def _origin(self, id: str, agent: str, parent: str | None) -> Origin:
         known = self._origins.get(id)
@@ -155,7 +155,7 @@ class EventReader:
 
 def decode_event(line: bytes | str) -> Event:
     """One event on its own; its path is only as long as its line tells."""
-    return EventReader().read(line)
+    return EventDecoder().read(line)
 
 
 def decode_log(data: bytes) -> list[Event]:
@@ -172,6 +172,6 @@ def decode_lines(lines: Sequence[bytes]) -> list[Event]:
         head = msgspec.json.decode(lines[0] if lines else b"", type=_Head)
     except _UNREADABLE:
         raise LogError(0, "it does not start with a line that names its format") from None
-    if head.format > FORMAT:
-        raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")
-    return EventReader().read_all(lines[1:])
+    if head.format > LOG_FORMAT:
+        raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {LOG_FORMAT}")
+    return EventDecoder().read_all(lines[1:])

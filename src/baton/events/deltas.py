@@ -26,7 +26,7 @@ class ToolCallDelta(Delta, frozen=True, gc=False):
     arguments: str = ""
 
 
-class Progress(Delta, frozen=True, gc=False):
+class ProgressDelta(Delta, frozen=True, gc=False):
     """How far a tool or an agent has come; `total` may be unknown."""
 
     text: str = ""
@@ -35,7 +35,7 @@ class Progress(Delta, frozen=True, gc=False):
     call_id: str = ""
 
 
-class Custom(Delta, frozen=True):
+class CustomDelta(Delta, frozen=True):
     """Whatever the application wants its listeners to see."""
 
     name: str

@@ -3,24 +3,24 @@
 May import agents and what is below them. `follow` is the only reader of Transfer. Must not know runners or stores.
 """
 
-from .fingerprint import differences, fingerprint_of
-from .follow import Course, Rules, follow
-from .history import as_read_by_others, checked_projection, view_for
-from .recall import floor_of, recalled
-from .team import Finding, Seat, Team
+from .fingerprint import diff_fingerprints, team_fingerprint
+from .follow import FlowConfig, TeamFlow, follow
+from .history import check_history_policy, rewrite_entry, view_history
+from .recall import history_from_log, last_active_agent
+from .team import Finding, Team, TeamMember
 
 __all__ = [
-    "Course",
     "Finding",
-    "Rules",
-    "Seat",
+    "FlowConfig",
     "Team",
-    "as_read_by_others",
-    "checked_projection",
-    "differences",
-    "fingerprint_of",
-    "floor_of",
+    "TeamFlow",
+    "TeamMember",
+    "check_history_policy",
+    "diff_fingerprints",
     "follow",
-    "recalled",
-    "view_for",
+    "history_from_log",
+    "last_active_agent",
+    "rewrite_entry",
+    "team_fingerprint",
+    "view_history",
 ]

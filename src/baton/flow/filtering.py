@@ -7,16 +7,24 @@ from typing import Any
 from msgspec.structs import replace
 
 from ..agents import AgentContext
-from ..context import Entry, History, RunContext, is_to_await
+from ..context import History, HistoryEntry, RunContext, needs_await
 from ..errors import SetupError
-from ..handoffs import HandoffInputData, InputFilter
-from ..messages import AssistantMessage, Message, SystemMessage, ToolMessage, UserMessage, as_messages, paired
-from .history import as_read_by_others, rewritten
+from ..handoffs import HandoffInputData, HandoffInputFilter
+from ..messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    ToolMessage,
+    UserMessage,
+    pair_calls_with_results,
+    to_messages,
+)
+from .history import rewrite_entry, rewritten
 
 _MESSAGES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))
 
 
-class Excerpts:
+class FilterInput:
     """A history as filters are given it: each message with its author in it. Made once, and longer with the history."""
 
     __slots__ = ("_entries", "_gone", "_hides", "_input_history", "_messages", "_position", "_sources")
@@ -31,21 +39,21 @@ class Excerpts:
         """What was said since."""
         self._gone: list[int] = []
         """Where entries stand of which filters read nothing."""
-        self._sources: dict[int, Entry] = {}
+        self._sources: dict[int, HistoryEntry] = {}
         """For each message, by identity: the entry it was taken from, which knows how everybody else reads it."""
 
     def data(self, ctx: AgentContext[Any]) -> HandoffInputData:
         """Everything said so far, cut where the turn that hands off begins."""
         self._read_on()
         messages, inputs = self._messages, self._input_history
-        cut = max(ctx.turn_start - len(inputs), 0)
+        cut = max(ctx._turn_start - len(inputs), 0)
         if self._gone:
-            cut -= bisect_left(self._gone, ctx.turn_start)
+            cut -= bisect_left(self._gone, ctx._turn_start)
         return HandoffInputData(
             input_history=inputs,
             pre_handoff_items=tuple(messages[:cut]),
             new_items=tuple(messages[cut:]),
-            run_context=RunContext(ctx.run, ctx.origin, f"{ctx.scope}/filter"),
+            run_context=RunContext(ctx._run, ctx._origin, f"{ctx._scope}/filter"),
         )
 
     def as_read(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:
@@ -65,13 +73,13 @@ class Excerpts:
                 # What the filter left as it was has been rewritten before, or is for whoever reads it next.
                 entry = sources.get(id(message))
                 if entry is not None and entry.origin is not None and entry.origin.agent != target:
-                    shown = as_read_by_others(entry, hides_transfers=hides)
+                    shown = rewrite_entry(entry, hides_transfers=hides)
                 else:
                     shown = _as_read(_as_message(message), target, source, rewrites=rewrites)
                     is_whole = is_whole and type(shown) is UserMessage
                 if shown is not None:
                     read.append(shown)
-        return read if is_whole else paired(read)
+        return read if is_whole else pair_calls_with_results(read)
 
     def _read_on(self) -> None:
         entries, hides = self._entries, self._hides
@@ -84,30 +92,30 @@ class Excerpts:
             origin = entry.origin
             if origin is not None:
                 if type(message) is AssistantMessage:
-                    message = AssistantMessage(message.content, message.calls, message.reasoning, origin.agent)
+                    message = AssistantMessage(message.content, message.tool_calls, message.reasoning, origin.agent)
                 elif type(message) is ToolMessage:
                     message = ToolMessage(
-                        message.call_id, message.name, message.content, message.is_error, origin.agent
+                        message.tool_call_id, message.name, message.content, message.is_error, origin.agent
                     )
                 self._sources[id(message)] = entry
             self._messages.append(message)
         self._position = len(entries)
 
 
-def excerpts_of(history: History, *, hides_transfers: bool) -> Excerpts:
+def excerpts_of(history: History, *, hides_transfers: bool) -> FilterInput:
     """The excerpts of this history; whoever asks first makes them."""
-    excerpts = history.views.get(Excerpts)
+    excerpts = history.views.get(FilterInput)
     if excerpts is None:
-        excerpts = history.views[Excerpts] = Excerpts(history, hides_transfers=hides_transfers)
+        excerpts = history.views[FilterInput] = FilterInput(history, hides_transfers=hides_transfers)
     return excerpts
 
 
 async def given_by(
-    input_filter: InputFilter, given: HandoffInputData | Awaitable[HandoffInputData], source: str, target: str
+    input_filter: HandoffInputFilter, given: HandoffInputData | Awaitable[HandoffInputData], source: str, target: str
 ) -> HandoffInputData:
     """What the filter gives, waited for if need be. Raises SetupError if that is something else."""
     data: Any = given
-    if is_to_await(data):
+    if needs_await(data):
         data = await data
     if not isinstance(data, HandoffInputData):
         name = getattr(input_filter, "__name__", type(input_filter).__name__)
@@ -124,7 +132,7 @@ def _check_section(section: Any, source: str, target: str) -> None:
 
 
 def _as_message(item: Any) -> Message:
-    return item if type(item) in _MESSAGES else as_messages([item])[0]
+    return item if type(item) in _MESSAGES else to_messages([item])[0]
 
 
 def _as_read(message: Message, target: str, source: str, *, rewrites: bool) -> Message | None:

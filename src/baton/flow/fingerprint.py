@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from .team import Seat, Team
+from .team import Team, TeamMember
 
 
-def fingerprint_of(team: Team) -> dict[str, str]:
+def team_fingerprint(team: Team) -> dict[str, str]:
     """A line for each agent, in words, so that a difference can be shown."""
     prints = {name: _line(seat) for name, seat in team.seats.items()}
     for inner in team.inner.values():
@@ -14,7 +14,7 @@ def fingerprint_of(team: Team) -> dict[str, str]:
     return prints
 
 
-def differences(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+def diff_fingerprints(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
     """What has changed, a line for each agent; empty if nothing has."""
     lines: list[str] = []
     for name in [*recorded, *(name for name in present if name not in recorded)]:
@@ -30,15 +30,15 @@ def differences(recorded: Mapping[str, str], present: Mapping[str, str]) -> list
     return lines
 
 
-def _line(seat: Seat) -> str:
+def _line(seat: TeamMember) -> str:
     agent = seat.agent
     facts = [type(agent).__name__]
-    tools = [spec.name for spec in agent.tool_specs()]
+    tools = [spec.name for spec in agent._tool_specs()]
     if tools:
         facts.append(f"tools {', '.join(tools)}")
     if seat.edges:
         facts.append(f"to {', '.join(route.target for route in seat.edges)}")
-    parts = [part.name for part in agent.parts()]
+    parts = [part.name for part in agent.inner_agents()]
     if parts:
         facts.append(f"parts {', '.join(parts)}")
     return "; ".join(facts)

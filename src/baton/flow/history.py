@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from msgspec import UNSET
 
-from ..agents import Projection
-from ..context import Entry, History, View, Window
+from ..agents import HistoryPolicy
+from ..context import History, HistoryEntry, HistoryView, MessageWindow
 from ..errors import SetupError
 from ..events import Origin
 from ..messages import (
@@ -19,30 +19,32 @@ from ..messages import (
     Text,
     ToolMessage,
     UserMessage,
-    as_messages,
     is_empty,
     media_of,
-    paired,
+    pair_calls_with_results,
     text_of,
+    to_messages,
 )
 
 _POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
 
 
-def checked_projection(policy: Any) -> Projection:
+def check_history_policy(policy: Any) -> HistoryPolicy:
     """The policy, if there is one of that name."""
     if policy in _POLICIES or callable(policy):
-        return cast("Projection", policy)
+        return cast("HistoryPolicy", policy)
     raise SetupError(f"there is no history {policy!r}; use one of {', '.join(_POLICIES)}, or a function of entries")
 
 
-def view_for(history: History, origin: Origin, policy: Projection, *, hides_transfers: bool = False) -> View:
+def view_history(
+    history: History, origin: Origin, policy: HistoryPolicy, *, hides_transfers: bool = False
+) -> HistoryView:
     """What the activation with this origin reads."""
     if policy == "rewritten" or policy == "verbatim":
         # The string is the key: it is made once and its hash is known, which a tuple's is not.
         readers = history.views.get(policy)
         if readers is None:
-            readers = history.views[policy] = _Readers(
+            readers = history.views[policy] = _SharedReads(
                 history.entries, history.undone_at, rewrites=policy == "rewritten", hides_transfers=hides_transfers
             )
         return _RunningView(readers, origin)
@@ -54,27 +56,27 @@ def view_for(history: History, origin: Origin, policy: Projection, *, hides_tran
     elif policy == "answers":
         chosen = _answers(before, origin.agent)
     else:
-        chosen = paired(_chosen_by(policy, before, origin.agent))
+        chosen = pair_calls_with_results(_chosen_by(policy, before, origin.agent))
     return _FixedView(history, chosen)
 
 
-def _chosen_by(policy: Any, entries: Sequence[Entry], agent: str) -> tuple[Message, ...]:
+def _chosen_by(policy: Any, entries: Sequence[HistoryEntry], agent: str) -> tuple[Message, ...]:
     given: Any = policy(tuple([seen for seen in map(_as_found, entries) if seen is not None]))
     if isinstance(given, str) or not isinstance(given, Sequence):
         name = getattr(policy, "__name__", type(policy).__name__)
         raise SetupError(f"the history function `{name}` of `{agent}` must return a list of messages, not {given!r}")
-    return as_messages(cast("Sequence[Message]", given))
+    return to_messages(cast("Sequence[Message]", given))
 
 
-def _as_found(entry: Entry) -> Entry | None:
+def _as_found(entry: HistoryEntry) -> HistoryEntry | None:
     """The entry without transfers that did not happen; None if nothing is left of it."""
     if not entry.undone:
         return entry
     message = entry.as_read_later(hides_transfers=False)
-    return None if message is None else Entry(message, entry.origin, entry.is_answer)
+    return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 
 
-def view_of(history: History, chosen: list[Message]) -> View:
+def view_of(history: History, chosen: list[Message]) -> HistoryView:
     """A choice that somebody else has made, and then what the activation itself says: the list is the view's now."""
     return _FixedView(history, chosen)
 
@@ -95,10 +97,10 @@ class _FixedView:
         if self._position < len(entries):
             self._messages.extend([entry.message for entry in entries[self._position :]])
             self._position = len(entries)
-        return Window(self._messages, len(self._messages))
+        return MessageWindow(self._messages, len(self._messages))
 
 
-class _Reader:
+class _ReadPosition:
     """A list of messages read so far, and how far that is."""
 
     __slots__ = ("is_common", "is_private", "messages", "position")
@@ -114,22 +116,24 @@ class _Reader:
         """Whether only one activation reads it."""
 
 
-class _Readers:
+class _SharedReads:
     """Those who read all of one history in one way: in common until they speak, then each for itself."""
 
     __slots__ = ("_authors", "_common", "_own", "entries", "hides", "rewrites", "undone_at")
 
-    def __init__(self, entries: list[Entry], undone_at: list[int], *, rewrites: bool, hides_transfers: bool) -> None:
+    def __init__(
+        self, entries: list[HistoryEntry], undone_at: list[int], *, rewrites: bool, hides_transfers: bool
+    ) -> None:
         # The lists and not the history that has them: it has its readers, and a ring would wait for the collector.
         self.entries = entries
         self.undone_at = undone_at
         self.rewrites = rewrites
         self.hides = hides_transfers
-        self._common = _Reader([], 0, is_common=True)
-        self._own: dict[str, _Reader] = {}
+        self._common = _ReadPosition([], 0, is_common=True)
+        self._own: dict[str, _ReadPosition] = {}
         self._authors: set[str] = set()
 
-    def reader_for(self, origin: Origin, start: int) -> _Reader:
+    def reader_for(self, origin: Origin, start: int) -> _ReadPosition:
         """A list for an activation that began at `start`, read up to there."""
         reader = self._own.get(origin.agent)
         if reader is not None:
@@ -138,22 +142,22 @@ class _Readers:
         self.read_on(self._common, origin, start)
         if not self.rewrites or origin.agent not in self._authors:
             return self._common
-        reader = self._own[origin.agent] = _Reader([], 0)
+        reader = self._own[origin.agent] = _ReadPosition([], 0)
         self.read_on(reader, origin, start)
         return reader
 
-    def reader_for_own_words(self, reader: _Reader, origin: Origin) -> _Reader:
+    def reader_for_own_words(self, reader: _ReadPosition, origin: Origin) -> _ReadPosition:
         """A list for an activation that has spoken and goes on reading."""
         if reader.is_private:
             return reader
         if self.undone_at and self.undone_at[-1] >= reader.position:
             # This activation reads of transfers that did not happen; later ones will not.
-            return _Reader(list(reader.messages), reader.position, is_private=True)
+            return _ReadPosition(list(reader.messages), reader.position, is_private=True)
         if reader.is_common and self.rewrites:
-            reader = self._own[origin.agent] = _Reader(list(reader.messages), reader.position)
+            reader = self._own[origin.agent] = _ReadPosition(list(reader.messages), reader.position)
         return reader
 
-    def read_on(self, reader: _Reader, origin: Origin, stop: int) -> None:
+    def read_on(self, reader: _ReadPosition, origin: Origin, stop: int) -> None:
         """Read what has been said up to `stop`, in the words in which this activation reads it."""
         messages, hides, rewrites = reader.messages, self.hides, self.rewrites
         start = reader.position
@@ -172,7 +176,7 @@ class _Readers:
             if rewrites and (author is None or author.agent != me):
                 message = entry.rewritten
                 if hides or entry.undone:
-                    message = as_read_by_others(entry, hides_transfers=hides)
+                    message = rewrite_entry(entry, hides_transfers=hides)
                 elif message is UNSET:
                     message = entry.rewritten = rewritten(entry.message, author.agent if author is not None else None)
             elif entry.undone or (hides and entry.followed):
@@ -188,11 +192,11 @@ class _RunningView:
 
     __slots__ = ("_origin", "_reader", "_readers", "_start")
 
-    def __init__(self, readers: _Readers, origin: Origin) -> None:
+    def __init__(self, readers: _SharedReads, origin: Origin) -> None:
         self._readers = readers
         self._origin = origin
         self._start = len(readers.entries)
-        self._reader: _Reader | None = None
+        self._reader: _ReadPosition | None = None
 
     def messages(self) -> Sequence[Message]:
         """All there is to read by now."""
@@ -204,10 +208,10 @@ class _RunningView:
         if reader.position < stop:
             reader = self._reader = readers.reader_for_own_words(reader, self._origin)
             readers.read_on(reader, self._origin, stop)
-        return Window(reader.messages, len(reader.messages))
+        return MessageWindow(reader.messages, len(reader.messages))
 
 
-def as_read_by_others(entry: Entry, *, hides_transfers: bool = False) -> Message | None:
+def rewrite_entry(entry: HistoryEntry, *, hides_transfers: bool = False) -> Message | None:
     """The entry in the words in which everybody but its author reads it; None if nothing is left of it."""
     if hides_transfers and entry.followed:
         if entry.rewritten_bare is UNSET:
@@ -227,12 +231,12 @@ def rewritten(message: Message | None, author: str | None) -> Message | None:
     text = content if isinstance(content, str) else text_of(content)
     # `type(…) is`, here and on other paths that every transfer takes: isinstance on a struct costs several times more.
     if author is not None and type(message) is AssistantMessage:
-        if not text and text is content and len(message.calls) == 1:
+        if not text and text is content and len(message.tool_calls) == 1:
             # What nearly every transfer and tool call looks like.
-            call = message.calls[0]
+            call = message.tool_calls[0]
             return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
         told = f" [{author}] said: {text}." if text else ""
-        for call in message.calls:
+        for call in message.tool_calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
     elif author is not None and type(message) is ToolMessage:
         told = f" [{author}] `{message.name}` tool returned result: {text}." if text else ""
@@ -243,7 +247,7 @@ def rewritten(message: Message | None, author: str | None) -> Message | None:
     return UserMessage("For context:" + told) if told else None
 
 
-def _lineage(entries: Sequence[Entry], mine: Origin, hides_transfers: bool) -> list[Message]:
+def _lineage(entries: Sequence[HistoryEntry], mine: Origin, hides_transfers: bool) -> list[Message]:
     ancestors: set[Origin] = set()
     origin: Origin | None = mine
     while origin is not None:
@@ -253,22 +257,22 @@ def _lineage(entries: Sequence[Entry], mine: Origin, hides_transfers: bool) -> l
     return _as_read_by(kept, mine.agent, hides_transfers)
 
 
-def _answers(entries: Sequence[Entry], me: str) -> list[Message]:
+def _answers(entries: Sequence[HistoryEntry], me: str) -> list[Message]:
     kept = [entry for entry in entries if entry.is_user_input or entry.is_answer]
     return _as_read_by([_as_spoken(entry) if entry.author == me else entry for entry in kept], me, True)
 
 
-def _as_spoken(entry: Entry) -> Entry:
+def _as_spoken(entry: HistoryEntry) -> HistoryEntry:
     """The entry; a result that is the answer as if its author had said it, for its call is not among the answers."""
     message = entry.message
-    return Entry(AssistantMessage(message.content), entry.origin) if isinstance(message, ToolMessage) else entry
+    return HistoryEntry(AssistantMessage(message.content), entry.origin) if isinstance(message, ToolMessage) else entry
 
 
-def _as_read_by(entries: Sequence[Entry], me: str, hides_transfers: bool) -> list[Message]:
+def _as_read_by(entries: Sequence[HistoryEntry], me: str, hides_transfers: bool) -> list[Message]:
     read = [
         entry.as_read_later(hides_transfers=hides_transfers)
         if entry.author == me
-        else as_read_by_others(entry, hides_transfers=hides_transfers)
+        else rewrite_entry(entry, hides_transfers=hides_transfers)
         for entry in entries
     ]
-    return paired([message for message in read if message is not None])
+    return pair_calls_with_results([message for message in read if message is not None])

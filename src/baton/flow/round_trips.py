@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from ..context import Entry, History
+from ..context import History, HistoryEntry
 from ..errors import LoopError
 from ..events import Origin
 from ..messages import AssistantMessage, ToolMessage, UserMessage, text_of
 
 
-class RoundTrips:
+class LoopDetector:
     """Counts transfers between the same two agents since anything new was said or found out."""
 
     __slots__ = ("_allowed", "_count", "_pair", "_said")
@@ -36,7 +36,7 @@ class RoundTrips:
         """Count anew, after somebody else has taken over."""
         self._count = 0
 
-    def _brings_news(self, entries: Sequence[Entry]) -> bool:
+    def _brings_news(self, entries: Sequence[HistoryEntry]) -> bool:
         before = len(self._said)
         for entry in entries:
             message = entry.as_read_later(hides_transfers=True)

@@ -7,14 +7,23 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from ..agents import BaseAgent
-from ..errors import SetupError, listed
-from ..handoffs import TRANSFER_TOOL, Handoff, Language, Route, Routes, default_tool_name, handoff_route, tree_route
-from .history import checked_projection
+from ..errors import SetupError, quote_names
+from ..handoffs import (
+    TRANSFER_TOOL,
+    Handoff,
+    PromptLanguage,
+    Route,
+    Routes,
+    default_tool_name,
+    handoff_route,
+    tree_route,
+)
+from .history import check_history_policy
 
 _logger = logging.getLogger("baton.team")
 
 
-class Seat(Struct, frozen=True):
+class TeamMember(Struct, frozen=True):
     """One agent's place in one team: the agent, and the edges out of it."""
 
     agent: BaseAgent[Any, Any]
@@ -45,15 +54,17 @@ class Team:
 
     __slots__ = ("inner", "language", "root", "seats")
 
-    def __init__(self, root: str, seats: dict[str, Seat], language: Language, inner: dict[str, "Team"]) -> None:
+    def __init__(
+        self, root: str, seats: dict[str, TeamMember], language: PromptLanguage, inner: dict[str, "Team"]
+    ) -> None:
         self.root = root
         self.seats = seats
-        self.language: Language = language
+        self.language: PromptLanguage = language
         self.inner = inner
 
     @staticmethod
     def compile(
-        root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: Language = "en"
+        root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: PromptLanguage = "en"
     ) -> "Team":
         """The team of everybody reachable from the root (and from `extra`). Raises SetupError if it cannot work."""
         everybody: dict[str, BaseAgent[Any, Any]] = {}
@@ -63,7 +74,7 @@ class Team:
         # A part may have parts: their teams are found while the list grows.
         waiting = [*outer.seats.values()]
         while waiting:
-            for part in waiting.pop().agent.parts():
+            for part in waiting.pop().agent.inner_agents():
                 if part.name not in inner:
                     inner[part.name] = team = _compiled([part], language, everybody, inner, rule=inside)
                     waiting.extend(team.seats.values())
@@ -71,7 +82,7 @@ class Team:
                     _enter(part, everybody)
         return outer
 
-    def seat(self, name: str) -> Seat | None:
+    def seat(self, name: str) -> TeamMember | None:
         """The seat of the agent with this name."""
         return self.seats.get(name)
 
@@ -81,7 +92,7 @@ class Team:
         waiting: list[Team] = [self]
         while waiting:
             for name, seat in waiting.pop(0).seats.items():
-                for part in seat.agent.parts():
+                for part in seat.agent.inner_agents():
                     if part.name not in seen:
                         seen.add(part.name)
                         waiting.append(self.inner[part.name])
@@ -120,7 +131,7 @@ class Team:
         seen, waiting = set(entries), list(entries)
         while waiting:
             for route in self.seats[waiting.pop()].edges:
-                for name in (route.target, route.handoff.returns):
+                for name in (route.target, route.handoff.return_to):
                     if name in self.seats and name not in seen:
                         seen.add(name)
                         waiting.append(name)
@@ -131,7 +142,7 @@ class Team:
 
 def _compiled(
     roots: Sequence[BaseAgent[Any, Any]],
-    language: Language,
+    language: PromptLanguage,
     everybody: dict[str, BaseAgent[Any, Any]],
     inner: dict[str, Team],
     *,
@@ -144,7 +155,7 @@ def _compiled(
     agents = _reachable_from(roots, everybody)
     parents: dict[str, list[str]] = {name: [] for name in agents}
     for agent in agents.values():
-        for child in agent.children():
+        for child in agent._transfer_children():
             parents[child.name].append(agent.name)
     for agent in agents.values():
         _check_names(agent, agents, rule)
@@ -163,7 +174,7 @@ def _reachable_from(
         if agent.name in found:
             continue
         found[agent.name] = agent
-        nearby = [*agent.children(), *_agents_of(agent.edges()), *agent.mentioned()]
+        nearby = [*agent._transfer_children(), *_agents_of(agent._edges()), *agent._referenced_agents()]
         waiting.extend(reversed([other for other in nearby if found.get(other.name) is not other]))
     return found
 
@@ -188,39 +199,39 @@ def _described(agent: BaseAgent[Any, Any]) -> str:
 
 
 def _seat(
-    agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: Language
-) -> Seat:
-    for policy in (agent.history, *(edge.history for edge in agent.edges())):
+    agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: PromptLanguage
+) -> TeamMember:
+    for policy in (agent.history, *(edge.history for edge in agent._edges())):
         if policy is not None:
-            checked_projection(policy)
-    tree = [child.name for child in agent.children()]
+            check_history_policy(policy)
+    tree = [child.name for child in agent._transfer_children()]
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
     edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
-    edges += [_handoff_route(edge, agents) for edge in agent.edges()]
-    for other in dict.fromkeys(agent.mentioned()):
-        edges.append(handoff_route(Handoff(agent=other, is_shown=False), other, tool=""))
+    edges += [_handoff_route(edge, agents) for edge in agent._edges()]
+    for other in dict.fromkeys(agent._referenced_agents()):
+        edges.append(handoff_route(Handoff(agent=other, offered_to_model=False), other, tool=""))
     _check_tool_names(agent, edges)
-    return Seat(agent, Routes(agent.name, edges, language=language), tuple(edges))
+    return TeamMember(agent, Routes(agent.name, edges, language=language), tuple(edges))
 
 
 def _check_names(agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], rule: str) -> None:
-    for edge in agent.edges():
-        for wanted in (edge.target, edge.returns):
-            if wanted not in agents and wanted not in ("stay", "caller"):
+    for edge in agent._edges():
+        for wanted in (edge.target, edge.return_to):
+            if wanted not in agents and wanted not in (None, "caller"):
                 raise SetupError(
                     f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name{rule}; "
-                    f"the team has: {listed([*agents])}"
+                    f"the team has: {quote_names([*agents])}"
                 )
 
 
 def _handoff_route(edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
-    tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.is_shown else ""
+    tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.offered_to_model else ""
     return handoff_route(edge, agents[edge.target], tool=tool)
 
 
 def _check_tool_names(agent: BaseAgent[Any, Any], edges: Sequence[Route]) -> None:
-    taken: dict[str, str] = {spec.name: f"its tool `{spec.name}`" for spec in agent.tool_specs()}
+    taken: dict[str, str] = {spec.name: f"its tool `{spec.name}`" for spec in agent._tool_specs()}
     tree_tool = f"the transfer tool `{TRANSFER_TOOL}`"
     for route in edges:
         if not route.tool:

@@ -3,24 +3,24 @@
 May import models, tools and what is below them. Must not know what an agent does, only its name and description.
 """
 
-from .base import Addressee, Handoff, HandoffInputData, InputFilter, Returns, handoff
-from .input import InputReader
+from .base import Handoff, HandoffInputData, HandoffInputFilter, HandoffTarget, ReturnTo, handoff
+from .input import HandoffInputParser
 from .naming import default_tool_name, tool_name_for
-from .routes import TRANSFER_TOOL, Refusal, Route, Routes, handoff_route, tree_route
-from .wording import Language
+from .routes import TRANSFER_TOOL, Route, Routes, TransferRefusal, handoff_route, tree_route
+from .wording import PromptLanguage
 
 __all__ = [
     "TRANSFER_TOOL",
-    "Addressee",
     "Handoff",
     "HandoffInputData",
-    "InputFilter",
-    "InputReader",
-    "Language",
-    "Refusal",
-    "Returns",
+    "HandoffInputFilter",
+    "HandoffInputParser",
+    "HandoffTarget",
+    "PromptLanguage",
+    "ReturnTo",
     "Route",
     "Routes",
+    "TransferRefusal",
     "default_tool_name",
     "handoff",
     "handoff_route",

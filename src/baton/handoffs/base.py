@@ -11,14 +11,14 @@ from msgspec import Struct, structs
 from ..context import RunContext
 from ..errors import SetupError
 from ..messages import Message
-from .input import InputReader
+from .input import HandoffInputParser
 
-Returns: TypeAlias = Literal["stay", "caller"] | str
+ReturnTo: TypeAlias = Literal["caller"] | str | None
 """Where control goes when the target is done: it stays, goes back to the caller, or on to a named agent."""
 
 
 @runtime_checkable
-class Addressee(Protocol):
+class HandoffTarget(Protocol):
     """What an edge needs to know of the agent at its other end."""
 
     @property
@@ -43,7 +43,7 @@ class HandoffInputData(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **changes)
 
 
-InputFilter: TypeAlias = Callable[[HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]]
+HandoffInputFilter: TypeAlias = Callable[[HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]]
 IsEnabled: TypeAlias = bool | Callable[[RunContext[Any], Any], bool | Awaitable[bool]]
 NeedsApproval: TypeAlias = bool | Callable[[RunContext[Any], Any], bool | Awaitable[bool]]
 OnHandoff: TypeAlias = Callable[[Any], Any] | Callable[[Any, Any], Any]
@@ -53,23 +53,23 @@ OnHandoff: TypeAlias = Callable[[Any], Any] | Callable[[Any, Any], Any]
 class Handoff:
     """An edge to an agent, or to the name of one elsewhere in the team."""
 
-    agent: Addressee | str
+    agent: HandoffTarget | str
     tool_name_override: str | None = None
     tool_description_override: str | None = None
     on_handoff: OnHandoff | None = None
     input_type: Any = None
-    input_filter: InputFilter | None = None
+    input_filter: HandoffInputFilter | None = None
     is_enabled: IsEnabled = True
     needs_approval: NeedsApproval = False
-    returns: Returns = "stay"
+    return_to: ReturnTo = None
     history: Any = None
     """How the target reads what happened before; None leaves it to the target and the runner."""
-    is_shown: bool = True
+    offered_to_model: bool = True
     """Whether the model is offered this edge; code may follow it either way."""
 
     def __post_init__(self) -> None:
         given: Any = self.agent
-        if not isinstance(given, str | Addressee):
+        if not isinstance(given, str | HandoffTarget):
             raise SetupError(f"a handoff goes to an agent or the name of one, not to {given!r}")
         if self.on_handoff is not None:
             _check_callback(self.target, self.on_handoff, has_input=self.input_type is not None)
@@ -80,9 +80,9 @@ class Handoff:
         return self.agent if isinstance(self.agent, str) else self.agent.name
 
     @cached_property
-    def reader(self) -> InputReader | None:
+    def _input_parser(self) -> HandoffInputParser | None:
         """What checks the input a model gives with the handoff; None if it takes none."""
-        return None if self.input_type is None else InputReader(self.target, self.input_type)
+        return None if self.input_type is None else HandoffInputParser(self.target, self.input_type)
 
     def clone(self, **changes: Any) -> "Handoff":
         """The same edge with some things changed."""
@@ -90,16 +90,16 @@ class Handoff:
 
 
 def handoff(
-    agent: Addressee | str,
+    agent: HandoffTarget | str,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,
     on_handoff: OnHandoff | None = None,
     input_type: Any = None,
-    input_filter: InputFilter | None = None,
+    input_filter: HandoffInputFilter | None = None,
     is_enabled: IsEnabled = True,
     needs_approval: NeedsApproval = False,
-    returns: Returns = "stay",
+    return_to: ReturnTo = None,
     history: Any = None,
 ) -> Handoff:
     """An edge to put into `Agent(handoffs=[…])` when the plain agent does not say enough.
@@ -115,7 +115,7 @@ def handoff(
         input_filter=input_filter,
         is_enabled=is_enabled,
         needs_approval=needs_approval,
-        returns=returns,
+        return_to=return_to,
         history=history,
     )
 

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ..context import is_to_await
+from ..context import needs_await
 from ..errors import EmptyResponseError, SetupError
 from ..messages import (
     AssistantMessage,
@@ -25,14 +25,14 @@ from ..messages import (
     ToolMessage,
     Usage,
     UserMessage,
-    as_messages,
     is_empty,
     media_of,
     text_of,
+    to_messages,
 )
-from ..models import Model, ModelRequest, collect, resolve
-from .base import HandoffInputData, InputFilter
-from .redaction import Pattern, Redaction, finders
+from ..models import Model, ModelRequest, collect_response, resolve_model
+from .base import HandoffInputData, HandoffInputFilter
+from .redaction import Pattern, Redactor, finders
 
 Messages: TypeAlias = tuple[Message, ...]
 
@@ -51,7 +51,7 @@ def remove_all_tools(data: HandoffInputData) -> HandoffInputData:
     return _each(data, _without_calls)
 
 
-def keep_last(n: int, *, keep_input: bool = True) -> InputFilter:
+def keep_last(n: int, *, keep_input: bool = True) -> HandoffInputFilter:
     """The newest n messages from before the turn that hands off, and that turn.
 
     A call and its results are kept or left out together: where not all of them fit, all of them go. With `keep_input`
@@ -65,7 +65,7 @@ def keep_last(n: int, *, keep_input: bool = True) -> InputFilter:
     return newest_messages
 
 
-def keep_tokens(n: int, *, count: Callable[[str], int] | None = None, keep_input: bool = True) -> InputFilter:
+def keep_tokens(n: int, *, count: Callable[[str], int] | None = None, keep_input: bool = True) -> HandoffInputFilter:
     """The newest messages from before the turn that hands off that fit into n tokens together, and that turn.
 
     `count` says how many tokens a text has; without it, a quarter of its bytes is a fair guess. An image, a sound or
@@ -85,14 +85,14 @@ def redact(
     *,
     replacement: str = "[{name} removed]",
     also: Mapping[str, Pattern] | None = None,
-) -> InputFilter:
+) -> HandoffInputFilter:
     """Everything, without payment cards, US social security numbers, e-mail addresses and phone numbers.
 
     `patterns` are the ones to look for instead, as regular expressions by name, or some of "card", "ssn", "email" and
     "phone"; `also` are looked for besides. Text, data, arguments, results and transcripts of audio are searched, and
     reasoning is left out; what is in an image, a sound, a file or its url is not seen. See `redaction` for the shapes.
     """
-    redaction = Redaction({**finders(patterns), **finders(also or {})}, replacement)
+    redaction = Redactor({**finders(patterns), **finders(also or {})}, replacement)
 
     def redacted(data: HandoffInputData) -> HandoffInputData:
         return _each(data, redaction.of_message)
@@ -100,7 +100,7 @@ def redact(
     return redacted
 
 
-def summarize(model: Model | str, *, instructions: str | None = None, keep_input: bool = True) -> InputFilter:
+def summarize(model: Model | str, *, instructions: str | None = None, keep_input: bool = True) -> HandoffInputFilter:
     """A model's summary of everything before the turn that hands off, as one user message, and that turn.
 
     The model is asked once, also across resume, and counts for the run's limits. It reads a transcript: of images,
@@ -108,31 +108,31 @@ def summarize(model: Model | str, *, instructions: str | None = None, keep_input
     there is, nobody is asked.
     """
     if not isinstance(model, str):
-        resolve(model, wanted_by="summarize")
+        resolve_model(model, wanted_by="summarize")
 
     async def summarized(data: HandoffInputData) -> HandoffInputData:
-        earlier = _Earlier(data, keep_input=keep_input)
+        earlier = _EarlierMessages(data, keep_input=keep_input)
         if not earlier.left_out:
             return earlier.data()
         ctx = data.run_context
-        ctx.run.meter.start_model_call(ctx.origin)
+        ctx._run.meter.start_model_call(ctx._origin)
         wanted = instructions or _SUMMARY_WANTED
         request = ModelRequest([UserMessage(_transcript(earlier.messages))], wanted, agent="summarize")
         summary = await ctx.step("summarize", lambda: _summary_by(model, request))
-        ctx.run.meter.add_usage(msgspec.convert(summary["usage"], Usage), ctx.origin)
+        ctx._run.meter.add_usage(msgspec.convert(summary["usage"], Usage), ctx._origin)
         return earlier.data(UserMessage(f"Summary of the conversation so far: {summary['text']}"))
 
     return summarized
 
 
-def nest_history(*, opening: str = _OPENING, closing: str = _CLOSING) -> InputFilter:
+def nest_history(*, opening: str = _OPENING, closing: str = _CLOSING) -> HandoffInputFilter:
     """Everything before the turn that hands off as one user message that tells who said what, and that turn.
 
     Images, sound and files follow the text in the same message; reasoning is left out.
     """
 
     def nested(data: HandoffInputData) -> HandoffInputData:
-        earlier = _Earlier(data, keep_input=False)
+        earlier = _EarlierMessages(data, keep_input=False)
         if not earlier.left_out:
             return earlier.data()
         told = "\n".join((opening, _transcript(earlier.left_out), closing))
@@ -142,7 +142,7 @@ def nest_history(*, opening: str = _OPENING, closing: str = _CLOSING) -> InputFi
     return nested
 
 
-def compose(*filters: InputFilter) -> InputFilter:
+def compose(*filters: HandoffInputFilter) -> HandoffInputFilter:
     """One filter that applies these from left to right, each to what the one before it gave."""
     for each in filters:
         if not callable(each):
@@ -151,7 +151,7 @@ def compose(*filters: InputFilter) -> InputFilter:
     async def composed(data: HandoffInputData) -> HandoffInputData:
         for each in filters:
             given: Any = each(data)
-            if is_to_await(given):
+            if needs_await(given):
                 given = await given
             if not isinstance(given, HandoffInputData):
                 name, what = getattr(each, "__name__", type(each).__name__), type(given).__name__
@@ -163,7 +163,7 @@ def compose(*filters: InputFilter) -> InputFilter:
     return composed
 
 
-class _Earlier:
+class _EarlierMessages:
     """What was said before the turn that hands off, and which messages of it a filter leaves out."""
 
     def __init__(self, data: HandoffInputData, *, keep_input: bool) -> None:
@@ -189,7 +189,7 @@ class _Earlier:
 
 
 def _sections(data: HandoffInputData) -> tuple[Messages, Messages, Messages]:
-    return as_messages(data.input_history), as_messages(data.pre_handoff_items), as_messages(data.new_items)
+    return to_messages(data.input_history), to_messages(data.pre_handoff_items), to_messages(data.new_items)
 
 
 def _each(data: HandoffInputData, change: Callable[[Message], Message | None]) -> HandoffInputData:
@@ -207,9 +207,9 @@ def _leaders(messages: Sequence[Message]) -> list[int]:
     for position, message in enumerate(messages):
         if isinstance(message, AssistantMessage):
             # Some providers count their ids anew in every turn, so the latest call of an id is the one answered.
-            callers.update((call.id, position) for call in message.calls)
+            callers.update((call.id, position) for call in message.tool_calls)
         elif isinstance(message, ToolMessage):
-            leaders[position] = callers.get(message.call_id, position)
+            leaders[position] = callers.get(message.tool_call_id, position)
     return leaders
 
 
@@ -223,7 +223,7 @@ def _request_in(given: Messages) -> set[int]:
 
 
 def _newest(data: HandoffInputData, room: int, cost: Callable[[Message], int], *, keep_input: bool) -> HandoffInputData:
-    earlier = _Earlier(data, keep_input=keep_input)
+    earlier = _EarlierMessages(data, keep_input=keep_input)
     groups: dict[int, list[Message]] = {}
     for leader, message in zip(earlier.leaders, earlier.messages, strict=False):
         groups.setdefault(leader, []).append(message)
@@ -251,24 +251,24 @@ def _guessed_tokens(text: str) -> int:
 def _tokens_of(message: Message, count: Callable[[str], int]) -> int:
     texts = [text_of(message.content)]
     if isinstance(message, AssistantMessage):
-        texts += [f"{call.name} {call.arguments}" for call in message.calls]
+        texts += [f"{call.name} {call.arguments}" for call in message.tool_calls]
     return sum(count(text) for text in texts if text) + _TOKENS_OF_MEDIA * len(media_of(message.content))
 
 
 def _without_calls(message: Message) -> Message | None:
     if isinstance(message, ToolMessage):
         return None
-    if not isinstance(message, AssistantMessage) or not message.calls:
+    if not isinstance(message, AssistantMessage) or not message.tool_calls:
         return message
     # Providers refuse reasoning that comes without the calls it led to.
-    spoken = replace(message, calls=(), reasoning=())
+    spoken = replace(message, tool_calls=(), reasoning=())
     return None if is_empty(spoken) else spoken
 
 
 async def _summary_by(model: Model | str, request: ModelRequest) -> dict[str, Any]:
     # Resolved only here: a resumed run that has the summary needs no provider for it.
-    asked = resolve(model, wanted_by="summarize")
-    response = await collect(asked.respond(request), asked.name)
+    asked = resolve_model(model, wanted_by="summarize")
+    response = await collect_response(asked.respond(request), asked.name)
     text = text_of(response.message.content) if response.message is not None else ""
     if not text.strip():
         raise EmptyResponseError(f"the model `{asked.name}` gave no summary", model=asked.name, retryable=True)
@@ -291,7 +291,7 @@ def _lines_of(message: Message) -> list[str]:
         who = "user" if isinstance(message, UserMessage) else "system"
         return [f"{who}: {said}"] if said else []
     who = f"assistant [{message.author}]" if message.author else "assistant"
-    called = [f"{who} called `{call.name}` with {call.arguments}" for call in message.calls]
+    called = [f"{who} called `{call.name}` with {call.arguments}" for call in message.tool_calls]
     return [f"{who}: {said}", *called] if said else called
 
 

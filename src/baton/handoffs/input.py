@@ -22,7 +22,7 @@ class _Wrapped(msgspec.Struct):
 _read_wrapped = msgspec.json.Decoder(_Wrapped).decode
 
 
-class InputReader:
+class HandoffInputParser:
     """Reads the arguments of a handoff as one type, without coercion. A type that is no object is wrapped in one."""
 
     def __init__(self, target: str, input_type: Any, *, what: str = "") -> None:

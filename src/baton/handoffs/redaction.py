@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from ..context import as_json_value
-from ..errors import SetupError, listed
+from ..context import to_json_value
+from ..errors import SetupError, quote_names
 from ..messages import AssistantMessage, Audio, Content, Data, File, Message, Part, Text, ToolCall, is_empty
 
 Pattern: TypeAlias = str | re.Pattern[str]
@@ -99,7 +99,7 @@ def finders(patterns: Mapping[str, Pattern] | Iterable[str] | None) -> dict[str,
     unknown = [name for name in names if name not in _STOCK]
     if unknown:
         raise SetupError(
-            f"redact knows no pattern {listed(unknown)}; it knows {listed([*_STOCK])}. "
+            f"redact knows no pattern {quote_names(unknown)}; it knows {quote_names([*_STOCK])}. "
             "Give one of your own as a mapping of its name to a regular expression"
         )
     return {name: _STOCK[name] for name in names}
@@ -114,7 +114,7 @@ def _compiled(name: str, pattern: Any) -> re.Pattern[str]:
     return compiled
 
 
-class Redaction:
+class Redactor:
     """Puts a replacement where something is found, in every place of a message where text stands."""
 
     def __init__(self, finders: Mapping[str, Finder], replacement: str) -> None:
@@ -127,8 +127,8 @@ class Redaction:
             clean = self._content(message.content)
             return message if clean == message.content else replace(message, content=clean)
         # Reasoning goes as a whole: what is opaque cannot be searched, and what is signed must not be changed.
-        calls = tuple(map(self._call, message.calls))
-        changed = replace(message, content=self._content(message.content), calls=calls, reasoning=())
+        calls = tuple(map(self._call, message.tool_calls))
+        changed = replace(message, content=self._content(message.content), tool_calls=calls, reasoning=())
         if message.reasoning and is_empty(changed):
             return None
         return message if changed == message else changed
@@ -154,7 +154,7 @@ class Redaction:
             case Text():
                 return Text(self.of_text(part.text))
             case Data():
-                return Data(self._value(as_json_value("a data part", part.value)))
+                return Data(self._value(to_json_value("a data part", part.value)))
             case Audio(transcript=str(spoken)):
                 return replace(part, transcript=self.of_text(spoken))
             case File(name=str(name)):

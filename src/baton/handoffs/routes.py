@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..errors import listed
+from ..errors import quote_names
 from ..messages import ToolCall, ToolSpec
-from .base import Addressee, Handoff
-from .wording import Language, parameter_description, tool_description, transfer_section, with_examples
+from .base import Handoff, HandoffTarget
+from .wording import PromptLanguage, parameter_description, tool_description, transfer_section, with_examples
 
 TRANSFER_TOOL = "transfer_to_agent"
 
@@ -41,7 +41,7 @@ class Route(Struct, frozen=True):
     """Whether nothing happens on the way: control stays where it goes, and the target reads as it always does."""
 
 
-def tree_route(target: Addressee) -> Route:
+def tree_route(target: HandoffTarget) -> Route:
     """An edge between parent and child."""
     result = f"successfully transferred to agent [{target.name}]"
     accepts = getattr(target, "accepts", None)
@@ -58,7 +58,7 @@ def tree_route(target: Addressee) -> Route:
     )
 
 
-def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
+def handoff_route(handoff: Handoff, target: HandoffTarget, *, tool: str) -> Route:
     """An edge with a tool of its own; with "" for one that only code follows."""
     accepts = getattr(target, "accepts", None)
     asks_nothing = handoff.input_type is None and handoff.on_handoff is None and handoff.needs_approval is False
@@ -71,22 +71,22 @@ def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
         examples=_examples_of(target),
         accepts=accepts,
         is_plain=asks_nothing and accepts is None,
-        is_straight=handoff.returns == "stay" and handoff.history is None and handoff.input_filter is None,
+        is_straight=handoff.return_to is None and handoff.history is None and handoff.input_filter is None,
     )
 
 
-class Refusal(Struct, frozen=True):
+class TransferRefusal(Struct, frozen=True):
     """A call that asks for a transfer nobody can follow, and what to tell the model."""
 
     wish: str
     text: str
 
 
-class _Wish(Struct):
+class _TransferArguments(Struct):
     agent_name: str
 
 
-_read_wish = msgspec.json.Decoder(_Wish).decode
+_read_wish = msgspec.json.Decoder(_TransferArguments).decode
 
 
 class Routes:
@@ -94,9 +94,9 @@ class Routes:
 
     __slots__ = ("_by_name", "_by_tool", "_tree", "conditional", "owner", "reachable", "section", "specs")
 
-    def __init__(self, owner: str, routes: Sequence[Route], *, language: Language = "en") -> None:
+    def __init__(self, owner: str, routes: Sequence[Route], *, language: PromptLanguage = "en") -> None:
         self.owner = owner
-        shown = [route for route in routes if route.handoff.is_shown]
+        shown = [route for route in routes if route.handoff.offered_to_model]
         tree = [route for route in shown if route.is_tree]
         self._tree = {route.target: route for route in tree}
         self._by_tool = {route.tool: route for route in shown if route.tool and not route.is_tree}
@@ -112,7 +112,7 @@ class Routes:
             names = [(route.target, _told(route, language)) for route in tree]
             self.section = transfer_section(names, TRANSFER_TOOL, language=language)
 
-    def wanted_by(self, call: ToolCall) -> Route | Refusal | None:
+    def wanted_by(self, call: ToolCall) -> Route | TransferRefusal | None:
         """The edge a call asks for, or why it cannot be followed; None if it asks for no transfer."""
         if call.name != TRANSFER_TOOL or not self._tree:
             return self._by_tool.get(call.name)
@@ -120,11 +120,13 @@ class Routes:
             wish = _read_wish(call.arguments).agent_name
         except msgspec.MsgspecError:
             wanted = 'arguments must be {"agent_name": "…"}'
-            return Refusal(call.arguments, f"Not transferred: {wanted}; you can transfer to: {listed([*self._tree])}.")
+            return TransferRefusal(
+                call.arguments, f"Not transferred: {wanted}; you can transfer to: {quote_names([*self._tree])}."
+            )
         route = self._tree.get(wish)
         if route is None:
-            return Refusal(
-                wish, f"Not transferred: there is no `{wish}`; you can transfer to: {listed([*self._tree])}."
+            return TransferRefusal(
+                wish, f"Not transferred: there is no `{wish}`; you can transfer to: {quote_names([*self._tree])}."
             )
         return route
 
@@ -139,7 +141,7 @@ class Routes:
             return self._tree[target]
         return self._by_tool.get(via)
 
-    def _make_specs(self, language: Language) -> tuple[ToolSpec, ...]:
+    def _make_specs(self, language: PromptLanguage) -> tuple[ToolSpec, ...]:
         specs = [_spec_of(route, language) for route in self._by_tool.values()]
         if self._tree:
             parameter = {
@@ -153,22 +155,22 @@ class Routes:
                 "required": ["agent_name"],
                 "additionalProperties": False,
             }
-            specs.insert(0, ToolSpec(TRANSFER_TOOL, tool_description(language), schema, is_strict=True))
+            specs.insert(0, ToolSpec(TRANSFER_TOOL, tool_description(language), schema, strict=True))
         return tuple(specs)
 
 
-def _examples_of(target: Addressee) -> tuple[str, ...]:
+def _examples_of(target: HandoffTarget) -> tuple[str, ...]:
     return tuple(getattr(target, "examples", ()))
 
 
-def _told(route: Route, language: Language) -> str:
+def _told(route: Route, language: PromptLanguage) -> str:
     return with_examples(route.description, route.examples, language=language)
 
 
-def _spec_of(route: Route, language: Language) -> ToolSpec:
-    handoff, reader = route.handoff, route.handoff.reader
+def _spec_of(route: Route, language: PromptLanguage) -> ToolSpec:
+    handoff, reader = route.handoff, route.handoff._input_parser
     description = handoff.tool_description_override
     if description is None:
         description = f"Handoff to the {route.target} agent to handle the request. {_told(route, language)}".rstrip()
     schema = reader.schema if reader is not None else _NO_INPUT
-    return ToolSpec(route.tool, description, schema, is_strict=True)
+    return ToolSpec(route.tool, description, schema, strict=True)

@@ -20,10 +20,10 @@ _SAYS_WHAT_FITS = ("type", "anyOf", "enum", "const")
 def strict_schema(schema: dict[str, Any], what: str) -> dict[str, Any]:
     """A strict copy of the schema of an object. Raises SetupError if it is too deep, too large or cannot be strict."""
     copied = deepcopy(schema)
-    return _Strictness(what, copied.get("$defs", {})).whole(copied)
+    return _StrictSchemaBuilder(what, copied.get("$defs", {})).whole(copied)
 
 
-class _Strictness:
+class _StrictSchemaBuilder:
     """Makes one schema strict; definitions are taken over when something refers to them."""
 
     def __init__(self, what: str, definitions: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-Language: TypeAlias = Literal["en", "zh"]
+PromptLanguage: TypeAlias = Literal["en", "zh"]
 
 _ENGLISH = """\
 You work in a team. These agents can take over the conversation from you:
@@ -32,13 +32,13 @@ _EXAMPLES = {"en": "For example: {examples}", "zh": "例如：{examples}"}
 _PARAMETER = {"en": "The name of the agent that takes over.", "zh": "接手对话的智能体的名称。"}
 
 
-def transfer_section(targets: Sequence[tuple[str, str]], tool: str, *, language: Language) -> str:
+def transfer_section(targets: Sequence[tuple[str, str]], tool: str, *, language: PromptLanguage) -> str:
     """The part of the instructions that lists the agents (name, description) and says when to transfer."""
     agents = "\n".join(f"- {name}: {description}" if description else f"- {name}" for name, description in targets)
     return (_CHINESE if language == "zh" else _ENGLISH).format(agents=agents, tool=tool)
 
 
-def with_examples(description: str, examples: Sequence[str], *, language: Language) -> str:
+def with_examples(description: str, examples: Sequence[str], *, language: PromptLanguage) -> str:
     """What is said about an agent, with questions that are for it, if it gives any."""
     if not examples:
         return description
@@ -46,11 +46,11 @@ def with_examples(description: str, examples: Sequence[str], *, language: Langua
     return f"{description} {_EXAMPLES[language].format(examples=quoted)}".lstrip()
 
 
-def tool_description(language: Language) -> str:
+def tool_description(language: PromptLanguage) -> str:
     """What the transfer tool says of itself."""
     return _TOOL[language]
 
 
-def parameter_description(language: Language) -> str:
+def parameter_description(language: PromptLanguage) -> str:
     """What the transfer tool says of its parameter."""
     return _PARAMETER[language]

@@ -4,40 +4,40 @@ May import messages and errors. No provider SDK is imported before a model of th
 """
 
 from .base import (
-    CallChunk,
     Chunk,
+    CompleteResponse,
     Model,
     ModelRequest,
+    ModelResponse,
     ModelSettings,
     OutputSchema,
     PartChunk,
-    Ready,
     ReasoningChunk,
-    Response,
     TextChunk,
+    ToolCallChunk,
 )
-from .collect import assembled, collect
-from .failover import Failover
-from .registry import DEFAULT_VARIABLE, register, resolve
-from .retry import Retry
+from .collect import assemble_response, collect_response
+from .failover import FallbackModel
+from .registry import MODEL_ENV_VAR, register_model, resolve_model
+from .retry import RetryModel
 
 __all__ = [
-    "DEFAULT_VARIABLE",
-    "CallChunk",
+    "MODEL_ENV_VAR",
     "Chunk",
-    "Failover",
+    "CompleteResponse",
+    "FallbackModel",
     "Model",
     "ModelRequest",
+    "ModelResponse",
     "ModelSettings",
     "OutputSchema",
     "PartChunk",
-    "Ready",
     "ReasoningChunk",
-    "Response",
-    "Retry",
+    "RetryModel",
     "TextChunk",
-    "assembled",
-    "collect",
-    "register",
-    "resolve",
+    "ToolCallChunk",
+    "assemble_response",
+    "collect_response",
+    "register_model",
+    "resolve_model",
 ]

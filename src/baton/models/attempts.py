@@ -6,8 +6,8 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from ..errors import ModelError
-from .base import Chunk, Model, ModelRequest, ReasoningChunk, Response, TextChunk
-from .collect import assembled
+from .base import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, TextChunk
+from .collect import assemble_response
 
 NextAttempt: TypeAlias = Callable[[Sequence[ModelError], bool], Awaitable[Model | None]]
 """Who tries after these failures, the latest last; the flag says whether output was already passed on. None: nobody."""
@@ -27,7 +27,7 @@ async def answer(request: ModelRequest, first: Model, *, next_attempt: NextAttem
             async for chunk in chunks:
                 if repeated is not None:
                     repeated.append(chunk)
-                if type(chunk) is Response:
+                if type(chunk) is ModelResponse:
                     if repeated is not None:
                         continue
                     is_ended = True
@@ -36,7 +36,9 @@ async def answer(request: ModelRequest, first: Model, *, next_attempt: NextAttem
                 has_output = has_output or _is_output(chunk)
                 yield chunk
             if not is_ended:
-                yield assembled(repeated, model.name) if repeated is not None else Response(model=model.name)
+                yield (
+                    assemble_response(repeated, model.name) if repeated is not None else ModelResponse(model=model.name)
+                )
             return
         except ModelError as error:
             failures.append(error)

@@ -18,13 +18,13 @@ class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_choice: Literal["auto", "required", "none"] | str | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
-    stop: tuple[str, ...] | None = None
+    stop_sequences: tuple[str, ...] | None = None
     seed: int | None = None
     timeout: float | None = None
     extra_headers: Mapping[str, str] | None = None
     extra_body: Mapping[str, Any] | None = None
 
-    def overridden_by(self, other: "ModelSettings | None") -> "ModelSettings":
+    def merge(self, other: "ModelSettings | None") -> "ModelSettings":
         """These settings with whatever the other one sets."""
         if other is None:
             return self
@@ -36,7 +36,7 @@ class OutputSchema(Struct, frozen=True):
 
     name: str
     schema: dict[str, Any]
-    is_strict: bool = False
+    strict: bool = False
     """Whether it is one of those that a provider can hold a model to: every property required, nothing else allowed."""
 
 
@@ -47,7 +47,7 @@ class ModelRequest(Struct, frozen=True, gc=False):
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     settings: ModelSettings = ModelSettings()
-    output: OutputSchema | None = None
+    output_schema: OutputSchema | None = None
     agent: str = ""
     stream: bool = True
     """Whether anybody listens to the pieces; if not, a model may give its answer as one Response."""
@@ -66,7 +66,7 @@ class ReasoningChunk(Struct, frozen=True):
     whole: Reasoning | None = None
 
 
-class CallChunk(Struct, frozen=True, gc=False):
+class ToolCallChunk(Struct, frozen=True, gc=False):
     """A piece of one call: `index` says of which; id and name come with its first piece."""
 
     index: int
@@ -81,7 +81,7 @@ class PartChunk(Struct, frozen=True):
     part: Part
 
 
-class Response(Struct, frozen=True, gc=False):
+class ModelResponse(Struct, frozen=True, gc=False):
     """The end of an answer. With `message`, it is the whole answer; without, the chunks before it are."""
 
     message: AssistantMessage | None = None
@@ -91,10 +91,10 @@ class Response(Struct, frozen=True, gc=False):
     model: str = ""
 
 
-Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | PartChunk | Response
+Chunk: TypeAlias = TextChunk | ReasoningChunk | ToolCallChunk | PartChunk | ModelResponse
 
 
-class Ready:
+class CompleteResponse:
     """An answer that is all there: what a model returns that need not wait, such as a cache."""
 
     __slots__ = ("chunks",)

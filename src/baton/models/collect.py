@@ -6,17 +6,17 @@ from typing import cast
 import msgspec
 
 from ..messages import AssistantMessage, Content, Part, Reasoning, Text, ToolCall
-from .base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from .base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 
-_UNENDED = Response()
+_UNENDED = ModelResponse()
 _NO_ARGUMENTS = "{}"
 
 
-def assembled(chunks: Sequence[Chunk], model_name: str = "") -> Response:
+def assemble_response(chunks: Sequence[Chunk], model_name: str = "") -> ModelResponse:
     """The whole answer that these chunks make; `model_name` is who gave it, unless the answer says so itself."""
     if len(chunks) == 1:
         only = chunks[0]
-        if type(only) is Response and only.message is not None:
+        if type(only) is ModelResponse and only.message is not None:
             return _completed(only, only.message, model_name)
     assembly = _Assembly()
     for chunk in chunks:
@@ -24,9 +24,9 @@ def assembled(chunks: Sequence[Chunk], model_name: str = "") -> Response:
     return assembly.response(model_name)
 
 
-async def collect(chunks: AsyncIterable[Chunk], model_name: str = "") -> Response:
+async def collect_response(chunks: AsyncIterable[Chunk], model_name: str = "") -> ModelResponse:
     """The same, for chunks that are still to come."""
-    return assembled([chunk async for chunk in chunks], model_name)
+    return assemble_response([chunk async for chunk in chunks], model_name)
 
 
 class _Assembly:
@@ -47,7 +47,7 @@ class _Assembly:
         # Text comes first because nearly every chunk is text, and this runs once per token.
         if type(chunk) is TextChunk:
             self._pieces.append(chunk.text)
-        elif type(chunk) is CallChunk:
+        elif type(chunk) is ToolCallChunk:
             call = self._calls.get(chunk.index)
             if call is None:
                 call = self._calls[chunk.index] = _GrowingCall()
@@ -57,10 +57,10 @@ class _Assembly:
         elif type(chunk) is PartChunk:
             self._pieces.append(chunk.part)
             self._has_parts = True
-        elif type(chunk) is Response:
+        elif type(chunk) is ModelResponse:
             self._end = chunk
 
-    def response(self, model_name: str) -> Response:
+    def response(self, model_name: str) -> ModelResponse:
         """The whole of it."""
         message = self._end.message
         if message is None:
@@ -110,7 +110,7 @@ class _GrowingCall:
         self._name = ""
         self._arguments: list[str] = []
 
-    def add(self, chunk: CallChunk) -> None:
+    def add(self, chunk: ToolCallChunk) -> None:
         # Some providers repeat id and name with every piece, so they are taken once and never joined.
         self._id = self._id or chunk.id
         self._name = self._name or chunk.name
@@ -127,17 +127,17 @@ def _close_text(text: list[str], parts: list[Part]) -> None:
     text.clear()
 
 
-def _completed(end: Response, message: AssistantMessage, model_name: str) -> Response:
-    for call in message.calls:
+def _completed(end: ModelResponse, message: AssistantMessage, model_name: str) -> ModelResponse:
+    for call in message.tool_calls:
         # Providers send an empty string for a call without arguments; no reader of calls should have to know.
         if not call.arguments:
             message = _with_arguments(message)
             break
     if message is end.message and (end.model or not model_name):
         return end
-    return Response(message, end.usage, end.stop_reason, end.model or model_name)
+    return ModelResponse(message, end.usage, end.stop_reason, end.model or model_name)
 
 
 def _with_arguments(message: AssistantMessage) -> AssistantMessage:
-    calls = tuple(ToolCall(call.id, call.name, call.arguments or _NO_ARGUMENTS) for call in message.calls)
-    return msgspec.structs.replace(message, calls=calls)
+    calls = tuple(ToolCall(call.id, call.name, call.arguments or _NO_ARGUMENTS) for call in message.tool_calls)
+    return msgspec.structs.replace(message, tool_calls=calls)

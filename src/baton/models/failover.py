@@ -6,12 +6,12 @@ from logging import getLogger
 from ..errors import ModelError
 from .attempts import answer, is_retryable
 from .base import Chunk, Model, ModelRequest
-from .registry import resolve
+from .registry import resolve_model
 
 _log = getLogger(__name__)
 
 
-class Failover:
+class FallbackModel:
     """Models in order of preference: the next one is asked when one fails and nothing of its answer was passed on.
 
     Its name lists them all; the Response says which one answered. By default only `retryable` errors count, which are
@@ -20,11 +20,11 @@ class Failover:
     """
 
     def __init__(
-        self, first: Model | str, *others: Model | str, on: Callable[[ModelError], bool] | None = None
+        self, first: Model | str, *others: Model | str, should_fall_back: Callable[[ModelError], bool] | None = None
     ) -> None:
-        self.models = tuple(resolve(model, wanted_by="Failover") for model in (first, *others))
+        self.models = tuple(resolve_model(model, wanted_by="Failover") for model in (first, *others))
         self.name = f"failover({', '.join(model.name for model in self.models)})"
-        self._is_reason_to_switch = on or is_retryable
+        self._is_reason_to_switch = should_fall_back or is_retryable
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """The answer of the first model that does not fail."""

@@ -14,10 +14,10 @@ from ..errors import (
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     OverloadedError,
     RateLimitError,
-    RequestError,
 )
 
 Objection: TypeAlias = Literal[
@@ -60,7 +60,7 @@ def refused(model: str, objection: Objection, said: str, *, retry_after: float |
             return ModelNotFoundError(what, model=model)
         case "no address":
             what = f"`{model}` has nothing at this address: {said}; check base_url, which mostly ends in /v1"
-            return RequestError(what, model=model)
+            return ModelRequestError(what, model=model)
         case "too long":
             advice = "shorten the history, for instance with an input_filter, or take a model that reads more"
             return ContextTooLongError(f"this is too long for `{model}`: {said}; {advice}", model=model)
@@ -78,9 +78,9 @@ def refused(model: str, objection: Objection, said: str, *, retry_after: float |
             return OverloadedError(what, model=model, retryable=True, retry_after=retry_after)
         case "too slow":
             what = f"`{model}` gave up waiting: {said}"
-            return ModelTimeout(what, model=model, retryable=True, retry_after=retry_after)
+            return ModelTimeoutError(what, model=model, retryable=True, retry_after=retry_after)
         case "bad request":
-            return RequestError(f"`{model}` does not take this request: {said}", model=model)
+            return ModelRequestError(f"`{model}` does not take this request: {said}", model=model)
         case _:
             assert_never(objection)
 
@@ -98,11 +98,11 @@ def cut_short(model: str, *, has_begun: bool, because: object = "") -> ModelConn
     return ModelConnectionError(f"the connection to `{model}` was cut {when}{reason}", model=model, retryable=True)
 
 
-def timed_out(model: str, seconds: float | None) -> ModelTimeout:
+def timed_out(model: str, seconds: float | None) -> ModelTimeoutError:
     """The error for a wait that was longer than allowed."""
     within = f" for {seconds:g} s" if seconds else ""
     advice = "allow more with ModelSettings(timeout=…)"
-    return ModelTimeout(f"nothing came from `{model}`{within}; {advice}", model=model, retryable=True)
+    return ModelTimeoutError(f"nothing came from `{model}`{within}; {advice}", model=model, retryable=True)
 
 
 def malformed(model: str, because: object, payload: bytes | None = None) -> MalformedResponseError:
@@ -128,9 +128,9 @@ def filtered(model: str, because: str = "") -> ContentFilterError:
     return ContentFilterError(f"the filter of `{model}` stopped its answer{why}", model=model)
 
 
-def unfit(model: str, what: str, works: str) -> RequestError:
+def unfit(model: str, what: str, works: str) -> ModelRequestError:
     """The error for a part of the conversation that the provider has no form for."""
-    return RequestError(f"`{model}` cannot be given {what}; {works}", model=model)
+    return ModelRequestError(f"`{model}` cannot be given {what}; {works}", model=model)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

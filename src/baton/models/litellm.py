@@ -24,11 +24,11 @@ from ..messages import (
     ToolSpec,
     Usage,
     media_of,
-    paired,
+    pair_calls_with_results,
     text_of,
 )
-from .base import CallChunk, Chunk, ModelRequest, ModelSettings, ReasoningChunk, Response, TextChunk
-from .extras import need
+from .base import Chunk, ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
+from .extras import require_extra
 from .failures import (
     BY_STATUS,
     Objection,
@@ -70,7 +70,7 @@ class LiteLLMModel:
 
     def __init__(self, model: str, *, api_key: str | None = None, base_url: str | None = None, **options: Any) -> None:
         self.model = model
-        need("litellm", model=self.name, what="LiteLLM", extra="litellm")
+        require_extra("litellm", model=self.name, what="LiteLLM", extra="litellm")
         given = {"api_key": api_key, "api_base": base_url, **options}
         self._options = {key: value for key, value in given.items() if value is not None}
 
@@ -99,7 +99,7 @@ class LiteLLMModel:
             yield chunk
 
     def _asked(self, request: ModelRequest) -> dict[str, Any]:
-        settings, output = request.settings, request.output
+        settings, output = request.settings, request.output_schema
         format = None
         if output is not None:
             format = {"type": "json_schema", "json_schema": {"name": output.name, "schema": output.schema}}
@@ -122,7 +122,7 @@ class LiteLLMModel:
             "top_p": settings.top_p,
             "max_tokens": settings.max_tokens,
             "reasoning_effort": settings.reasoning_effort,
-            "stop": list(settings.stop) if settings.stop else None,
+            "stop": list(settings.stop_sequences) if settings.stop_sequences else None,
             "seed": settings.seed,
             "timeout": settings.timeout,
             "extra_headers": dict(settings.extra_headers) if settings.extra_headers else None,
@@ -180,7 +180,7 @@ class _Answer:
             raise filtered(self._model)
         if not self._has_content:
             raise empty(self._model, self._reason)
-        yield Response(None, self._usage, self._reason, self._model)
+        yield ModelResponse(None, self._usage, self._reason, self._model)
 
     def _delta(self, delta: Any) -> Iterator[Chunk]:
         thought = getattr(delta, "reasoning_content", None)
@@ -195,7 +195,7 @@ class _Answer:
         for call in delta.tool_calls or ():
             self._has_content = True
             function = call.function
-            yield CallChunk(call.index, call.id or "", function.name or "", function.arguments or "")
+            yield ToolCallChunk(call.index, call.id or "", function.name or "", function.arguments or "")
 
 
 def _beneath(error: BaseException) -> tuple[int, Mapping[str, str]]:
@@ -222,7 +222,7 @@ def _litellm() -> Any:
 def _messages(request: ModelRequest, model: str) -> Iterator[dict[str, Any]]:
     if request.instructions:
         yield {"role": "system", "content": request.instructions}
-    for message in paired(request.messages):
+    for message in pair_calls_with_results(request.messages):
         yield from _message(message, model)
 
 
@@ -230,17 +230,17 @@ def _message(message: Message, model: str) -> Iterator[dict[str, Any]]:
     match message:
         case AssistantMessage():
             said: dict[str, Any] = {"role": "assistant", "content": text_of(message.content) or None}
-            if message.calls:
+            if message.tool_calls:
                 said["tool_calls"] = [
                     {"id": each.id, "type": "function", "function": {"name": each.name, "arguments": each.arguments}}
-                    for each in message.calls
+                    for each in message.tool_calls
                 ]
-            blocks = [each.opaque["thinking_blocks"] for each in message.reasoning if each.provider == "litellm"]
+            blocks = [each.signature["thinking_blocks"] for each in message.reasoning if each.provider == "litellm"]
             if blocks:
                 said["thinking_blocks"] = [block for several in blocks for block in several]
             yield said
         case ToolMessage():
-            yield {"role": "tool", "tool_call_id": message.call_id, "content": text_of(message.content)}
+            yield {"role": "tool", "tool_call_id": message.tool_call_id, "content": text_of(message.content)}
             media = media_of(message.content)
             if media:
                 yield {"role": "user", "content": _content((Text(f"`{message.name}` showed:"), *media), model)}
@@ -279,7 +279,7 @@ def _data_url(part: Image | File) -> str:
 
 def _tool(spec: ToolSpec) -> dict[str, Any]:
     function: dict[str, Any] = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
-    return {"type": "function", "function": {**function, "strict": True} if spec.is_strict else function}
+    return {"type": "function", "function": {**function, "strict": True} if spec.strict else function}
 
 
 def _usage(usage: Any) -> Usage:

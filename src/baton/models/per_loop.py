@@ -20,7 +20,7 @@ def trusted() -> "SSLContext":
     return create_ssl_context()
 
 
-class PerLoop(Generic[T]):
+class PerEventLoop(Generic[T]):
     """What is made once in each event loop, and closed when the loop shuts down or somebody says so."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:

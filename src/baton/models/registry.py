@@ -4,14 +4,14 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import SetupError, listed
+from ..errors import SetupError, quote_names
 from .base import Model
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "baton.models"
-DEFAULT_VARIABLE = "BATON_MODEL"
+MODEL_ENV_VAR = "BATON_MODEL"
 """The environment variable that names the model of agents that have none: `BATON_MODEL`."""
 
 Factory: TypeAlias = Callable[[str], Model]
@@ -23,7 +23,7 @@ _ALONE = {"local": "local:qwen2.5-coder"}
 _models: dict[str, Model] = {}
 
 
-def register(prefix: str, factory: Factory) -> None:
+def register_model(prefix: str, factory: Factory) -> None:
     """Let `prefix:name` mean `factory(name)` in this process, before any installed provider of that prefix."""
     if not prefix or ":" in prefix:
         raise SetupError(f"`{prefix}` cannot be the prefix of a provider: it must have a name, and no colon in it")
@@ -32,13 +32,13 @@ def register(prefix: str, factory: Factory) -> None:
         del _models[known]
 
 
-def resolve(model: Model | str | None, *, wanted_by: str = "") -> Model:
+def resolve_model(model: Model | str | None, *, wanted_by: str = "") -> Model:
     """The model itself, or the one that a string such as `openai:gpt-5` names; one object for each string.
 
     None means the model that the environment variable BATON_MODEL names.
     """
     if model is None:
-        model = os.environ.get(DEFAULT_VARIABLE) or None
+        model = os.environ.get(MODEL_ENV_VAR) or None
     if isinstance(model, str):
         model = _ALONE.get(model, model)
         known = _models.get(model)
@@ -48,7 +48,7 @@ def resolve(model: Model | str | None, *, wanted_by: str = "") -> Model:
     if model is None:
         raise SetupError(
             f"no model was given{_for(wanted_by)}; give a Model, or a string such as `provider:name`, "
-            f"or set {DEFAULT_VARIABLE} to one"
+            f"or set {MODEL_ENV_VAR} to one"
         )
     if not _is_model(model):
         raise SetupError(f"the model{_for(wanted_by)} is {_shown(model)}; {_WHAT_A_MODEL_IS}")
@@ -82,7 +82,7 @@ def _installed(prefix: str, for_whom: str) -> Factory | None:
     claims = {entry.value: entry for entry in _entry_points() if entry.name == prefix}
     if len(claims) > 1:
         raise SetupError(
-            f"several installed packages claim the provider `{prefix}`: {listed(sorted(claims))}; "
+            f"several installed packages claim the provider `{prefix}`: {quote_names(sorted(claims))}; "
             f"choose one with baton.models.register({prefix!r}, factory)"
         )
     for entry in claims.values():
@@ -110,7 +110,7 @@ def _entry_points() -> "tuple[EntryPoint, ...]":
 
 
 def _available() -> str:
-    return listed(sorted({*_factories, *(entry.name for entry in _entry_points())}))
+    return quote_names(sorted({*_factories, *(entry.name for entry in _entry_points())}))
 
 
 def _is_model(given: object) -> bool:

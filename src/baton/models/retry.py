@@ -8,12 +8,12 @@ from random import random as uniform
 from ..errors import ModelError, SetupError
 from .attempts import answer, is_retryable
 from .base import Chunk, Model, ModelRequest
-from .registry import resolve
+from .registry import resolve_model
 
 _log = getLogger(__name__)
 
 
-class Retry:
+class RetryModel:
     """A model around a model that tries up to `attempts` times.
 
     The wait before a retry doubles from `initial` up to `maximum` seconds; `jitter` is the share of it that is left to
@@ -29,9 +29,9 @@ class Retry:
         model: Model | str,
         *,
         attempts: int = 3,
-        initial: float = 0.5,
-        maximum: float = 30.0,
-        patience: float = 120.0,
+        initial_delay: float = 0.5,
+        max_delay: float = 30.0,
+        max_retry_after: float = 120.0,
         jitter: float = 1.0,
         after_output: bool = False,
         should_retry: Callable[[ModelError], bool] | None = None,
@@ -42,13 +42,13 @@ class Retry:
             raise SetupError(f"Retry(attempts={attempts}) would never ask its model; the first attempt counts as 1")
         if not 0 <= jitter <= 1:
             raise SetupError(f"Retry(jitter={jitter}) is not a share; give a number from 0 to 1")
-        if min(initial, maximum, patience) < 0:
+        if min(initial_delay, max_delay, max_retry_after) < 0:
             raise SetupError("Retry cannot wait for less than no time; initial, maximum and patience are at least 0")
-        self.model = resolve(model, wanted_by="Retry")
+        self.model = resolve_model(model, wanted_by="Retry")
         self.attempts = attempts
-        self.initial = initial
-        self.maximum = maximum
-        self.patience = patience
+        self.initial = initial_delay
+        self.maximum = max_delay
+        self.patience = max_retry_after
         self.jitter = jitter
         self.after_output = after_output
         self._should_retry = should_retry or is_retryable

@@ -7,7 +7,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from ..messages import AssistantMessage, Content, Message, SystemMessage, ToolCall, ToolMessage, paired, text_of
+from ..messages import (
+    AssistantMessage,
+    Content,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    pair_calls_with_results,
+    text_of,
+)
 
 Block: TypeAlias = dict[str, Any]
 """A piece of a turn in the provider's own form."""
@@ -19,7 +28,7 @@ _NOT_IN_A_NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _LONGEST_NAME = 64
 
 
-class Turns(ABC):
+class AlternatingTurns(ABC):
     """The turns, as far as they have come: what one role says in a row is one turn. `other` is the model's role."""
 
     def __init__(self, other: str, field: str) -> None:
@@ -32,7 +41,7 @@ class Turns(ABC):
     def take(self, messages: Sequence[Message]) -> list[str]:
         """Take the whole conversation; gives what the application says before all else."""
         told: list[str] = []
-        for message in paired(messages):
+        for message in pair_calls_with_results(messages):
             if isinstance(message, SystemMessage) and not self._turns:
                 told.append(text_of(message.content))
             elif isinstance(message, ToolMessage):

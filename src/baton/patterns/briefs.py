@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..agents import AgentContext
-from ..context import Entry, History
+from ..context import History, HistoryEntry
 from ..messages import Text, ToolMessage, UserMessage, media_of, text_of
 from .plans import PlanProgress
 
@@ -27,10 +27,10 @@ LAST_ROUND = "There will be no further round: answer now, as well as what was do
 
 def objective_of(ctx: AgentContext[Any]) -> str:
     """What the conversation so far asks for: all that was said in it, without what tools were called for."""
-    return "\n".join(filter(None, map(_spoken, ctx.history.entries)))
+    return "\n".join(filter(None, map(_spoken, ctx._history.entries)))
 
 
-def _spoken(entry: Entry) -> str:
+def _spoken(entry: HistoryEntry) -> str:
     message = entry.as_read_later(hides_transfers=True)
     if message is None or (isinstance(message, ToolMessage) and not entry.is_answer):
         return ""
@@ -40,9 +40,9 @@ def _spoken(entry: Entry) -> str:
 
 def history_of(ctx: AgentContext[Any], brief: str) -> History:
     """A history of its own for an agent that reads only this, and the media the user gave."""
-    inputs = [entry.message.content for entry in ctx.history.entries if entry.is_user_input]
+    inputs = [entry.message.content for entry in ctx._history.entries if entry.is_user_input]
     media = [part for content in inputs for part in media_of(content)]
-    return History([Entry(UserMessage((Text(brief), *media) if media else brief))])
+    return History([HistoryEntry(UserMessage((Text(brief), *media) if media else brief))])
 
 
 def executor_brief(progress: PlanProgress, places: Sequence[Sequence[str]], step: str) -> str:

@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from ..agents import Agent, BaseAgent
 from ..context import Limits, RunContext
-from ..errors import SetupError, listed
+from ..errors import SetupError, quote_names
 from ..messages import ToolSpec
 from ..models import Model
-from ..tools import Tool, ToolOutcome, tool
-from .scratch import scratch_tools
+from ..tools import Tool, ToolResult, tool
+from .scratch import scratch_file_tools
 
 TODOS_KEY = "todos"
 """With `:` and the name of the agent: the value in which `deep_agent` keeps its list of what to do."""
@@ -75,29 +75,29 @@ class TaskTool:
                 "required": ["subagent", "description"],
                 "additionalProperties": False,
             },
-            is_strict=True,
+            strict=True,
         )
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the agent that is named, as a tool."""
         try:
             task = msgspec.json.decode(arguments, type=_Task)
         except msgspec.MsgspecError as error:
-            return ToolOutcome(f"The arguments of `task` do not fit: {error}.", is_error=True)
+            return ToolResult(f"The arguments of `task` do not fit: {error}.", is_error=True)
         agent = self._tools.get(task.subagent)
         if agent is None:
-            known = listed([*self._tools])
-            return ToolOutcome(f"There is no sub-agent `{task.subagent}`; there are: {known}.", is_error=True)
+            known = quote_names([*self._tools])
+            return ToolResult(f"There is no sub-agent `{task.subagent}`; there are: {known}.", is_error=True)
         return await agent.call(ctx, msgspec.json.encode({"request": task.description}).decode())
 
 
 class DeepAgent(Agent[Any, Any]):
     """An agent some of whose tools have agents in them."""
 
-    def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+    def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         """The agents among its tools, and those it gives tasks to."""
         tasked = [agent for entry in self.tools if isinstance(entry, TaskTool) for agent in entry.agents.values()]
-        return tuple(dict.fromkeys([*super().parts(), *tasked]))
+        return tuple(dict.fromkeys([*super().inner_agents(), *tasked]))
 
 
 def deep_agent(
@@ -117,11 +117,11 @@ def deep_agent(
 
     `task_limits` are each task's share of the run's. Say what else an `Agent` can have with `.clone(…)`.
     """
-    own = [*tools, *(scratch_tools() if files else ())]
+    own = [*tools, *(scratch_file_tools() if files else ())]
     agents = {agent.name: agent for agent in sub_agents}
     if len(agents) < len(sub_agents) or GENERAL_PURPOSE in agents:
         taken = [GENERAL_PURPOSE, *(agent.name for agent in sub_agents)]
-        raise SetupError(f"`{name}` has sub-agents of the same name: {listed(taken)}; give each a name of its own")
+        raise SetupError(f"`{name}` has sub-agents of the same name: {quote_names(taken)}; give each a name of its own")
     if general_purpose:
         agents[GENERAL_PURPOSE] = Agent(
             f"{name}.general_purpose",

@@ -5,39 +5,39 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..agents import AgentContext, BaseAgent, Outcome
+from ..agents import AgentContext, BaseAgent, FlowOutcome
 from ..errors import SetupError
 from ..events import Action, BreakLoop, Exit
 from ..workflows import LoopAgent, ParallelAgent, SequentialAgent
 from .briefs import best_effort, executor_brief, history_of, objective_of, replanner_brief
-from .plans import Notebook, ParallelPlan, Plan, PlanProgress, StepDone, as_text
+from .plans import CompletedStep, ParallelPlan, Plan, PlanProgress, PlanState, as_text
 
 _AT_ONCE = 4
 
 
-class Phase(BaseAgent[Any, Any]):
+class PlanPhase(BaseAgent[Any, Any]):
     """What plan_execute does around one of its agents: tell it what it needs, and note down what it came to."""
 
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: Notebook) -> None:
+    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: PlanState) -> None:
         super().__init__(name, description=f"Has `{agent.name}` work for `{notes.owner}`.")
         self.agent = agent
         self.notes = notes
 
-    def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+    def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         """The agent that works here."""
         return (self.agent,)
 
-    async def briefed(self, ctx: AgentContext[Any], brief: str) -> Outcome:
+    async def briefed(self, ctx: AgentContext[Any], brief: str) -> FlowOutcome:
         """What the agent comes to. It reads nothing but its brief; whoever comes later reads what it said and did."""
         history = history_of(ctx, brief)
         mark = len(history.entries)
         try:
             return await ctx.inside(self.agent, "0", history=history)
         finally:
-            ctx.history.join(history, mark)
+            ctx._history.join(history, mark)
 
 
-class Planning(Phase):
+class PlanningPhase(PlanPhase):
     """The planner reads the conversation and makes the first plan."""
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
@@ -50,10 +50,10 @@ class Planning(Phase):
         return outcome.action
 
 
-class Executing(Phase):
+class ExecutingPhase(PlanPhase):
     """The executor does the step in one lane: without lanes beside it, the first step."""
 
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: Notebook, lane: int = 0) -> None:
+    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: PlanState, lane: int = 0) -> None:
         super().__init__(name, agent, notes)
         self.lane = lane
 
@@ -66,14 +66,14 @@ class Executing(Phase):
         step = places[0][self.lane]
         outcome = await self.briefed(ctx, executor_brief(progress, places, step))
         if type(outcome.action) is not Exit:
-            self.notes.note(ctx, len(progress.done) + self.lane, StepDone(step, as_text(outcome.output)))
+            self.notes.note(ctx, len(progress.done) + self.lane, CompletedStep(step, as_text(outcome.output)))
         return outcome.action
 
 
-class SideBySide(ParallelAgent):
+class ParallelExecutingPhase(ParallelAgent):
     """As many lanes as the next place of the plan has steps, each a branch of its own."""
 
-    def __init__(self, name: str, lanes: Sequence[Executing], notes: Notebook) -> None:
+    def __init__(self, name: str, lanes: Sequence[ExecutingPhase], notes: PlanState) -> None:
         super().__init__(name, sub_agents=lanes, description=f"Does independent steps of `{notes.owner}` at once.")
         self.notes = notes
 
@@ -86,10 +86,10 @@ class SideBySide(ParallelAgent):
         return await ParallelAgent(self.name, sub_agents=lanes).run(ctx)
 
 
-class Replanning(Phase):
+class ReplanningPhase(PlanPhase):
     """The replanner reads what was done and gives the steps that are left, or the answer, which ends the loop."""
 
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: Notebook, max_iterations: int) -> None:
+    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: PlanState, max_iterations: int) -> None:
         super().__init__(name, agent, notes)
         self.max_iterations = max_iterations
 
@@ -109,10 +109,10 @@ class Replanning(Phase):
         return outcome.action
 
 
-class PlanExecute(SequentialAgent):
+class PlanExecuteAgent(SequentialAgent):
     """Sequential[planner, Loop[executor, replanner]], and the answer in the end."""
 
-    def __init__(self, name: str, phases: Sequence[BaseAgent[Any, Any]], notes: Notebook, description: str) -> None:
+    def __init__(self, name: str, phases: Sequence[BaseAgent[Any, Any]], notes: PlanState, description: str) -> None:
         super().__init__(name, sub_agents=phases, description=description)
         self.notes = notes
 
@@ -133,12 +133,12 @@ def plan_execute(
     planner: BaseAgent[Any, Any],
     executor: BaseAgent[Any, Any],
     replanner: BaseAgent[Any, Any],
-    name: str = "PlanExecute",
+    name: str = "PlanExecuteAgent",
     description: str = "",
     max_iterations: int = 10,
     parallel_steps: bool | int = False,
     plan_type: Any = None,
-) -> PlanExecute:
+) -> PlanExecuteAgent:
     """An agent that has a plan made, done step by step, and looked at again after each, until there is an answer.
 
     `plan_type` is `Plan`, or `ParallelPlan` with `parallel_steps` (True for up to four at once, or a number), or any
@@ -148,16 +148,16 @@ def plan_execute(
     at_once = _AT_ONCE if parallel_steps is True else int(parallel_steps)
     if at_once < 0:
         raise SetupError(f"`{name}` has parallel_steps={parallel_steps}; give True, False or how many at once")
-    notes = Notebook(name, plan_type or (ParallelPlan if at_once else Plan))
-    working: BaseAgent[Any, Any] = Executing(f"{name}.execute", executor, notes)
+    notes = PlanState(name, plan_type or (ParallelPlan if at_once else Plan))
+    working: BaseAgent[Any, Any] = ExecutingPhase(f"{name}.execute", executor, notes)
     if at_once:
-        lanes = [Executing(f"{name}.execute.{lane + 1}", executor, notes, lane) for lane in range(at_once)]
-        working = SideBySide(f"{name}.execute", lanes, notes)
-    looking = Replanning(f"{name}.replan", replanner, notes, max_iterations)
+        lanes = [ExecutingPhase(f"{name}.execute.{lane + 1}", executor, notes, lane) for lane in range(at_once)]
+        working = ParallelExecutingPhase(f"{name}.execute", lanes, notes)
+    looking = ReplanningPhase(f"{name}.replan", replanner, notes, max_iterations)
     loop = LoopAgent(
         f"{name}.loop",
         sub_agents=[working, looking],
         max_iterations=max_iterations,
         description=f"Goes through the plan of `{name}`.",
     )
-    return PlanExecute(name, [Planning(f"{name}.plan", planner, notes), loop], notes, description)
+    return PlanExecuteAgent(name, [PlanningPhase(f"{name}.plan", planner, notes), loop], notes, description)

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..agents import AgentContext
-from ..agents.output import OutputReader
+from ..agents.output import OutputParser
 from ..errors import OutputError, SetupError
 from ..events import Origin
 from ..messages import text_of
-from ..tools import outcome_of
+from ..tools import to_tool_result
 
 PLAN_EXECUTE_KEY = "plan_execute"
 """With `:` and the name of the agent: the value under which `plan_execute` leaves its `PlanProgress`."""
@@ -34,7 +34,7 @@ class ParallelPlan:
     steps: list[str | list[str]]
 
 
-class StepDone(Struct, frozen=True):
+class CompletedStep(Struct, frozen=True):
     """A step of a plan that was done, and what came of it."""
 
     step: str
@@ -46,13 +46,13 @@ class PlanProgress(Struct, frozen=True):
 
     objective: str
     plan: Any = None
-    done: tuple[StepDone, ...] = ()
+    done: tuple[CompletedStep, ...] = ()
     rounds: int = 0
     answer: str | None = None
     is_complete: bool = False
 
 
-class Notebook:
+class PlanState:
     """Where the phases of one plan_execute find and leave its progress: in the run's values.
 
     While it works, the key names the activation as well: the same agent may be at work twice at once, or inside itself.
@@ -64,7 +64,7 @@ class Notebook:
 
     def key(self, ctx: AgentContext[Any]) -> str:
         """The key for the innermost activation of the owner around this one."""
-        origin: Origin | None = ctx.origin
+        origin: Origin | None = ctx._origin
         while origin is not None and origin.agent != self.owner:
             origin = origin.parent
         if origin is None:
@@ -75,14 +75,14 @@ class Notebook:
         """How far the plan has come."""
         key = self.key(ctx)
         progress = msgspec.convert(ctx.values[key], PlanProgress)
-        done = [msgspec.convert(ctx.values[each], StepDone) for each in _keys_of_done(key, ctx.values)]
+        done = [msgspec.convert(ctx.values[each], CompletedStep) for each in _keys_of_done(key, ctx.values)]
         return replace(progress, done=tuple(done))
 
     def write(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
         """Leave the progress for whoever comes next, all but the steps done."""
         ctx.values.set(self.key(ctx), replace(progress, done=()))
 
-    def note(self, ctx: AgentContext[Any], number: int, done: StepDone) -> None:
+    def note(self, ctx: AgentContext[Any], number: int, done: CompletedStep) -> None:
         """Leave what came of a step. Each has a value of its own: written once, and steps side by side do not meet."""
         ctx.values.set(f"{self.key(ctx)}/{number}", done)
 
@@ -125,8 +125,8 @@ class Notebook:
         return [[as_text(step) for step in place] for place in places if place]
 
     @cached_property
-    def _reader(self) -> OutputReader:
-        return OutputReader(self.owner, self._plan_type)
+    def _reader(self) -> OutputParser:
+        return OutputParser(self.owner, self._plan_type)
 
 
 def _keys_of_done(key: str, values: Mapping[str, Any]) -> list[str]:
@@ -142,4 +142,4 @@ def _as_list(place: Any) -> list[Any]:
 
 def as_text(output: Any) -> str:
     """What an agent came to, as text: JSON if it is not text already, nothing if it is nothing."""
-    return "" if output is None else text_of(outcome_of(output, "output").content)
+    return "" if output is None else text_of(to_tool_result(output, "output").content)

@@ -8,11 +8,11 @@ import msgspec
 
 from ..agents import Agent
 from ..context import RunContext
-from ..errors import checked_choice
-from ..handoffs import InputReader
+from ..errors import check_choice
+from ..handoffs import HandoffInputParser
 from ..messages import ToolSpec
 from ..models import Model
-from ..tools import Tool, ToolOutcome, tool
+from ..tools import Tool, ToolResult, tool
 from .briefs import EXECUTOR, PLANNER, REPLANNER
 from .plans import Plan
 
@@ -27,22 +27,22 @@ class PlanTool:
     @property
     def spec(self) -> ToolSpec:
         """What the model is told."""
-        return ToolSpec("plan", self._description, self._reader.schema, is_strict=True)
+        return ToolSpec("plan", self._description, self._reader.schema, strict=True)
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Take the plan, if it fits its type."""
         try:
             plan = self._reader.dump(self._reader.read(arguments))
         except ValueError as error:
-            return ToolOutcome(f"This is not a plan: {error}. Correct it and call `plan` again.", is_error=True)
-        return ToolOutcome(msgspec.json.encode(plan).decode(), is_final=True)
+            return ToolResult(f"This is not a plan: {error}. Correct it and call `plan` again.", is_error=True)
+        return ToolResult(msgspec.json.encode(plan).decode(), is_final=True)
 
     @cached_property
-    def _reader(self) -> InputReader:
-        return InputReader("plan", self._plan_type, what="the plan_type")
+    def _reader(self) -> HandoffInputParser:
+        return HandoffInputParser("plan", self._plan_type, what="the plan_type")
 
 
-@tool(returns_directly=True)
+@tool(return_directly=True)
 async def respond(response: str) -> dict[str, str]:
     """Give the user the final answer. Nothing is done after it.
 
@@ -58,14 +58,14 @@ def make_planner(
     name: str = "Planner",
     instructions: str = PLANNER,
     plan_type: Any = Plan,
-    by: Literal["output", "tool"] = "output",
+    method: Literal["output", "tool"] = "output",
 ) -> Agent[Any, Any]:
     """An agent that makes a plan of what it is asked: by structured output, or by a tool `plan` it must call."""
-    checked_choice(f"by of make_planner(name={name!r})", by, ("output", "tool"))
-    if by == "output":
+    check_choice(f"by of make_planner(name={name!r})", method, ("output", "tool"))
+    if method == "output":
         return Agent(name, model=model, instructions=instructions, output_type=plan_type)
     plan = PlanTool(plan_type, "Give the plan: the steps that lead to the objective.")
-    return Agent(name, model=model, instructions=instructions, tools=[plan], tool_use="plan")
+    return Agent(name, model=model, instructions=instructions, tools=[plan], tool_choice="plan")
 
 
 def make_executor(
@@ -89,4 +89,4 @@ def make_replanner(
 ) -> Agent[Any, str]:
     """An agent that calls `plan` with the steps that are left, or `respond` with the answer."""
     plan = PlanTool(plan_type, "Go on, with these steps: those that are still to be done, and no others.")
-    return Agent(name, model=model, instructions=instructions, tools=[plan, respond], tool_use="required")
+    return Agent(name, model=model, instructions=instructions, tools=[plan, respond], tool_choice="required")

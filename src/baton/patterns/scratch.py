@@ -3,7 +3,7 @@
 from typing import Any
 
 from ..context import RunContext, Values
-from ..errors import ToolError, listed
+from ..errors import ToolError, quote_names
 from ..tools import FunctionTool, Tool, tool
 
 FILE_KEY = "file"
@@ -71,7 +71,7 @@ async def edit_file(ctx: RunContext[Any], path: str, old: str, new: str, replace
 _TOOLS: tuple[FunctionTool[..., Any], ...] = (ls, read_file, write_file, edit_file)
 
 
-def scratch_tools() -> tuple[Tool, ...]:
+def scratch_file_tools() -> tuple[Tool, ...]:
     """Tools to list, read, write and edit files that are kept in the run's values."""
     return _TOOLS
 
@@ -84,7 +84,7 @@ def paths_in(values: "Values | dict[str, Any]") -> list[str]:
 def _text(ctx: RunContext[Any], path: str) -> str:
     text = ctx.values.get(_key(path))
     if text is None:
-        raise ToolError(f"there is no file `{path}`; the files are: {listed(paths_in(ctx.values))}")
+        raise ToolError(f"there is no file `{path}`; the files are: {quote_names(paths_in(ctx.values))}")
     return str(text)
 
 

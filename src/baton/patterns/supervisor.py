@@ -7,18 +7,18 @@ from typing_extensions import TypeVar
 
 from ..agents import AgentContext, AgentWrapper, BaseAgent
 from ..agents.reporting import run_or_report
-from ..errors import SetupError, checked_choice
+from ..errors import SetupError, check_choice
 from ..events import Action
 from ..handoffs import Handoff
 
 Out = TypeVar("Out", default=str, covariant=True)
 
 
-class Supervisor(AgentWrapper[Any, Out]):
+class SupervisorAgent(AgentWrapper[Any, Out]):
     """Another agent under its own name, with an edge to each worker that leads back when the worker is done."""
 
     def __init__(self, inner: BaseAgent[Any, Out], workers: Sequence[BaseAgent[Any, Any]]) -> None:
-        super().__init__(inner, further_handoffs=[Handoff(agent=worker, returns="caller") for worker in workers])
+        super().__init__(inner, further_handoffs=[Handoff(agent=worker, return_to="caller") for worker in workers])
         self.workers = tuple(workers)
 
     def run(self, ctx: AgentContext[Any]) -> Coroutine[Any, Any, Action | None]:
@@ -26,7 +26,7 @@ class Supervisor(AgentWrapper[Any, Out]):
         return self.inner.run(ctx)
 
 
-class Reporting(AgentWrapper[Any, Any]):
+class ReportingAgent(AgentWrapper[Any, Any]):
     """A worker whose failure is told to its supervisor."""
 
     def __init__(self, inner: BaseAgent[Any, Any], to: str) -> None:
@@ -39,25 +39,25 @@ class Reporting(AgentWrapper[Any, Any]):
 
 
 def supervisor(
-    supervisor_agent: BaseAgent[Any, Out],
+    agent: BaseAgent[Any, Out],
     *,
     sub_agents: Sequence[BaseAgent[Any, Any]],
     on_error: Literal["raise", "report"] = "raise",
-) -> Supervisor[Out]:
+) -> SupervisorAgent[Out]:
     """The agent as the supervisor of these workers: each returns to it when done, and none can reach another.
 
     Workers may be any agents, supervisors among them. A worker's exit ends everything; its error ends the run, or is
     told to the supervisor as a message with `on_error="report"`, which holds for this layer's workers alone.
     """
-    checked_choice(f"on_error of supervisor(`{supervisor_agent.name}`)", on_error, ("raise", "report"))
+    check_choice(f"on_error of supervisor(`{agent.name}`)", on_error, ("raise", "report"))
     if not sub_agents:
-        raise SetupError(f"supervisor(`{supervisor_agent.name}`) has no workers; give at least one in sub_agents=[…]")
+        raise SetupError(f"supervisor(`{agent.name}`) has no workers; give at least one in sub_agents=[…]")
     for worker in sub_agents:
         if not isinstance(worker, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SetupError(f"supervisor(`{supervisor_agent.name}`) has {worker!r} in sub_agents; give agents")
-        if worker.name == supervisor_agent.name:
+            raise SetupError(f"supervisor(`{agent.name}`) has {worker!r} in sub_agents; give agents")
+        if worker.name == agent.name:
             raise SetupError(f"`{worker.name}` cannot supervise itself; give the supervisor and its worker two names")
     workers = sub_agents
     if on_error == "report":
-        workers = [Reporting(worker, supervisor_agent.name) for worker in sub_agents]
-    return Supervisor(supervisor_agent, workers)
+        workers = [ReportingAgent(worker, agent.name) for worker in sub_agents]
+    return SupervisorAgent(agent, workers)

@@ -8,45 +8,45 @@ from ..handoffs import handoff as realtime_handoff
 from .agent import RealtimeAgent
 from .base import RealtimeConnection, RealtimeModel
 from .events import (
+    AudioCompleted,
     AudioDelta,
-    AudioDone,
-    GuardrailStopped,
+    GuardrailTripped,
     PlaybackInterrupted,
-    Reconnected,
-    Reconnecting,
-    SessionTrouble,
+    SessionErrorReported,
+    SessionReconnected,
+    SessionReconnecting,
     SpeechStarted,
     SpeechStopped,
     TranscriptDelta,
 )
 from .openai import OpenAIRealtimeModel
-from .playback import Playback
-from .registry import resolve_realtime
+from .playback import PlaybackTracker
+from .registry import resolve_realtime_model
 from .runner import RealtimeRunner
 from .session import RealtimeSession
-from .settings import Manners, SessionSettings, TurnDetection
+from .settings import RealtimeSettings, SessionConfig, TurnDetection
 
 __all__ = [
+    "AudioCompleted",
     "AudioDelta",
-    "AudioDone",
-    "GuardrailStopped",
-    "Manners",
+    "GuardrailTripped",
     "OpenAIRealtimeModel",
-    "Playback",
     "PlaybackInterrupted",
+    "PlaybackTracker",
     "RealtimeAgent",
     "RealtimeConnection",
     "RealtimeModel",
     "RealtimeRunner",
     "RealtimeSession",
-    "Reconnected",
-    "Reconnecting",
-    "SessionSettings",
-    "SessionTrouble",
+    "RealtimeSettings",
+    "SessionConfig",
+    "SessionErrorReported",
+    "SessionReconnected",
+    "SessionReconnecting",
     "SpeechStarted",
     "SpeechStopped",
     "TranscriptDelta",
     "TurnDetection",
     "realtime_handoff",
-    "resolve_realtime",
+    "resolve_realtime_model",
 ]

@@ -8,7 +8,7 @@ from typing_extensions import TypeVar
 from ..agents import AgentContext
 from ..events import Action
 from .definition import RealtimeDefinition
-from .floor import Floor
+from .floor import LiveActivation
 
 C = TypeVar("C", default=Any)
 
@@ -22,4 +22,4 @@ class RealtimeAgent(RealtimeDefinition[C]):
 
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
         """Have the floor of the live conversation that the run is."""
-        return Floor(self, ctx).run()
+        return LiveActivation(self, ctx).run()

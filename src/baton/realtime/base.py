@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from typing import Protocol, runtime_checkable
 
 from .commands import Command
-from .settings import SessionSettings
+from .settings import SessionConfig
 from .signals import Signal
 
 
@@ -14,7 +14,7 @@ class RealtimeConnection(Protocol):
     async def send(self, command: Command) -> None:
         """Send one command. Raises ModelConnectionError if the connection is gone; nothing of it was sent then.
 
-        Raises RequestError for an item that the provider has no form for, such as a picture by its address.
+        Raises ModelRequestError for an item that the provider has no form for, such as a picture by its address.
         Returning does not mean that it has arrived: what the provider says to it comes as signals.
         """
         ...
@@ -37,11 +37,11 @@ class RealtimeModel(Protocol):
         """The name by which logs, usage and errors know it."""
         ...
 
-    def check(self, settings: SessionSettings) -> None:
+    def check(self, settings: SessionConfig) -> None:
         """Raise SetupError, naming what is wrong and what would work, if the provider would not take these settings."""
         ...
 
-    async def connect(self, settings: SessionSettings) -> RealtimeConnection:
+    async def connect(self, settings: SessionConfig) -> RealtimeConnection:
         """Open a conversation under these settings, which are in force then. Raises a ModelError if that cannot be.
 
         The first signal is SessionReady; Configured is only said to a Configure.

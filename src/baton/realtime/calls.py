@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from ..messages import AssistantMessage, ToolCall
 
 
-class Calls:
+class CallLedger:
     """What each call id was used for."""
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class Calls:
         fresh: list[ToolCall] = []
         repeated: list[ToolCall] = []
         altered: list[ToolCall] = []
-        for call in message.calls:
+        for call in message.tool_calls:
             this = (call.name, call.arguments)
             if call.id not in self._made:
                 self._made[call.id] = this
                 fresh.append(call)
             else:
                 (repeated if self._made[call.id] == this else altered).append(call)
-        if len(fresh) < len(message.calls):
+        if len(fresh) < len(message.tool_calls):
             message = AssistantMessage(message.content, tuple(fresh))
         return message, repeated, altered

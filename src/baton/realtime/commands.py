@@ -5,13 +5,13 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from ..messages import Message
-from .settings import SessionSettings
+from .settings import SessionConfig
 
 
-class Configure(Struct, frozen=True):
+class ConfigureSession(Struct, frozen=True):
     """From now on, be this."""
 
-    settings: SessionSettings
+    settings: SessionConfig
     changes_voice: bool = True
     """False once audio has been produced: then the voice stays what it was and must not be sent."""
     id: str = ""
@@ -47,7 +47,7 @@ class AddItem(Struct, frozen=True):
     id: str = ""
 
 
-class Respond(Struct, frozen=True):
+class CreateResponse(Struct, frozen=True):
     """Answer now. Never sent while a response is under way."""
 
     id: str = ""
@@ -60,7 +60,7 @@ class CancelResponse(Struct, frozen=True):
     id: str = ""
 
 
-class Truncate(Struct, frozen=True):
+class TruncateItem(Struct, frozen=True):
     """Of this item only so much was heard; forget the rest."""
 
     item_id: str
@@ -69,4 +69,6 @@ class Truncate(Struct, frozen=True):
     id: str = ""
 
 
-Command: TypeAlias = Configure | AppendAudio | CommitAudio | ClearAudio | AddItem | Respond | CancelResponse | Truncate
+Command: TypeAlias = (
+    ConfigureSession | AppendAudio | CommitAudio | ClearAudio | AddItem | CreateResponse | CancelResponse | TruncateItem
+)

@@ -8,7 +8,7 @@ from ..events import Origin
 from ..handoffs import Routes
 
 
-def beside(
+def sibling_context(
     ctx: AgentContext[Any],
     *,
     origin: Origin | None = None,
@@ -18,14 +18,14 @@ def beside(
 ) -> AgentContext[Any]:
     """A context that reads what this one reads, with some things of its own."""
     return AgentContext(
-        ctx.run,
-        origin or ctx.origin,
-        history if history is not None else ctx.history,
+        ctx._run,
+        origin or ctx._origin,
+        history if history is not None else ctx._history,
         _Seen(ctx),
-        routes or ctx.routes,
-        ctx.options,
+        routes or ctx._routes,
+        ctx._options,
         turn_start,
-        ctx.flow,
+        ctx._flow,
     )
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 from typing_extensions import TypeVar
 
-from ..agents.definition import ToolUser
+from ..agents.definition import AgentWithTools
 from ..errors import SetupError
 from ..tools import Tool
-from ..tools.verdicts import Check, as_guardrails
+from ..tools.verdicts import GuardrailFunction, as_guardrails
 
 C = TypeVar("C", default=Any)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RealtimeDefinition(ToolUser[C, str]):
+class RealtimeDefinition(AgentWithTools[C, str]):
     """Everything one can say about an agent of live conversations."""
 
     _: KW_ONLY
@@ -23,23 +23,23 @@ class RealtimeDefinition(ToolUser[C, str]):
     """The voice it speaks with, while none has been heard yet in the conversation; None is the session's."""
     tool_choice: str = "auto"
     """What its responses may do: "auto", "none", "required" or the name of one tool."""
-    guardrails: Sequence[Check] = ()
+    output_guardrails: Sequence[GuardrailFunction] = ()
     """Judge what it says while it says it: `(ctx, transcript so far)`. A no stops it."""
 
     @property
     def changes_in_time(self) -> bool:
         """Whether what its model is told may be another thing later on."""
-        return self.template or bool(self.sources) or not isinstance(self.instructions, str)
+        return self.template or bool(self._toolsets) or not isinstance(self.instructions, str)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        (checked,) = as_guardrails(f"`{self.name}`", guardrails=self.guardrails)
+        (checked,) = as_guardrails(f"`{self.name}`", output_guardrails=self.output_guardrails)
         object.__setattr__(self, "guardrails", checked)
-        for edge in self.edges():
+        for edge in self._edges():
             for what, is_there in (
                 ("input_filter", edge.input_filter is not None),
                 ("history", edge.history is not None),
-                ("returns", edge.returns != "stay"),
+                ("returns", edge.return_to is not None),
             ):
                 if is_there:
                     raise SetupError(

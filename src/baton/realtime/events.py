@@ -13,7 +13,7 @@ class AudioDelta(Delta, frozen=True, gc=False):
     content_index: int = 0
 
 
-class AudioDone(Delta, frozen=True, gc=False):
+class AudioCompleted(Delta, frozen=True, gc=False):
     """All the audio of an item has been delivered; it may still be playing."""
 
     item_id: str = ""
@@ -46,26 +46,26 @@ class PlaybackInterrupted(Delta, frozen=True, gc=False):
     played_ms: int = 0
 
 
-class GuardrailStopped(Delta, frozen=True):
+class GuardrailTripped(Delta, frozen=True):
     """A guardrail said no to what an agent was saying, and it was stopped."""
 
     guardrail: str
     reason: str = ""
 
 
-class SessionTrouble(Delta, frozen=True):
+class SessionErrorReported(Delta, frozen=True):
     """Something went wrong that does not end the conversation."""
 
     code: str
     message: str = ""
 
 
-class Reconnecting(Delta, frozen=True):
+class SessionReconnecting(Delta, frozen=True):
     """The connection is gone; this is the attempt to have another."""
 
     attempt: int
     because: str = ""
 
 
-class Reconnected(Delta, frozen=True):
+class SessionReconnected(Delta, frozen=True):
     """There is a connection again, and the model knows what was said."""

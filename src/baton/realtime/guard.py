@@ -6,11 +6,11 @@ from typing import Any
 
 from ..agents import AgentContext
 from ..context import RunContext
-from ..errors import GuardrailTripped
-from ..tools.verdicts import Checks, Guardrail
+from ..errors import GuardrailTrippedError
+from ..tools.verdicts import Guardrail, GuardrailChecks
 
 
-class Guard:
+class ResponseGuard:
     """Judges one response. `on_trip` is called once, with the first no; `on_failure` if a guardrail fails meanwhile."""
 
     def __init__(
@@ -20,7 +20,7 @@ class Guard:
         key: str,
         *,
         step: int,
-        on_trip: Callable[[GuardrailTripped], None],
+        on_trip: Callable[[GuardrailTrippedError], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._guardrails = guardrails
@@ -65,8 +65,8 @@ class Guard:
     async def _judge(self) -> None:
         while not self._is_over:
             self._judged, self._asked = len(self._text), self._asked + 1
-            place = RunContext(self._ctx.run, self._ctx.origin, f"{self._key}/g{self._asked}")
-            trip = await Checks(self._guardrails, place, "output").trip(self._text)
+            place = RunContext(self._ctx._run, self._ctx._origin, f"{self._key}/g{self._asked}")
+            trip = await GuardrailChecks(self._guardrails, place, "output").trip(self._text)
             if trip is not None:
                 self._is_over = True
                 self._on_trip(trip)
@@ -75,13 +75,13 @@ class Guard:
         self._task = None
 
 
-class Guards:
+class ResponseGuards:
     """The guardrails of one activation. Each response is judged by itself, from its first word on."""
 
     def __init__(self, guardrails: tuple[Guardrail, ...], ctx: AgentContext[Any]) -> None:
         self._guardrails = guardrails
         self._ctx = ctx
-        self._guards: dict[str, Guard] = {}
+        self._guards: dict[str, ResponseGuard] = {}
         self._early: dict[str, str] = {}
         """What was said in responses of which it has not been taken note yet that they have begun."""
 
@@ -91,12 +91,12 @@ class Guards:
         key: str,
         *,
         step: int,
-        on_trip: Callable[[GuardrailTripped], None],
+        on_trip: Callable[[GuardrailTrippedError], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """Judge what is said in this response. `step` is after how many characters more the guardrails are asked."""
         if self._guardrails:
-            guard = Guard(self._guardrails, self._ctx, key, step=step, on_trip=on_trip, on_failure=on_failure)
+            guard = ResponseGuard(self._guardrails, self._ctx, key, step=step, on_trip=on_trip, on_failure=on_failure)
             self._guards[response_id] = guard
             guard.hear(self._early.pop(response_id, ""))
 

@@ -5,13 +5,13 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import GuardrailTripped
+from ..errors import GuardrailTrippedError
 from ..messages import UserMessage
 from .definition import RealtimeDefinition
-from .signals import AudioCommitted, ResponseEnded, ResponseStarted, Transcribed, TranscriptionFailed
+from .signals import AudioCommitted, ResponseEnded, ResponseStarted, TranscriptionCompleted, TranscriptionFailed
 
 
-class Written(Struct, frozen=True):
+class TextReceived(Struct, frozen=True):
     """The user wrote something. `done` is told when it is on record and the model knows it."""
 
     message: UserMessage
@@ -19,7 +19,7 @@ class Written(Struct, frozen=True):
     wants_answer: bool = True
 
 
-class Interrupted(Struct, frozen=True):
+class ResponseInterrupted(Struct, frozen=True):
     """Of what was said as this item, the user heard only so much."""
 
     item_id: str
@@ -33,7 +33,7 @@ class TurnEnded(Struct, frozen=True):
     task: "asyncio.Task[Any]"
 
 
-class Wanted(Struct, frozen=True):
+class TransferRequested(Struct, frozen=True):
     """The application wants somebody to have the floor; `guest` is new to the team."""
 
     target: str
@@ -41,20 +41,20 @@ class Wanted(Struct, frozen=True):
     guest: RealtimeDefinition[Any] | None = None
 
 
-class Tripped(Struct, frozen=True):
+class GuardrailFired(Struct, frozen=True):
     """A guardrail said no to what is being said."""
 
-    trip: GuardrailTripped
+    trip: GuardrailTrippedError
 
 
-class HungUp(Struct, frozen=True):
+class SessionEnded(Struct, frozen=True):
     """The conversation is over: by the application, which wants all to stop, or by the provider; or it is lost."""
 
     is_by_provider: bool = False
     error: BaseException | None = None
 
 
-class Refresh(Struct, frozen=True):
+class RefreshRequested(Struct, frozen=True):
     """There may be something to go on with. `noted` is told that all before it has been taken note of."""
 
     noted: "asyncio.Future[None] | None" = None
@@ -64,13 +64,13 @@ Happening: TypeAlias = (
     ResponseStarted
     | ResponseEnded
     | AudioCommitted
-    | Transcribed
+    | TranscriptionCompleted
     | TranscriptionFailed
-    | Written
-    | Interrupted
+    | TextReceived
+    | ResponseInterrupted
     | TurnEnded
-    | Wanted
-    | Tripped
-    | HungUp
-    | Refresh
+    | TransferRequested
+    | GuardrailFired
+    | SessionEnded
+    | RefreshRequested
 )

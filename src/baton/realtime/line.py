@@ -9,12 +9,12 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ..errors import BatonError, ModelConnectionError, ModelError, RequestError, RunError, SessionLostError
+from ..errors import BatonError, ModelConnectionError, ModelError, ModelRequestError, RunError, SessionLostError
 from ..messages import Message, ToolMessage
 from .base import RealtimeConnection, RealtimeModel
-from .commands import AddItem, AppendAudio, ClearAudio, Command, CommitAudio, Configure
-from .settings import SessionSettings
-from .signals import AudioCommitted, Configured, ItemAdded, ResponseEnded, Signal, Trouble
+from .commands import AddItem, AppendAudio, ClearAudio, Command, CommitAudio, ConfigureSession
+from .settings import SessionConfig
+from .signals import AudioCommitted, ItemAdded, ProviderErrorReceived, ResponseEnded, SessionConfigured, Signal
 
 _logger = logging.getLogger("baton.realtime")
 _OF_THE_USER = (AppendAudio, CommitAudio, ClearAudio)
@@ -27,10 +27,10 @@ _LASTING = 30.0
 """After so many seconds a connection was a good one, whatever was said on it."""
 
 
-class Listener(Protocol):
+class ConnectionListener(Protocol):
     """Whose conversation it is."""
 
-    def present_settings(self) -> SessionSettings:
+    def present_settings(self) -> SessionConfig:
         """Who has the floor, and what the model is to be."""
         ...
 
@@ -59,7 +59,7 @@ class Listener(Protocol):
         ...
 
 
-class Line:
+class ReconnectingConnection:
     """One conversation's connection to its model. Whoever sends waits while there is none.
 
     What was said is told again on a new connection, in one place: so what is sent here must be part of the transcript
@@ -67,7 +67,7 @@ class Line:
     """
 
     def __init__(
-        self, model: RealtimeModel, listener: Listener, *, max_reconnects: int, pause: float, name: str
+        self, model: RealtimeModel, listener: ConnectionListener, *, max_reconnects: int, pause: float, name: str
     ) -> None:
         self._model = model
         self._listener = listener
@@ -84,7 +84,7 @@ class Line:
         """What this connection was told when it was opened."""
         self._unacknowledged: dict[str, tuple[AddItem, int]] = {}
         """Items that the provider has not taken yet, by item id, and how often each was sent."""
-        self._unset: dict[str, tuple[Configure, int]] = {}
+        self._unset: dict[str, tuple[ConfigureSession, int]] = {}
         """The same for settings, by the command's id; those that were sent first come first."""
         self._count = 0
         self._attempts = 0
@@ -113,7 +113,7 @@ class Line:
     async def send(self, command: Command) -> bool:
         """Send a command; whether it was sent. If the connection is lost it is not, unless it is the user's audio."""
         is_of_the_user = isinstance(command, _OF_THE_USER)
-        if isinstance(command, Configure):
+        if isinstance(command, ConfigureSession):
             command = self._setting(command)
         while True:
             if not is_of_the_user and not self._is_up.is_set():
@@ -178,7 +178,7 @@ class Line:
             return False
         return True
 
-    def _setting(self, command: Configure, tries: int = 1) -> Configure:
+    def _setting(self, command: ConfigureSession, tries: int = 1) -> ConfigureSession:
         self._count += 1
         command = replace(command, id=f"set_{self._count}")
         self._unset[command.id] = (command, tries)
@@ -201,12 +201,12 @@ class Line:
             self._told_first = list(self._listener.everything_said())
             for message in self._told_first:
                 if isinstance(message, ToolMessage):
-                    self._known.add(message.call_id)
+                    self._known.add(message.tool_call_id)
                 await connection.send(self._item(message, ""))
             while (present := self._listener.present_settings()) is not settings:
                 # The floor has changed while the connection was being made.
                 settings = present
-                await connection.send(self._setting(Configure(settings)))
+                await connection.send(self._setting(ConfigureSession(settings)))
             self._is_up.set()
 
     async def _read(self) -> None:
@@ -233,18 +233,18 @@ class Line:
             async for signal in self._connection:
                 if isinstance(signal, ItemAdded):
                     self._unacknowledged.pop(signal.item_id, None)
-                elif isinstance(signal, Configured) and self._unset:
+                elif isinstance(signal, SessionConfigured) and self._unset:
                     del self._unset[next(iter(self._unset))]
                 elif isinstance(signal, _PROGRESS):
                     self._attempts = 0
-                elif isinstance(signal, Trouble) and await self._is_mended(signal):
+                elif isinstance(signal, ProviderErrorReceived) and await self._is_mended(signal):
                     continue
                 await self._listener.hear(signal)
         except ModelConnectionError as error:
             return error
         return self._broken
 
-    async def _is_mended(self, trouble: Trouble) -> bool:
+    async def _is_mended(self, trouble: ProviderErrorReceived) -> bool:
         """Send again what the provider did not take."""
         if trouble.command_id in self._unset:
             await self._set_again(trouble)
@@ -260,12 +260,12 @@ class Line:
                 return True
         return False
 
-    async def _set_again(self, trouble: Trouble) -> None:
+    async def _set_again(self, trouble: ProviderErrorReceived) -> None:
         command, tries = self._unset.pop(trouble.command_id)
         if tries >= _MOST_TRIES:
             # Whoever has the floor would speak with the words and the tools of another.
             what = f"`{self._model.name}` does not take the settings of `{command.settings.agent}`"
-            raise RequestError(f"{what}: {trouble.message} ({trouble.code})", model=self._model.name)
+            raise ModelRequestError(f"{what}: {trouble.message} ({trouble.code})", model=self._model.name)
         again = replace(command, changes_voice=command.changes_voice and trouble.code != _VOICE_IS_FIXED)
         async with self._sending:
             await self._passed_on(self._setting(again, tries + 1))

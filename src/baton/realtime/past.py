@@ -4,24 +4,33 @@ import re
 from typing import Any
 
 from ..agents import AgentContext
-from ..agents.sources import recorded_toolbox
-from ..context import Entry
+from ..agents.sources import recorded_tool_table
+from ..context import HistoryEntry
 from ..errors import BatonError
-from ..events import Action, CutShort, Event, Finished, Heard, Said, Transfer, Transferred
+from ..events import (
+    Action,
+    AgentFinished,
+    AgentResponded,
+    ControlTransferred,
+    Event,
+    ResponseTruncated,
+    Transfer,
+    UserMessageAdded,
+)
 from ..flow.recall import NO_RESULT
 from ..log import ReadOnlyLog
-from .transcript import Slot, Transcript
-from .turns import Turns
+from .transcript import ActivationTranscript, TranscriptSlot
+from .turns import RunningTurns
 
 BY_APPLICATION = "(application)"
 """What stands for the tool in a transfer that no call asked for."""
 _PLACE = re.compile(r"/i(\d+)$")
 
 
-class Past:
+class ActivationReplay:
     """Goes through what is on record, in the order in which it was said."""
 
-    def __init__(self, ctx: AgentContext[Any], transcript: Transcript, turns: Turns) -> None:
+    def __init__(self, ctx: AgentContext[Any], transcript: ActivationTranscript, turns: RunningTurns) -> None:
         self._ctx = ctx
         self._transcript = transcript
         self._turns = turns
@@ -35,21 +44,21 @@ class Past:
         self.calls: dict[str, tuple[str, str]] = {}
         """What each call id was used for: the tool's name and the arguments."""
 
-    async def relive(self) -> list[tuple[Slot, Said]]:
+    async def relive(self) -> list[tuple[TranscriptSlot, AgentResponded]]:
         """Put down what was said; what is left to do are the calls of these responses."""
-        ctx, log = self._ctx, self._ctx.run.log
+        ctx, log = self._ctx, self._ctx._run.log
         if not log.has_past:
             return []
-        self.is_over = log.find(f"{ctx.scope}/end", Finished) is not None
-        moved = log.find(f"{ctx.scope}/to", Transferred)
-        waiting: list[tuple[Slot, Said]] = []
+        self.is_over = log.find(f"{ctx._scope}/end", AgentFinished) is not None
+        moved = log.find(f"{ctx._scope}/to", ControlTransferred)
+        waiting: list[tuple[TranscriptSlot, AgentResponded]] = []
         failure: BatonError | None = None
-        for place, event in sorted(_spoken_in(log.inside(ctx.scope), ctx.scope), key=lambda each: each[0]):
+        for place, event in sorted(_spoken_in(log.inside(ctx._scope), ctx._scope), key=lambda each: each[0]):
             self.is_begun = True
             slot = self._transcript.open(place)
-            if isinstance(event, Heard):
-                self._transcript.fill(slot, Entry(event.message))
-            elif isinstance(event, Said):
+            if isinstance(event, UserMessageAdded):
+                self._transcript.fill(slot, HistoryEntry(event.message))
+            elif isinstance(event, AgentResponded):
                 try:
                     await self._say_again(slot, event, waiting)
                 except BatonError as error:
@@ -57,12 +66,12 @@ class Past:
                     failure = failure or error
         if failure is not None:
             raise failure
-        log.visit(ctx.scope)
+        log.visit(ctx._scope)
         self.action = self._chosen(moved)
         self.is_over = self.is_over or moved is not None
         return waiting
 
-    def _chosen(self, moved: Transferred | None) -> Action | None:
+    def _chosen(self, moved: ControlTransferred | None) -> Action | None:
         """What became of the floor: several responses may have asked for something, and what is recorded decides."""
         if moved is not None:
             asked = [each for each in self._actions if isinstance(each, Transfer) and each.call_id == moved.call_id]
@@ -70,25 +79,27 @@ class Past:
         actions = [each for each in self._actions if not (self.is_over and isinstance(each, Transfer))]
         return actions[0] if actions else None
 
-    async def _say_again(self, slot: Slot, said: Said, waiting: list[tuple[Slot, Said]]) -> None:
-        ctx, log = self._ctx, self._ctx.run.log
+    async def _say_again(
+        self, slot: TranscriptSlot, said: AgentResponded, waiting: list[tuple[TranscriptSlot, AgentResponded]]
+    ) -> None:
+        ctx, log = self._ctx, self._ctx._run.log
         slot.said = said
-        ctx.run.meter.start_model_call(ctx.origin)
-        for call in said.message.calls:
-            ctx.run.call_ids.add(call.id)
+        ctx._run.meter.start_model_call(ctx._origin)
+        for call in said.message.tool_calls:
+            ctx._run.call_ids.add(call.id)
             self.calls[call.id] = (call.name, call.arguments)
-        if ctx.told is not None:
-            await ctx.told.model_start(ctx, None, turn=slot.place)
-        ctx.apply_changes(said.changes)
-        if ctx.told is not None:
-            await ctx.told.model_end(ctx, None, turn=slot.place)
+        if ctx._hooks is not None:
+            await ctx._hooks.model_start(ctx, None, turn=slot.place)
+        ctx._apply_changes(said.value_changes)
+        if ctx._hooks is not None:
+            await ctx._hooks.model_end(ctx, None, turn=slot.place)
         if said.usage is not None:
-            ctx.run.meter.add_usage(said.usage, ctx.origin)
+            ctx._run.meter.add_usage(said.usage, ctx._origin)
         entry = self._turns.enter(slot, said)
-        cut = log.find(f"{said.key}/cut", CutShort)
+        cut = log.find(f"{said.key}/cut", ResponseTruncated)
         if cut is not None:
             self._transcript.cut(entry, cut)
-        if not said.message.calls:
+        if not said.message.tool_calls:
             return
         if not self._is_done(said):
             if isinstance(log, ReadOnlyLog):
@@ -97,17 +108,19 @@ class Past:
                 waiting.append((slot, said))
             return
         agent = self._turns.agent
-        outcome = await self._turns.take(slot, said, recorded_toolbox(agent, ctx, said) or agent.toolbox)
+        outcome = await self._turns.take(slot, said, recorded_tool_table(agent, ctx, said) or agent._tool_table)
         if outcome.action is not None:
             self._actions.append(outcome.action)
 
-    def _is_done(self, said: Said) -> bool:
+    def _is_done(self, said: AgentResponded) -> bool:
         """Whether the log has what all calls of this response came to."""
-        log = self._ctx.run.log
-        keys = [f"{said.key}.{position}" for position in range(len(said.message.calls))]
+        log = self._ctx._run.log
+        keys = [f"{said.key}.{position}" for position in range(len(said.message.tool_calls))]
         return all(log.has(key) for key in keys)
 
 
 def _spoken_in(events: list[Event], scope: str) -> list[tuple[int, Event]]:
-    places = [(_PLACE.search(event.key), event) for event in events if isinstance(event, Said | Heard)]
+    places = [
+        (_PLACE.search(event.key), event) for event in events if isinstance(event, AgentResponded | UserMessageAdded)
+    ]
     return [(int(match[1]), event) for match, event in places if match and event.key[: match.start()] == scope]

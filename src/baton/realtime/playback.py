@@ -7,7 +7,7 @@ from unicodedata import east_asian_width
 from msgspec import Struct
 
 
-class Portion(Struct, frozen=True):
+class PlayedPortion(Struct, frozen=True):
     """How much of an item was played before it was stopped."""
 
     item_id: str
@@ -25,7 +25,7 @@ class _Sound:
         self.reported: float | None = None
 
 
-class Playback:
+class PlaybackTracker:
     """Tells how far playing has come. It goes by the clock, unless the application says what it has really played.
 
     An application that plays with a delay, or may be paused, calls `played` as it goes.
@@ -60,10 +60,10 @@ class Playback:
         """Whether there is anything that has not been heard to its end."""
         return any(self._heard(sound) < sound.total for sound in self._sounds.values())
 
-    def stop(self) -> list[Portion]:
+    def stop(self) -> list[PlayedPortion]:
         """What was not heard to its end, and how much of each was. Nothing of it counts as playing any more."""
         portions = [
-            Portion(item_id, index, int(self._heard(sound)), int(sound.total))
+            PlayedPortion(item_id, index, int(self._heard(sound)), int(sound.total))
             for (item_id, index), sound in self._sounds.items()
             if self._heard(sound) < sound.total
         ]
@@ -81,7 +81,7 @@ class Playback:
             del self._sounds[key]
 
 
-def heard_of(text: str, portion: Portion) -> str:
+def heard_of(text: str, portion: PlayedPortion) -> str:
     """The words of a transcript that were heard, if so much of its audio was: whole words, and none too many."""
     if portion.total_ms <= 0 or portion.played_ms >= portion.total_ms:
         return text

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from ..context import Suspend
+from ..context import SuspendRun
 
 
-class Questions:
+class OpenInterrupts:
     """Whoever asks waits here. `on_question` is told at once what is asked, by its key."""
 
     def __init__(self, on_question: Callable[[str], None]) -> None:
@@ -23,7 +23,7 @@ class Questions:
     async def answer_to(self, key: str) -> Any:
         """The answer to a question, when somebody gives one. Ends with Suspend if the conversation ends before."""
         if self._is_over:
-            raise Suspend(key)
+            raise SuspendRun(key)
         waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
         self._on_question(key)
         try:
@@ -42,4 +42,4 @@ class Questions:
         self._is_over = True
         for key, waiting in self._waiting.items():
             if not waiting.done():
-                waiting.set_exception(Suspend(key))
+                waiting.set_exception(SuspendRun(key))

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from ..errors import SetupError, listed
+from ..errors import SetupError, quote_names
 from .base import RealtimeModel
 
 
-def resolve_realtime(model: RealtimeModel | str, *, base_url: str | None = None) -> RealtimeModel:
+def resolve_realtime_model(model: RealtimeModel | str, *, base_url: str | None = None) -> RealtimeModel:
     """The model itself, or the one that a string names, at `base_url` if it is not where its provider has it."""
     if not isinstance(model, str):
         if not isinstance(model, RealtimeModel):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -18,7 +18,7 @@ def resolve_realtime(model: RealtimeModel | str, *, base_url: str | None = None)
     provider, _, name = model.partition(":")
     make = _PROVIDERS.get(provider)
     if make is None or not name:
-        known = listed([f"{each}:…" for each in _PROVIDERS])
+        known = quote_names([f"{each}:…" for each in _PROVIDERS])
         raise SetupError(f"`{model}` does not name a realtime model; write it as `provider:name`, with one of: {known}")
     return make(name, base_url)
 

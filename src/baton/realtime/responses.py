@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..errors import BatonError
-from .commands import CancelResponse, Command, Configure, Respond
-from .settings import Manners, SessionSettings
-from .signals import ResponseEnded, ResponseStarted, Trouble
+from .commands import CancelResponse, Command, ConfigureSession, CreateResponse
+from .settings import RealtimeSettings, SessionConfig
+from .signals import ProviderErrorReceived, ResponseEnded, ResponseStarted
 
 _BUSY = "conversation_already_has_active_response"
 _ASK_AGAIN_AFTER = 0.2
 _MOST_TRIES = 3
 
 
-class _Wire(Protocol):
+class _Connection(Protocol):
     """The connection, as far as it matters here."""
 
     @property
@@ -25,10 +25,10 @@ class _Wire(Protocol):
     async def send(self, command: Command) -> bool: ...
 
 
-class Responses:
+class ResponseScheduler:
     """The responses of one conversation. `may_speak` says whether nobody else does."""
 
-    def __init__(self, wire: _Wire, manners: Manners, may_speak: Callable[[], bool]) -> None:
+    def __init__(self, wire: _Connection, manners: RealtimeSettings, may_speak: Callable[[], bool]) -> None:
         self.under_way = ""
         """The response that the model is giving."""
         self.unnoted: dict[str, None] = {}
@@ -68,7 +68,7 @@ class Responses:
         if self._is_wanted and not is_busy and self._wire.is_up:
             self._is_wanted, self._is_asked = False, True
             self._count += 1
-            if not await self._wire.send(Respond(f"ask_{self._count}")):
+            if not await self._wire.send(CreateResponse(f"ask_{self._count}")):
                 self._is_wanted, self._is_asked = True, False
 
     async def stop(self) -> None:
@@ -77,10 +77,10 @@ class Responses:
             self._stopping = self.under_way
             await self._wire.send(CancelResponse(self.under_way))
 
-    async def configure(self, settings: SessionSettings, *, changes_voice: bool, changes_floor: bool) -> None:
+    async def configure(self, settings: SessionConfig, *, changes_voice: bool, changes_floor: bool) -> None:
         """Tell the model what it is from now on."""
         self._configuring.append(changes_floor)
-        if not await self._wire.send(Configure(settings, changes_voice=changes_voice)):
+        if not await self._wire.send(ConfigureSession(settings, changes_voice=changes_voice)):
             self._configuring.clear()
 
     def configured(self) -> None:
@@ -91,7 +91,7 @@ class Responses:
     def user_has_spoken(self) -> None:
         """What the user said is an item now; many a provider answers that by itself."""
         detection = self._manners.turn_detection
-        self._user_waits = detection is not None and detection.creates_response
+        self._user_waits = detection is not None and detection.create_response
 
     def told_late(self) -> None:
         """The provider got to know something only after it had been asked for a response, or had begun one."""
@@ -129,7 +129,7 @@ class Responses:
         self._configuring.clear()
         self._stale.clear()
 
-    def is_about_asking(self, trouble: Trouble) -> bool:
+    def is_about_asking(self, trouble: ProviderErrorReceived) -> bool:
         """Whether the provider would not answer; then it is asked again, unless it has been too often."""
         self._user_waits = False
         is_ours = trouble.command_id == f"ask_{self._count}"

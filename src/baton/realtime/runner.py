@@ -10,21 +10,21 @@ from typing_extensions import TypeVar
 from ..agents import BaseAgent, MultipleTransfers, RunHooks
 from ..context import Limits
 from ..errors import SetupError
-from ..handoffs import Language
-from ..messages import Input
+from ..handoffs import PromptLanguage
+from ..messages import RunInput
 from ..runner import Runner
 from ..runner.ids import new_id
-from ..runner.reading import Reader
-from ..runner.runner import Floor
+from ..runner.reading import Observer
+from ..runner.runner import StartAt
 from ..runner.threads import Thread
 from ..stores import Store
 from .base import RealtimeModel
 from .definition import RealtimeDefinition
-from .playback import Playback
-from .registry import resolve_realtime
+from .playback import PlaybackTracker
+from .registry import resolve_realtime_model
 from .session import RealtimeSession
-from .settings import Manners
-from .talk import Talk
+from .settings import RealtimeSettings
+from .talk import SessionController
 
 C = TypeVar("C", default=Any)
 
@@ -42,21 +42,21 @@ class RealtimeRunner(Generic[C]):
         agent: BaseAgent[C, Any],
         *,
         model: RealtimeModel | str,
-        manners: Manners | None = None,
+        settings: RealtimeSettings | None = None,
         limits: Limits | None = None,
         store: "Store | str | PathLike[str] | None" = None,
-        lease: float = 30.0,
+        lease_seconds: float = 30.0,
         multiple_transfers: MultipleTransfers = "first",
         hooks: RunHooks | None = None,
-        corrections: int = 2,
-        language: Language = "en",
-        agents: Sequence[BaseAgent[Any, Any]] = (),
-        readers: Sequence[Reader] = (),
+        max_corrections: int = 2,
+        prompt_language: PromptLanguage = "en",
+        extra_agents: Sequence[BaseAgent[Any, Any]] = (),
+        observers: Sequence[Observer] = (),
         text_model: Any = None,
         async_tool_calls: bool = True,
         max_reconnects: int = 5,
-        reconnect_pause: float = 0.25,
-        guardrail_step: int = 100,
+        reconnect_delay: float = 0.25,
+        guardrail_interval: int = 100,
     ) -> None:
         """`async_tool_calls=False` has the conversation wait for tools. `guardrail_step` is after how many characters
         of a transcript the guardrails are asked again. `text_model` is for text agents that are tools.
@@ -66,14 +66,14 @@ class RealtimeRunner(Generic[C]):
             model=text_model,
             limits=limits or _LIMITS,
             store=store,
-            lease=lease,
+            lease_seconds=lease_seconds,
             history="verbatim",
             multiple_transfers=multiple_transfers,
             hooks=hooks,
-            corrections=corrections,
-            language=language,
-            agents=agents,
-            readers=readers,
+            max_corrections=max_corrections,
+            prompt_language=prompt_language,
+            extra_agents=extra_agents,
+            observers=observers,
         )
         for seat in self._runner.team.seats.values():
             if not isinstance(seat.agent, RealtimeDefinition):
@@ -81,25 +81,25 @@ class RealtimeRunner(Generic[C]):
                     f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot have the floor of a live "
                     "conversation; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
                 )
-        self.model = resolve_realtime(model)
-        self.manners = manners or Manners()
+        self.model = resolve_realtime_model(model)
+        self.manners = settings or RealtimeSettings()
         self._hooks = hooks
         self._async_tool_calls = async_tool_calls
         self._max_reconnects = max_reconnects
-        self._reconnect_pause = reconnect_pause
-        self._guardrail_step = guardrail_step
+        self._reconnect_pause = reconnect_delay
+        self._guardrail_step = guardrail_interval
 
     def connect(
         self,
-        history: Input = (),
+        history: RunInput = (),
         *,
         context: C | None = None,
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         thread: str | None = None,
-        floor: Floor = "sticky",
-        playback: Playback | None = None,
+        start_at: StartAt = "active",
+        playback: PlaybackTracker | None = None,
     ) -> RealtimeSession:
         """A conversation, to be opened with `async with`. `history` is what was said before it.
 
@@ -107,8 +107,8 @@ class RealtimeRunner(Generic[C]):
         """
         run_id = run_id or new_id()
         talk = self._talk(run_id, playback)
-        live = self._runner.over(talk).stream(
-            history, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+        live = self._runner._for_live(talk).stream(
+            history, context=context, values=values, limits=limits, run_id=run_id, thread=thread, start_at=start_at
         )
         return RealtimeSession(live, talk, team=self._runner.team, hooks=self._hooks)
 
@@ -120,24 +120,24 @@ class RealtimeRunner(Generic[C]):
         context: C | None = None,
         limits: Limits | None = None,
         accept_changes: bool = False,
-        playback: Playback | None = None,
+        playback: PlaybackTracker | None = None,
     ) -> RealtimeSession:
         """Go on with a conversation that was cut off or left with an open question; what was done is not done again."""
         talk = self._talk(run_id, playback)
-        live = self._runner.over(talk).stream_resume(
+        live = self._runner._for_live(talk).stream_resume(
             run_id, answers, context=context, limits=limits, accept_changes=accept_changes
         )
         return RealtimeSession(live, talk, team=self._runner.team, hooks=self._hooks)
 
     @property
-    def text(self) -> "Runner[C, str]":
+    def text_runner(self) -> "Runner[C, str]":
         """The runner below: for replaying conversations, reading their events, and their threads."""
         return self._runner
 
-    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
+    def with_store(self, store: "Store | str | PathLike[str]") -> Self:
         """The same runner, with its conversations in this store."""
         twin = copy(self)
-        twin._runner = self._runner.kept_in(store)
+        twin._runner = self._runner.with_store(store)
         return twin
 
     def thread(self, id: str) -> Thread:
@@ -148,8 +148,8 @@ class RealtimeRunner(Generic[C]):
         """Close the store."""
         await self._runner.close()
 
-    def _talk(self, name: str, playback: Playback | None) -> Talk:
-        return Talk(
+    def _talk(self, name: str, playback: PlaybackTracker | None) -> SessionController:
+        return SessionController(
             self.model,
             self.manners,
             name=name,

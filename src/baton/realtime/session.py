@@ -6,20 +6,20 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..agents import RunHooks, settled
+from ..agents import RunHooks, maybe_await
 from ..context import RunContext
 from ..errors import RunError, SetupError, TransferError
-from ..events import NOBODY, Asked, Delta, Event
+from ..events import RUN_ORIGIN, Delta, Event, InterruptRaised
 from ..log import Log
 from ..messages import Content, UserMessage
-from ..runner import Interrupt, LiveRun, RunResult
-from ..runner.answers import answers_as_events
-from ..runner.result import interrupt_of
+from ..runner import Interrupt, RunResult, RunStream
+from ..runner.answers import answer_events
+from ..runner.result import to_interrupt
 from .commands import AppendAudio, ClearAudio, CommitAudio
 from .definition import RealtimeDefinition
-from .happenings import Wanted, Written
-from .playback import Playback
-from .talk import Talk
+from .happenings import TextReceived, TransferRequested
+from .playback import PlaybackTracker
+from .talk import SessionController
 
 
 class RealtimeSession:
@@ -28,7 +28,7 @@ class RealtimeSession:
     Everything that a run logs is delivered, and besides that what is heard while it is said. Send from any task.
     """
 
-    def __init__(self, live: LiveRun[str], talk: Talk, *, team: Any, hooks: RunHooks | None) -> None:
+    def __init__(self, live: RunStream[str], talk: SessionController, *, team: Any, hooks: RunHooks | None) -> None:
         self.run_id = live.run_id
         """The id of the run that this conversation is."""
         self._live = live
@@ -40,12 +40,12 @@ class RealtimeSession:
         talk.on_question = self._tell_question
 
     @property
-    def agent(self) -> str:
+    def active_agent(self) -> str:
         """The name of the agent that has the floor."""
         return self._talk.origin.agent
 
     @property
-    def playback(self) -> Playback:
+    def playback(self) -> PlaybackTracker:
         """Tell it what you have really played, so that an interruption is cut at the right word."""
         return self._talk.speech.playback
 
@@ -62,13 +62,13 @@ class RealtimeSession:
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """Every open question."""
-        return tuple(interrupt_of(asked) for asked in self._live.log.open_questions().values())
+        return tuple(to_interrupt(asked) for asked in self._live.log.open_questions().values())
 
     async def send_text(self, content: Content, *, respond: bool = True) -> None:
         """Say something as the user, in writing; returns when it is on record and the model has been told."""
         self._refuse_unless_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._talk.happened(Written(UserMessage(content), done, respond))
+        self._talk.happened(TextReceived(UserMessage(content), done, respond))
         await self._unless_over(done)
 
     async def respond(self) -> None:
@@ -102,7 +102,7 @@ class RealtimeSession:
     async def handoff_to(self, name: str) -> None:
         """Give the floor to another agent of the team; returns when it is settled that it gets it."""
         if name not in self._team.seats:
-            raise TransferError(self.agent, name, [*self._team.seats])
+            raise TransferError(self.active_agent, name, [*self._team.seats])
         await self._want(name, None)
 
     async def update_agent(self, agent: RealtimeDefinition[Any]) -> None:
@@ -115,12 +115,12 @@ class RealtimeSession:
         """Answer an open question. Raises AnswerError if it is not open, or the answer does not fit."""
         self._refuse_unless_entered()
         log = self._live.log
-        for event in answers_as_events(log.open_questions(), {interrupt_id: value}):
+        for event in answer_events(log.open_questions(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
-            self._talk.questions.answered(event.id, event.answer)
+            self._talk.questions.answered(event.interrupt_id, event.answer)
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Return when nothing more is to come by itself: all that was said has been answered, and what was called has
         been done; or there is an open question, or the conversation is over. Playing may take longer.
         """
@@ -133,7 +133,7 @@ class RealtimeSession:
         What asks a question then stays open, if there is a store: the run can be resumed with the answer.
         """
         self._talk.hang_up()
-        await self._live.finished()
+        await self._live.wait()
 
     async def __aenter__(self) -> Self:
         await self._live.__aenter__()
@@ -164,7 +164,7 @@ class RealtimeSession:
     async def _want(self, target: str, guest: RealtimeDefinition[Any] | None) -> None:
         self._refuse_unless_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._talk.happened(Wanted(target, done, guest))
+        self._talk.happened(TransferRequested(target, done, guest))
         await self._unless_over(done)
 
     def _refuse_unless_entered(self) -> None:
@@ -192,12 +192,12 @@ class RealtimeSession:
     async def _unless_over(self, work: Awaitable[Any], *, raises: bool = False) -> None:
         """Wait for something, unless the conversation ends before."""
         waiting = asyncio.ensure_future(work)
-        over = asyncio.ensure_future(self._live.finished())
+        over = asyncio.ensure_future(self._live.wait())
         try:
             await asyncio.wait([waiting, over], return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
                 if raises:
-                    self._live.raise_failure()
+                    self._live._raise_failure()
                 raise self._over()
             waiting.result()
         finally:
@@ -208,8 +208,12 @@ class RealtimeSession:
     def _tell_question(self, key: str) -> None:
         if self._hooks is None or self._talk.run is None:
             return
-        asked = self._live.log.find(key, Asked)
-        told = settled(self._hooks.on_interrupt(RunContext(self._talk.run, NOBODY, "run"), asked)) if asked else None
+        asked = self._live.log.find(key, InterruptRaised)
+        told = (
+            maybe_await(self._hooks.on_interrupt(RunContext(self._talk.run, RUN_ORIGIN, "run"), asked))
+            if asked
+            else None
+        )
         if told is not None:
             task = asyncio.ensure_future(told)
             self._asked.add(task)

@@ -26,9 +26,9 @@ class TurnDetection(Struct, frozen=True):
     """How the provider finds out that the user has begun or ceased to speak."""
 
     kind: Literal["server_vad", "semantic_vad"] = "server_vad"
-    creates_response: bool = True
+    create_response: bool = True
     """Whether the provider answers by itself when the user has ceased to speak."""
-    interrupts: bool = True
+    interrupt_response: bool = True
     """Whether the provider stops a response by itself when the user begins to speak."""
     threshold: float | None = None
     prefix_ms: int | None = None
@@ -36,7 +36,7 @@ class TurnDetection(Struct, frozen=True):
     eagerness: Literal["low", "medium", "high", "auto"] | None = None
 
 
-class Manners(Struct, frozen=True):
+class RealtimeSettings(Struct, frozen=True):
     """How a conversation is held, whoever has the floor in it."""
 
     modality: Literal["audio", "text"] = "audio"
@@ -54,11 +54,11 @@ class Manners(Struct, frozen=True):
     """The language that the user speaks, for the transcription."""
     noise_reduction: Literal["near_field", "far_field"] | None = None
     max_output_tokens: int | None = None
-    extra: dict[str, Any] = {}
+    extra_body: dict[str, Any] = {}
     """More of the provider's own settings, merged into what is sent."""
 
 
-class SessionSettings(Struct, frozen=True):
+class SessionConfig(Struct, frozen=True):
     """What the model is told when an agent gets the floor."""
 
     agent: str
@@ -67,4 +67,4 @@ class SessionSettings(Struct, frozen=True):
     tool_choice: str = "auto"
     voice: str | None = None
     """The voice to speak with; None leaves the one there is."""
-    manners: Manners = Manners()
+    settings: RealtimeSettings = RealtimeSettings()

@@ -13,7 +13,7 @@ class SessionReady(Struct, frozen=True):
     session_id: str = ""
 
 
-class Configured(Struct, frozen=True):
+class SessionConfigured(Struct, frozen=True):
     """The last Configure is in force: responses that begin after this are under it."""
 
 
@@ -48,7 +48,7 @@ class AudioEnded(Struct, frozen=True):
     content_index: int
 
 
-class WordsChunk(Struct, frozen=True):
+class TranscriptChunk(Struct, frozen=True):
     """A piece of the transcript of what the model says, or of the text it writes."""
 
     response_id: str
@@ -74,14 +74,14 @@ class ResponseEnded(Struct, frozen=True):
     model: str = ""
 
 
-class SpeechBegan(Struct, frozen=True):
+class UserSpeechStarted(Struct, frozen=True):
     """The user begins to speak."""
 
     item_id: str
     audio_start_ms: int = 0
 
 
-class SpeechEnded(Struct, frozen=True):
+class UserSpeechEnded(Struct, frozen=True):
     """The user has ceased to speak."""
 
     item_id: str
@@ -94,14 +94,14 @@ class AudioCommitted(Struct, frozen=True):
     item_id: str
 
 
-class Transcribing(Struct, frozen=True):
+class TranscriptionChunk(Struct, frozen=True):
     """A piece of the transcript of what the user said."""
 
     item_id: str
     text: str
 
 
-class Transcribed(Struct, frozen=True):
+class TranscriptionCompleted(Struct, frozen=True):
     """What the user said, in words."""
 
     item_id: str
@@ -122,7 +122,7 @@ class ItemTruncated(Struct, frozen=True):
     audio_end_ms: int
 
 
-class Trouble(Struct, frozen=True):
+class ProviderErrorReceived(Struct, frozen=True):
     """The provider complains. The connection stays open; if it does not, ModelConnectionError is raised instead."""
 
     code: str
@@ -133,19 +133,19 @@ class Trouble(Struct, frozen=True):
 
 Signal: TypeAlias = (
     SessionReady
-    | Configured
+    | SessionConfigured
     | ItemAdded
     | ResponseStarted
     | AudioChunk
     | AudioEnded
-    | WordsChunk
+    | TranscriptChunk
     | ResponseEnded
-    | SpeechBegan
-    | SpeechEnded
+    | UserSpeechStarted
+    | UserSpeechEnded
     | AudioCommitted
-    | Transcribing
-    | Transcribed
+    | TranscriptionChunk
+    | TranscriptionCompleted
     | TranscriptionFailed
     | ItemTruncated
-    | Trouble
+    | ProviderErrorReceived
 )

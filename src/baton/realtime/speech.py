@@ -4,26 +4,26 @@ from typing import Protocol
 
 from ..events import Delta, Origin
 from ..messages import AssistantMessage
-from .commands import Command, Truncate
-from .events import AudioDelta, AudioDone, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
-from .happenings import Happening, Interrupted
-from .playback import Playback, Portion, heard_of
-from .settings import Manners, milliseconds_of
+from .commands import Command, TruncateItem
+from .events import AudioCompleted, AudioDelta, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
+from .happenings import Happening, ResponseInterrupted
+from .playback import PlaybackTracker, PlayedPortion, heard_of
+from .settings import RealtimeSettings, milliseconds_of
 from .signals import (
     AudioChunk,
     AudioEnded,
     ResponseEnded,
     Signal,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribing,
-    WordsChunk,
+    TranscriptChunk,
+    TranscriptionChunk,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
 
 _REMEMBERED = 32
 
 
-class _Ear(Protocol):
+class _SpeechHost(Protocol):
     """The conversation that this is the speech of."""
 
     @property
@@ -37,10 +37,10 @@ class _Ear(Protocol):
     async def stop_response(self) -> None: ...
 
 
-class Speech:
+class SpeechTracker:
     """What is being said, and how much of it has been heard."""
 
-    def __init__(self, ear: _Ear, playback: Playback, manners: Manners) -> None:
+    def __init__(self, ear: _SpeechHost, playback: PlaybackTracker, manners: RealtimeSettings) -> None:
         self.playback = playback
         self.is_user_speaking = False
         self.was_heard = False
@@ -90,28 +90,28 @@ class Speech:
                     ear.deliver(AudioDelta(ear.origin, audio, item_id, index))
             case AudioEnded(response_id, item_id):
                 if response_id not in self._hushed:
-                    ear.deliver(AudioDone(ear.origin, item_id))
-            case WordsChunk(response_id, item_id, _, text):
+                    ear.deliver(AudioCompleted(ear.origin, item_id))
+            case TranscriptChunk(response_id, item_id, _, text):
                 self._meet(item_id)
                 self._words[item_id] += text
                 if response_id not in self._hushed:
                     ear.deliver(TranscriptDelta(ear.origin, text, item_id))
                     ear.words(response_id, text)
-            case Transcribing(item_id, text):
+            case TranscriptionChunk(item_id, text):
                 ear.deliver(TranscriptDelta(ear.origin, text, item_id, "user"))
             case _:
                 pass
 
-    async def user_speaks(self, signal: SpeechBegan | SpeechEnded) -> None:
+    async def user_speaks(self, signal: UserSpeechStarted | UserSpeechEnded) -> None:
         """The user begins to speak, and whoever speaks is interrupted; or ceases to."""
         ear = self._ear
-        self.is_user_speaking = isinstance(signal, SpeechBegan)
-        if isinstance(signal, SpeechEnded):
+        self.is_user_speaking = isinstance(signal, UserSpeechStarted)
+        if isinstance(signal, UserSpeechEnded):
             ear.deliver(SpeechStopped(ear.origin, signal.item_id))
             return
         ear.deliver(SpeechStarted(ear.origin, signal.item_id))
         detection = self._manners.turn_detection
-        await self.interrupt(stops_response=detection is None or not detection.interrupts)
+        await self.interrupt(stops_response=detection is None or not detection.interrupt_response)
 
     async def interrupt(self, *, stops_response: bool = True) -> None:
         """Stop what is being said and played: what was not heard is forgotten, here and by the model."""
@@ -126,24 +126,24 @@ class Speech:
         for portion in portions:
             # What was said on a connection that is gone, the provider of this one does not know by this name.
             if portion.item_id in self._here:
-                await self._ear.send(Truncate(portion.item_id, portion.content_index, portion.played_ms))
+                await self._ear.send(TruncateItem(portion.item_id, portion.content_index, portion.played_ms))
 
     def broken_off(self, response_id: str) -> ResponseEnded:
         """What is left of a response that will not be told to its end."""
         text = "\n".join([words for item_id in self._items if (words := self._words.get(item_id))])
         return ResponseEnded(response_id, "cancelled", AssistantMessage(text), tuple(self._items), "connection_lost")
 
-    def _unheard(self) -> list[Portion]:
+    def _unheard(self) -> list[PlayedPortion]:
         """The items of the response under way of which there are words, and no sound yet."""
         if self._manners.modality != "audio":
             return []
-        return [Portion(item_id, 0, 0, 1) for item_id, is_heard in self._items.items() if not is_heard]
+        return [PlayedPortion(item_id, 0, 0, 1) for item_id, is_heard in self._items.items() if not is_heard]
 
-    def _cut(self, portion: Portion) -> None:
+    def _cut(self, portion: PlayedPortion) -> None:
         ear, item_id = self._ear, portion.item_id
         heard = [self._before.get(item_id, ""), heard_of(self._words.get(item_id, ""), portion)]
         ear.deliver(PlaybackInterrupted(ear.origin, item_id, portion.played_ms))
-        ear.happened(Interrupted(item_id, "\n".join(filter(None, heard)), portion.played_ms))
+        ear.happened(ResponseInterrupted(item_id, "\n".join(filter(None, heard)), portion.played_ms))
 
     def _meet(self, item_id: str) -> None:
         if item_id in self._items:

@@ -7,46 +7,46 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol
 
 from ..agents import AgentContext
-from ..context import Entry, Run, RunContext
-from ..events import NOBODY, Delta, Origin, Said
+from ..context import HistoryEntry, RunContext, RunState
+from ..events import RUN_ORIGIN, AgentResponded, Delta, Origin
 from ..messages import Message, ToolMessage
 from .base import RealtimeModel
-from .calls import Calls
+from .calls import CallLedger
 from .commands import Command
 from .definition import RealtimeDefinition
-from .events import Reconnected, Reconnecting, SessionTrouble
-from .happenings import Happening, HungUp, Refresh
-from .line import Line
-from .playback import Playback
-from .preparing import Prepared, prepared, prepared_for
-from .questions import Questions
-from .responses import Responses
-from .settings import Manners, SessionSettings
+from .events import SessionErrorReported, SessionReconnected, SessionReconnecting
+from .happenings import Happening, RefreshRequested, SessionEnded
+from .line import ReconnectingConnection
+from .playback import PlaybackTracker
+from .preparing import PreparedAgent, prepared, prepared_for
+from .questions import OpenInterrupts
+from .responses import ResponseScheduler
+from .settings import RealtimeSettings, SessionConfig
 from .signals import (
     AudioChunk,
     AudioCommitted,
-    Configured,
+    ProviderErrorReceived,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     Signal,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribed,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    Trouble,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
-from .speech import Speech
-from .turns import Turns
+from .speech import SpeechTracker
+from .turns import RunningTurns
 
 _logger = logging.getLogger("baton.realtime")
 _HARMLESS = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})
-_QUEUED = (ResponseStarted, ResponseEnded, AudioCommitted, Transcribed, TranscriptionFailed)
+_QUEUED = (ResponseStarted, ResponseEnded, AudioCommitted, TranscriptionCompleted, TranscriptionFailed)
 _REMEMBERED = 32
 _GRACE = 1.0
 """How long what is being done may still take when the conversation is closed, or cut off."""
 
 
-class Speaker(Protocol):
+class ActiveSpeaker(Protocol):
     """Whoever has the floor."""
 
     @property
@@ -75,16 +75,16 @@ class Speaker(Protocol):
         ...
 
 
-class Talk:
+class SessionController:
     """A live conversation. It is the run's `live`, and listens to the line."""
 
     def __init__(
         self,
         model: RealtimeModel,
-        manners: Manners,
+        manners: RealtimeSettings,
         *,
         name: str,
-        playback: Playback | None = None,
+        playback: PlaybackTracker | None = None,
         max_reconnects: int = 5,
         reconnect_pause: float = 0.25,
         waits_for_tools: bool = False,
@@ -94,33 +94,33 @@ class Talk:
         self.manners = manners
         self.waits_for_tools = waits_for_tools
         self.guardrail_step = guardrail_step
-        self.line = Line(model, self, max_reconnects=max_reconnects, pause=reconnect_pause, name=name)
-        self.speech = Speech(self, playback or Playback(), manners)
+        self.line = ReconnectingConnection(model, self, max_reconnects=max_reconnects, pause=reconnect_pause, name=name)
+        self.speech = SpeechTracker(self, playback or PlaybackTracker(), manners)
         self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
-        self.responses = Responses(self.line, manners, self._may_speak)
-        self.speaker: Speaker | None = None
-        self.run: Run[Any] | None = None
+        self.responses = ResponseScheduler(self.line, manners, self._may_speak)
+        self.speaker: ActiveSpeaker | None = None
+        self.run: RunState[Any] | None = None
         self.has_begun = asyncio.Event()
         """Set once the application has something to do: the model has been reached, or somebody asks before that."""
         self.is_open = asyncio.Event()
         """Set once the model has been reached."""
-        self.calls = Calls()
-        self.questions = Questions(self._asked)
+        self.calls = CallLedger()
+        self.questions = OpenInterrupts(self._asked)
         self.on_question: Callable[[str], object] | None = None
         self.unheard: dict[str, None] = {}
         """What the user said and nobody has written down yet, in order."""
-        self.spoken: dict[str, tuple[Said, Entry]] = {}
+        self.spoken: dict[str, tuple[AgentResponded, HistoryEntry]] = {}
         """What was said last, by the provider's items: it may still be cut short."""
-        self.elsewhere: list[Turns] = []
+        self.elsewhere: list[RunningTurns] = []
         """Calls that go on though who made them has given up the floor."""
         self._gone: set[str] = set()
         """The activations whose calls these are."""
         self.is_closing = False
         self._is_opening = False
         """Whether it is being worked out what the model will be told first."""
-        self._ready: Prepared | None = None
+        self._ready: PreparedAgent | None = None
         self._claimed = ""
-        self._settings: SessionSettings | None = None
+        self._settings: SessionConfig | None = None
         self._deadline: asyncio.Timeout | None = None
         self._moved = asyncio.Event()
 
@@ -145,7 +145,7 @@ class Talk:
 
     async def readiness(self, ctx: RunContext[Any], target: str) -> str | None:
         """Work out what the model will be told when this agent has the floor; why it cannot have it, if it cannot."""
-        found = await prepared_for(target, ctx, ctx.caller, model=self.model, manners=self.manners)
+        found = await prepared_for(target, ctx, ctx._caller, model=self.model, manners=self.manners)
         if isinstance(found, str):
             return found
         self._ready = found
@@ -153,7 +153,9 @@ class Talk:
 
     # What the agent that has the floor asks of it.
 
-    async def enter(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], speaker: Speaker) -> Prepared:
+    async def enter(
+        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], speaker: ActiveSpeaker
+    ) -> PreparedAgent:
         """Let an agent have the floor: the model is told who it is now, then what calls came to; then it may speak."""
         ready = self._ready if self._ready is not None and self._ready.agent is agent else None
         if ready is None:
@@ -161,27 +163,29 @@ class Talk:
             ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
             self._is_opening = False
         self._ready, self._claimed = None, ""
-        self._settings, self.speaker, self.run = ready.settings, speaker, ctx.run
+        self._settings, self.speaker, self.run = ready.settings, speaker, ctx._run
         if self.is_open.is_set():
             await self._configure(ready.settings, changes_floor=True)
         else:
-            ctx.run.opened[self] = self
+            ctx._run.opened[self] = self
             await self.line.open()
             self.is_open.set()
             self.has_begun.set()
         return ready
 
-    async def refresh(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], known: Prepared) -> Prepared:
+    async def refresh(
+        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], known: PreparedAgent
+    ) -> PreparedAgent:
         """Tell the model what has changed about the agent that has the floor: instructions, tools, whom it can reach.
 
         If that cannot be worked out, it stays as it was, and whoever listens is told.
         """
-        if not agent.changes_in_time and not ctx.routes.conditional:
+        if not agent.changes_in_time and not ctx._routes.conditional:
             return known
         try:
             ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
         except Exception as error:  # noqa: BLE001 - a conversation goes on with what it has
-            self.deliver(SessionTrouble(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
+            self.deliver(SessionErrorReported(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
             return known
         if ready.settings != known.settings:
             self._settings = ready.settings
@@ -191,10 +195,10 @@ class Talk:
     async def give(self, results: Iterable[ToolMessage]) -> None:
         """Tell the model what calls came to; each once on each connection."""
         for result in results:
-            if not self.line.has_told(result.call_id):
-                await self.line.tell(result, result.call_id)
+            if not self.line.has_told(result.tool_call_id):
+                await self.line.tell(result, result.tool_call_id)
 
-    def spoke(self, item_id: str, said: Said, entry: Entry) -> None:
+    def spoke(self, item_id: str, said: AgentResponded, entry: HistoryEntry) -> None:
         """Remember what was said as this item."""
         self.spoken[item_id] = (said, entry)
         while len(self.spoken) > _REMEMBERED:
@@ -205,7 +209,7 @@ class Talk:
         """The response that is under way."""
         return self.responses.under_way
 
-    def go_on_elsewhere(self, turns: Turns, origin: Origin) -> None:
+    def go_on_elsewhere(self, turns: RunningTurns, origin: Origin) -> None:
         """Let calls go on though who made them has given up the floor."""
         self._gone.add(origin.id)
         self.elsewhere = [each for each in (*self.elsewhere, turns) if each.are_running]
@@ -252,7 +256,7 @@ class Talk:
     @property
     def origin(self) -> Origin:
         """The activation that has the floor."""
-        return self.speaker.origin if self.speaker is not None else NOBODY
+        return self.speaker.origin if self.speaker is not None else RUN_ORIGIN
 
     def moved(self) -> None:
         """Something has happened: whoever waits for quiet may look again."""
@@ -289,7 +293,7 @@ class Talk:
             turns.cancel()
         if self._deadline is not None:
             self._deadline.reschedule(asyncio.get_running_loop().time() + _GRACE)
-        self.happenings.put_nowait(HungUp())
+        self.happenings.put_nowait(SessionEnded())
 
     async def close(self) -> None:
         """Stop what still goes on, and close the line; called when the run has stopped."""
@@ -300,7 +304,7 @@ class Talk:
 
     # What the line tells it (see `Listener`).
 
-    def present_settings(self) -> SessionSettings:
+    def present_settings(self) -> SessionConfig:
         """What the model is to be."""
         assert self._settings is not None
         return self._settings
@@ -316,15 +320,15 @@ class Talk:
             self.happenings.put_nowait(TranscriptionFailed(item_id, because))
         self.responses.lost()
         self.speech.forget()
-        self.deliver(Reconnecting(self.origin, attempt, because))
+        self.deliver(SessionReconnecting(self.origin, attempt, because))
         # What was said until now is to be told on the next connection, so it has to be on record first.
         noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.happenings.put_nowait(Refresh(noted))
+        self.happenings.put_nowait(RefreshRequested(noted))
         await asyncio.wait([noted], timeout=_GRACE)
 
     async def restored(self) -> None:
         """There is a connection again; what was owed is asked for."""
-        self.deliver(Reconnected(self.origin))
+        self.deliver(SessionReconnected(self.origin))
         await self.responses.ask_if_free()
         self.moved()
 
@@ -336,7 +340,7 @@ class Talk:
         """The provider has closed the conversation, or it is lost."""
         self._break_off()
         self._stop_waiting()
-        self.happenings.put_nowait(HungUp(is_by_provider=True, error=error))
+        self.happenings.put_nowait(SessionEnded(is_by_provider=True, error=error))
 
     async def hear(self, signal: Signal) -> None:
         """Take in what the model says."""
@@ -353,13 +357,13 @@ class Talk:
                     self.speech.hush(response_id)
             case ResponseEnded():
                 self._ended(signal)
-            case Configured():
+            case SessionConfigured():
                 self.responses.configured()
-            case SpeechBegan() | SpeechEnded():
+            case UserSpeechStarted() | UserSpeechEnded():
                 await self.speech.user_speaks(signal)
-                if isinstance(signal, SpeechEnded):
+                if isinstance(signal, UserSpeechEnded):
                     self.responses.user_has_spoken()
-            case Trouble():
+            case ProviderErrorReceived():
                 self._trouble(signal)
             case _:
                 self.speech.hear(signal)
@@ -367,16 +371,16 @@ class Talk:
             self.responses.user_has_spoken()
         if isinstance(signal, _QUEUED) and not is_stale:
             self.happenings.put_nowait(signal)
-        if isinstance(signal, ResponseEnded | SpeechEnded):
+        if isinstance(signal, ResponseEnded | UserSpeechEnded):
             await self._ask_after(signal)
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
         self.moved()
 
-    async def _ask_after(self, signal: ResponseEnded | SpeechEnded) -> None:
+    async def _ask_after(self, signal: ResponseEnded | UserSpeechEnded) -> None:
         detection = self.manners.turn_detection
         # A provider that answers what the user has just said by itself is not asked on top of it.
-        if isinstance(signal, ResponseEnded) or detection is None or not detection.creates_response:
+        if isinstance(signal, ResponseEnded) or detection is None or not detection.create_response:
             await self.responses.ask_if_free()
 
     def _break_off(self) -> None:
@@ -402,12 +406,12 @@ class Talk:
         self.responses.ended(signal)
         self.speech.end(signal.response_id)
         if signal.status == "failed":
-            self.deliver(SessionTrouble(self.origin, signal.reason or "response_failed", signal.error))
+            self.deliver(SessionErrorReported(self.origin, signal.reason or "response_failed", signal.error))
 
-    def _trouble(self, trouble: Trouble) -> None:
+    def _trouble(self, trouble: ProviderErrorReceived) -> None:
         if not self.responses.is_about_asking(trouble) and trouble.code not in _HARMLESS:
-            self.deliver(SessionTrouble(self.origin, trouble.code, trouble.message))
+            self.deliver(SessionErrorReported(self.origin, trouble.code, trouble.message))
 
-    async def _configure(self, settings: SessionSettings, *, changes_floor: bool) -> None:
+    async def _configure(self, settings: SessionConfig, *, changes_floor: bool) -> None:
         is_free = not self.speech.was_heard
         await self.responses.configure(settings, changes_voice=is_free, changes_floor=changes_floor)

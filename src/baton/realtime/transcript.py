@@ -7,15 +7,15 @@ its place from the beginning on, and enters the run's history when all before it
 from bisect import insort
 from collections.abc import Iterator, Sequence
 
-from ..context import Entry, History
-from ..events import CutShort, Said
+from ..context import History, HistoryEntry
+from ..events import AgentResponded, ResponseTruncated
 from ..messages import AssistantMessage, Message, ToolMessage
 
 UNDER_WAY = "This call is still being carried out."
 """What stands for the result of a call that goes on though somebody else has the floor; no model is told."""
 
 
-class Slot:
+class TranscriptSlot:
     """A place in the conversation; `key` is that of the event that will be recorded for it."""
 
     __slots__ = ("branch", "entries", "is_left", "is_open", "is_stopped", "key", "mark", "place", "said")
@@ -28,13 +28,13 @@ class Slot:
         """Whether its calls go on though the floor was given up: the history has something that stands for them."""
         self.is_stopped = False
         """Whether a guardrail has stopped it: then nothing that it asks for is done."""
-        self.said: Said | None = None
-        self.entries: list[Entry] = []
+        self.said: AgentResponded | None = None
+        self.entries: list[HistoryEntry] = []
         self.branch: History | None = None
         """A history of its own, for calls that are being carried out; what they add begins at `mark`."""
         self.mark = 0
 
-    def waiting(self) -> list[Entry]:
+    def waiting(self) -> list[HistoryEntry]:
         """What is known of it so far."""
         if self.branch is not None and len(self.branch.entries) > self.mark:
             return self.branch.entries[self.mark :]
@@ -45,40 +45,40 @@ class Slot:
         return [entry.message for entry in self.waiting() if isinstance(entry.message, ToolMessage)]
 
 
-class Transcript:
+class ActivationTranscript:
     """The places of one activation, on top of the history it began with."""
 
     def __init__(self, history: History, scope: str) -> None:
         self._history = history
         self._scope = scope
-        self._slots: list[Slot] = []
+        self._slots: list[TranscriptSlot] = []
         self._last = 0
 
-    def open(self, place: int | None = None) -> Slot:
+    def open(self, place: int | None = None) -> TranscriptSlot:
         """The next place, or one that is on record."""
         self._last = self._last + 1 if place is None else place
-        slot = Slot(self._last, f"{self._scope}/i{self._last}")
+        slot = TranscriptSlot(self._last, f"{self._scope}/i{self._last}")
         self._slots.append(slot)
         return slot
 
-    def fill(self, slot: Slot, *entries: Entry) -> None:
+    def fill(self, slot: TranscriptSlot, *entries: HistoryEntry) -> None:
         """Nothing more will come to this place."""
         slot.entries.extend(entries)
         slot.is_open = False
         self._flush()
 
-    def close(self, slot: Slot) -> None:
+    def close(self, slot: TranscriptSlot) -> None:
         """The calls at this place have been carried out; what they came to is in its branch."""
         slot.is_open = False
         self._flush()
 
-    def drop(self, slot: Slot) -> None:
+    def drop(self, slot: TranscriptSlot) -> None:
         """Nothing was said here after all."""
         if slot in self._slots:
             self._slots.remove(slot)
         self._flush()
 
-    def take_back(self, slot: Slot) -> None:
+    def take_back(self, slot: TranscriptSlot) -> None:
         """What was put down here last does not count, wherever it has got to."""
         taken = {id(entry) for entry in slot.entries}
         self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in taken]
@@ -90,14 +90,14 @@ class Transcript:
         self._slots = [slot for slot in self._slots if not slot.is_open]
         self._flush()
 
-    def settle(self, spoken: Entry, results: Sequence[Entry], came_to: Sequence[Entry]) -> None:
+    def settle(self, spoken: HistoryEntry, results: Sequence[HistoryEntry], came_to: Sequence[HistoryEntry]) -> None:
         """Put down what calls came to that went on when the floor was given up: first the response, then the results.
 
         `spoken` and `results` are what stands for them in the history.
         """
-        by_call = {entry.message.call_id: entry for entry in came_to if isinstance(entry.message, ToolMessage)}
+        by_call = {entry.message.tool_call_id: entry for entry in came_to if isinstance(entry.message, ToolMessage)}
         for entry in results:
-            found = by_call.get(entry.message.call_id) if isinstance(entry.message, ToolMessage) else None
+            found = by_call.get(entry.message.tool_call_id) if isinstance(entry.message, ToolMessage) else None
             if found is not None:
                 entry.message, entry.undone, entry.is_answer = found.message, found.undone, found.is_answer
         if came_to and came_to[0] is not spoken and came_to[0].undone:
@@ -106,10 +106,10 @@ class Transcript:
             insort(self._history.undone_at, place)
         self._history.views.clear()
 
-    def cut(self, entry: Entry, cut: CutShort) -> None:
+    def cut(self, entry: HistoryEntry, cut: ResponseTruncated) -> None:
         """Let those words only stand that were heard."""
         if isinstance(entry.message, AssistantMessage):
-            entry.message = cut.left_of(entry.message)
+            entry.message = cut.truncate(entry.message)
             self._history.views.clear()
 
     def everything(self) -> Iterator[Message]:

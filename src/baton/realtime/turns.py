@@ -5,57 +5,61 @@ from collections.abc import Callable
 from typing import Any
 
 from ..agents import AgentContext
-from ..agents.toolbox import Toolbox
-from ..agents.turn import Turn, TurnOutcome, record_result
-from ..context import Entry, History, RunContext
-from ..errors import GuardrailTripped
-from ..events import Said, ToolReturned
+from ..agents.toolbox import ToolTable
+from ..agents.turn import TurnExecutor, TurnOutcome, record_result
+from ..context import History, HistoryEntry, RunContext
+from ..errors import GuardrailTrippedError
+from ..events import AgentResponded, ToolReturned
 from ..flow.recall import NO_RESULT
 from ..messages import ToolMessage, text_of
-from .contexts import beside
+from .contexts import sibling_context
 from .definition import RealtimeDefinition
 from .happenings import Happening, TurnEnded
-from .transcript import UNDER_WAY, Slot, Transcript
+from .transcript import UNDER_WAY, ActivationTranscript, TranscriptSlot
 
 STOPPED = "guardrail"
 """Why a response ended that a guardrail stopped; nothing that it asks for is done, then or later."""
 _NOT_CARRIED_OUT = "Not carried out: a guardrail stopped this response."
 
 
-class Turns:
+class RunningTurns:
     """The turns of one activation that are under way."""
 
-    def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: Transcript) -> None:
+    def __init__(
+        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: ActivationTranscript
+    ) -> None:
         self.agent = agent
         self._ctx = ctx
         self._transcript = transcript
-        self._running: dict[asyncio.Task[TurnOutcome], Slot] = {}
+        self._running: dict[asyncio.Task[TurnOutcome], TranscriptSlot] = {}
 
     @property
     def are_running(self) -> bool:
         """Whether there are any."""
         return bool(self._running)
 
-    def enter(self, slot: Slot, said: Said) -> Entry:
+    def enter(self, slot: TranscriptSlot, said: AgentResponded) -> HistoryEntry:
         """Put down what was said; if it makes calls, their place stays open until they have been carried out."""
-        entry = Entry(said.message, self._ctx.origin, is_answer=not said.message.calls)
+        entry = HistoryEntry(said.message, self._ctx._origin, is_answer=not said.message.tool_calls)
         if said.message.content:
             self._ctx.output = text_of(said.message.content)
-        if said.message.calls:
+        if said.message.tool_calls:
             slot.entries.append(entry)
         else:
             self._transcript.fill(slot, entry)
         return entry
 
-    def start(self, slot: Slot, said: Said, toolbox: Toolbox, tell: Callable[[Happening], None]) -> None:
+    def start(
+        self, slot: TranscriptSlot, said: AgentResponded, toolbox: ToolTable, tell: Callable[[Happening], None]
+    ) -> None:
         """Carry out the calls of a response, while the conversation goes on."""
         task = asyncio.create_task(self.take(slot, said, toolbox), name=f"baton turn {said.key}")
         self._running[task] = slot
         task.add_done_callback(lambda ended: tell(TurnEnded(ended)))
 
-    def leave(self) -> "Turns":
+    def leave(self) -> "RunningTurns":
         """Let what is under way go on though somebody else gets the floor. Its place is kept in the history."""
-        left = Turns(self.agent, self._ctx, self._transcript)
+        left = RunningTurns(self.agent, self._ctx, self._transcript)
         left._running, self._running = self._running, {}
         for slot in left._running.values():
             if slot.is_open and slot.said is not None:
@@ -63,34 +67,34 @@ class Turns:
                 slot.is_left = True
         return left
 
-    async def take(self, slot: Slot, said: Said, toolbox: Toolbox) -> TurnOutcome:
+    async def take(self, slot: TranscriptSlot, said: AgentResponded, toolbox: ToolTable) -> TurnOutcome:
         """Carry out the calls of a response; its place then has what they came to."""
         ctx = self._context_for(slot)
         if said.stop_reason == STOPPED:
             self._refuse(slot, said, ctx)
             return TurnOutcome()
         try:
-            outcome = await Turn(self.agent, ctx, said, toolbox, is_beside_others=True).run()
-        except GuardrailTripped:
+            outcome = await TurnExecutor(self.agent, ctx, said, toolbox, is_beside_others=True).run()
+        except GuardrailTrippedError:
             self.break_off(slot, said, NO_RESULT)
             raise
         finally:
             # Also if the run ends with an error that was told to the model, such as that of too many transfers.
             if slot.is_left:
                 slot.branch = None
-                self._transcript.settle(slot.entries[0], slot.entries[1:], ctx.history.entries[slot.mark :])
+                self._transcript.settle(slot.entries[0], slot.entries[1:], ctx._history.entries[slot.mark :])
             elif slot.branch is not None and len(slot.branch.entries) > slot.mark:
                 self._put_down(slot, slot.branch)
         return outcome
 
-    def _put_down(self, slot: Slot, branch: History) -> None:
+    def _put_down(self, slot: TranscriptSlot, branch: History) -> None:
         spoken, entry = slot.entries.pop(), branch.entries[slot.mark]
         # The same words, which may have been cut short meanwhile, with what is known of the calls now.
         spoken.undone, spoken.followed = entry.undone, entry.followed
         branch.entries[slot.mark] = spoken
         self._transcript.close(slot)
 
-    def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[Slot, TurnOutcome] | None:
+    def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[TranscriptSlot, TurnOutcome] | None:
         """What a turn came to; None if it has been stopped. Raises what ended it."""
         slot = self._running.pop(task, None)
         return None if slot is None or task.cancelled() else (slot, task.result())
@@ -119,28 +123,28 @@ class Turns:
             if (slot.is_open or slot.is_left) and slot.said is not None:
                 self.break_off(slot, slot.said, NO_RESULT)
 
-    def _refuse(self, slot: Slot, said: Said, ctx: AgentContext[Any]) -> None:
+    def _refuse(self, slot: TranscriptSlot, said: AgentResponded, ctx: AgentContext[Any]) -> None:
         """Put down for each call, and on record, that it was not carried out."""
         slot.branch = None
-        keyed = [(f"{said.key}.{position}", call) for position, call in enumerate(said.message.calls)]
+        keyed = [(f"{said.key}.{position}", call) for position, call in enumerate(said.message.tool_calls)]
         results = [record_result(ctx, key, call, _NOT_CARRIED_OUT, is_error=True) for key, call in keyed]
         self._put_down_results(slot, [result.message for result in results])
 
-    def break_off(self, slot: Slot, said: Said, told: str) -> None:
+    def break_off(self, slot: TranscriptSlot, said: AgentResponded, told: str) -> None:
         """Put down for each call what is on record of it, and else that it came to nothing."""
         slot.branch = None
         self._put_down_results(slot, self._results_of(said, told))
 
-    def _put_down_results(self, slot: Slot, results: list[ToolMessage]) -> None:
-        entries = [Entry(result, self._ctx.origin) for result in results]
+    def _put_down_results(self, slot: TranscriptSlot, results: list[ToolMessage]) -> None:
+        entries = [HistoryEntry(result, self._ctx._origin) for result in results]
         if slot.is_left:
             self._transcript.settle(slot.entries[0], slot.entries[1:], [slot.entries[0], *entries])
         else:
             self._transcript.fill(slot, *entries)
 
-    def _results_of(self, said: Said, told: str) -> list[ToolMessage]:
-        log, results = self._ctx.run.log, list[ToolMessage]()
-        for position, call in enumerate(said.message.calls):
+    def _results_of(self, said: AgentResponded, told: str) -> list[ToolMessage]:
+        log, results = self._ctx._run.log, list[ToolMessage]()
+        for position, call in enumerate(said.message.tool_calls):
             recorded = log.find(f"{said.key}.{position}", ToolReturned)
             nothing = ToolMessage(call.id, call.name, told, is_error=True)
             results.append(nothing if recorded is None else recorded.message)
@@ -148,12 +152,12 @@ class Turns:
 
     def call_context(self, scope: str) -> RunContext[Any]:
         """The context of something that is done in this activation and is no call."""
-        return RunContext(self._ctx.run, self._ctx.origin, scope, None, self._ctx)
+        return RunContext(self._ctx._run, self._ctx._origin, scope, None, self._ctx)
 
-    def _context_for(self, slot: Slot) -> AgentContext[Any]:
+    def _context_for(self, slot: TranscriptSlot) -> AgentContext[Any]:
         ctx = self._ctx
-        slot.branch = ctx.history.fork()
+        slot.branch = ctx._history.fork()
         slot.mark = len(slot.branch.entries)
-        turn = beside(ctx, history=slot.branch, turn_start=slot.mark)
-        turn.told = ctx.told
+        turn = sibling_context(ctx, history=slot.branch, turn_start=slot.mark)
+        turn._hooks = ctx._hooks
         return turn

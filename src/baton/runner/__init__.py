@@ -1,25 +1,25 @@
 """Start, stream, resume and cancel runs. The only maker of a run.
 
-May import flow and what is below it. There is one way through, `LiveRun.drive`; everything else opens or reads it.
+May import flow and what is below it. There is one way through, `RunStream.drive`; everything else opens or reads it.
 """
 
-from .hub import Hub
-from .live import LiveRun
-from .reading import Heard, Reader
-from .result import GuardrailResult, Interrupt, RunResult, RunUsage, Status, guardrails_of, usage_of
+from .hub import BackgroundRunner
+from .live import RunStream
+from .reading import EventHandler, Observer
+from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
 
 __all__ = [
+    "BackgroundRunner",
+    "EventHandler",
     "GuardrailResult",
-    "Heard",
-    "Hub",
     "Interrupt",
-    "LiveRun",
-    "Reader",
+    "Observer",
     "RunResult",
+    "RunStream",
     "RunUsage",
     "Runner",
-    "Status",
-    "guardrails_of",
-    "usage_of",
+    "StoppedStatus",
+    "guardrail_results",
+    "usage_from_events",
 ]

@@ -4,43 +4,43 @@ from collections.abc import Mapping
 from time import time
 from typing import Any, cast
 
-from ..context import as_json_value
-from ..errors import AnswerError, listed
-from ..events import NOBODY, Answered, Asked, Event, Resumed
+from ..context import to_json_value
+from ..errors import AnswerError, quote_names
+from ..events import RUN_ORIGIN, Event, InterruptAnswered, InterruptRaised, RunResumed
 from ..log import Log
-from ..tools import approval_of
-from ..tools.once import found_out
+from ..tools import parse_approval
+from ..tools.once import parse_outcome_report
 
 
-def opening_of(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
+def resume_events(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
     """What is written first when a run is resumed. Raises AnswerError if an answer is for no open question."""
-    opening: list[Event] = [Resumed(f"resumed{len(log.events)}", NOBODY, time())]
-    return opening + answers_as_events(log.open_questions(), answers, values)
+    opening: list[Event] = [RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time())]
+    return opening + answer_events(log.open_questions(), answers, values)
 
 
-def answers_as_events(
-    open_questions: Mapping[str, Asked], answers: Any, values: Mapping[str, Any] | None = None
-) -> list[Answered]:
+def answer_events(
+    open_questions: Mapping[str, InterruptRaised], answers: Any, values: Mapping[str, Any] | None = None
+) -> list[InterruptAnswered]:
     """The answers as events. Raises AnswerError if one is for no open question, or is of the wrong form."""
-    events: list[Answered] = []
+    events: list[InterruptAnswered] = []
     if values and answers is None:
-        raise AnswerError(f"values come to a run with an answer, and {listed([*values])} came with none")
-    brought = {key: as_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
+        raise AnswerError(f"values come to a run with an answer, and {quote_names([*values])} came with none")
+    brought = {key: to_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
     for id, answer in _by_id(open_questions, answers).items():
         asked = open_questions[id]
         kind = _kind_of(asked)
         if kind == "approval":
-            answer = approval_of(answer)
+            answer = parse_approval(answer)
         elif kind == "unknown_outcome":
-            answer = found_out(answer)
-        plain = as_json_value(f"the answer to `{id}`", answer)
+            answer = parse_outcome_report(answer)
+        plain = to_json_value(f"the answer to `{id}`", answer)
         if asked.schema is not None:
             _check_fit(id, plain, asked.schema)
-        events.append(Answered(f"{id}!", asked.origin, time(), id, plain, brought))
+        events.append(InterruptAnswered(f"{id}!", asked.origin, time(), id, plain, brought))
     return events
 
 
-def _by_id(open_questions: Mapping[str, Asked], answers: Any) -> Mapping[str, Any]:
+def _by_id(open_questions: Mapping[str, InterruptRaised], answers: Any) -> Mapping[str, Any]:
     if answers is None:
         return {}
     if isinstance(answers, Mapping):
@@ -50,18 +50,20 @@ def _by_id(open_questions: Mapping[str, Asked], answers: Any) -> Mapping[str, An
             return given
         # A dictionary may also be the answer itself, unless some of its keys show that it was meant otherwise.
         if len(unknown) < len(given) or any("/ask" in id for id in unknown) or len(open_questions) != 1:
-            raise AnswerError(f"no open question is called {listed(unknown)}; open are: {listed([*open_questions])}")
+            raise AnswerError(
+                f"no open question is called {quote_names(unknown)}; open are: {quote_names([*open_questions])}"
+            )
     if len(open_questions) != 1:
         raise AnswerError(
-            f"a single answer needs exactly one open question, but open are: {listed([*open_questions])}; "
+            f"a single answer needs exactly one open question, but open are: {quote_names([*open_questions])}; "
             "give a mapping from id to answer"
         )
     return {next(iter(open_questions)): answers}
 
 
-def _kind_of(asked: Asked) -> Any:
+def _kind_of(asked: InterruptRaised) -> Any:
     """What sort of question a tool's wrapper asks about a call; None if it is somebody's own."""
-    if asked.call is None or not isinstance(asked.payload, dict):
+    if asked.tool_call is None or not isinstance(asked.payload, dict):
         return None
     return cast("dict[str, Any]", asked.payload).get("kind")  # pyright: ignore[reportUnknownMemberType]
 

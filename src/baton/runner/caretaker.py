@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from ..errors import BatonError, RunConflict, RunNotFoundError
+from ..errors import BatonError, RunConflictError, RunNotFoundError
 from ..stores import RunRecord
 
 if TYPE_CHECKING:
-    from .hub import Hub
+    from .hub import BackgroundRunner
 
 _logger = logging.getLogger("baton.runner")
 _LONGEST_PAUSE = 1.0
@@ -21,10 +21,10 @@ PickedUp: TypeAlias = Callable[[RunRecord], Awaitable[None]]
 """Is told of a run that a hub goes on with, as its record was before."""
 
 
-class Caretaker:
+class RecoveryLoop:
     """One for each hub, however many apps show its runs."""
 
-    def __init__(self, hub: "Hub") -> None:
+    def __init__(self, hub: "BackgroundRunner") -> None:
         self.picked_up: list[PickedUp] = []
         """Who is told of runs that were picked up."""
         self._hub = hub
@@ -51,13 +51,13 @@ class Caretaker:
     async def look(self) -> None:
         """Go on with all that is unfinished now, and driven by nobody."""
         hub = self._hub
-        for record in await hub.runner.unfinished():
-            if hub.is_here(record.run_id) or record.run_id in self._given_up:
+        for record in await hub.runner.list_unfinished():
+            if hub.is_driving(record.run_id) or record.run_id in self._given_up:
                 continue
-            context = None if self._context is None else self._context(record.caller)
+            context = None if self._context is None else self._context(record.owner)
             try:
-                await hub.pick_up(record.run_id, context=context)
-            except (RunConflict, RunNotFoundError):
+                await hub.take_over(record.run_id, context=context)
+            except (RunConflictError, RunNotFoundError):
                 continue  # Somebody else was faster.
             except BatonError:
                 # The team has changed, for instance. It would be the same the next time.
@@ -68,7 +68,7 @@ class Caretaker:
                     await tell(record)
 
     async def _look_again_and_again(self) -> None:
-        pause = min(_LONGEST_PAUSE, self._hub.runner.lease / 3)
+        pause = min(_LONGEST_PAUSE, self._hub.runner.lease_seconds / 3)
         while True:
             began = monotonic()
             try:

@@ -6,7 +6,7 @@ import sys
 from ..events import Delta, Event
 
 
-class Channel:
+class EventQueue:
     """A bounded queue of events. The writer waits when it is full, the reader when it is empty.
 
     Without a capacity it is never full: a live conversation does not stand still because somebody is slow to listen.

@@ -4,12 +4,12 @@ import asyncio
 import logging
 from typing import Any
 
-from ..context import Run
+from ..context import RunState
 
 _logger = logging.getLogger("baton.runner")
 
 
-async def closed(run: Run[Any]) -> None:
+async def close_run_resources(run: RunState[Any]) -> None:
     """Close all that was opened for the run. What goes wrong there is logged: the run is over, and has its result."""
     things = [*run.opened.items()]
     run.opened.clear()

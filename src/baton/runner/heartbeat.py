@@ -4,7 +4,7 @@ import asyncio
 import logging
 from typing import Any, Literal, Protocol
 
-from ..errors import RunConflict, RunError, RunNotFoundError, StoreError
+from ..errors import RunConflictError, RunError, RunNotFoundError, StoreError
 from ..stores import Store
 from .journal import Journal
 
@@ -12,29 +12,29 @@ _logger = logging.getLogger("baton.runner")
 _LONGEST_PAUSE = 2.0
 
 
-class Stoppable(Protocol):
+class SupportsStop(Protocol):
     """A run under way, as the heartbeat sees it."""
 
-    def stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+    def _stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
         """Stop now: the run is somebody else's, or gone. `driver` is the task that drives it."""
         ...
 
-    def stop_when_asked(self, how: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
+    def _stop_on_request(self, when: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
         """Stop because somebody left word to."""
         ...
 
 
-class Heartbeat:
+class LeaseHeartbeat:
     """One task for all runs of a runner: it is there only while there are any."""
 
     def __init__(self, store: Store, ttl: float) -> None:
         self._store = store
         self._ttl = ttl
-        self._runs: dict[Journal, tuple[Stoppable, asyncio.Task[Any]]] = {}
+        self._runs: dict[Journal, tuple[SupportsStop, asyncio.Task[Any]]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
-    def hold(self, journal: Journal, run: Stoppable) -> None:
+    def hold(self, journal: Journal, run: SupportsStop) -> None:
         """Hold this run's lease from now on. Called by the task that drives the run."""
         driver = asyncio.current_task()
         assert driver is not None
@@ -78,17 +78,17 @@ class Heartbeat:
         try:
             renewed = await self._store.renew(lease, ttl=self._ttl)
             record = await self._store.record(lease.run_id)
-        except (RunConflict, RunNotFoundError) as error:
+        except (RunConflictError, RunNotFoundError) as error:
             # A run that has stopped meanwhile has nothing to lose, and its task may be at something else by now.
             if journal in self._runs:
                 run, driver = self._runs[journal]
                 journal.fail(error)
-                run.stop_for(error, driver)
+                run._stop_for(error, driver)
         except StoreError:
             _logger.warning("the lease on run `%s` could not be renewed", lease.run_id, exc_info=True)
         else:
             if journal.lease is lease:
                 journal.lease = renewed
-            if record is not None and record.cancel and journal in self._runs:
+            if record is not None and record.cancel_requested and journal in self._runs:
                 run, driver = self._runs[journal]
-                run.stop_when_asked(record.cancel, driver)
+                run._stop_on_request(record.cancel_requested, driver)

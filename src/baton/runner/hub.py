@@ -14,39 +14,39 @@ from typing import Any, Literal
 from ..context import Limits
 from ..errors import BatonError
 from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
-from ..messages import Input
+from ..messages import RunInput
 from ..stores import RunStatus
-from .caretaker import Caretaker
-from .live import LiveRun
+from .caretaker import RecoveryLoop
+from .live import RunStream
 from .runner import Runner
 
 _logger = logging.getLogger("baton.runner")
 _MOST_WAITING = 4096
 
 
-class Hub:
+class BackgroundRunner:
     """Drives runs of one runner, which must have a store, apart from whoever asked for them."""
 
     def __init__(self, runner: Runner[Any, Any]) -> None:
         self.runner = runner
-        self.caretaker = Caretaker(self)
+        self.caretaker = RecoveryLoop(self)
         """Goes on with runs whose driver has died, once it is started."""
-        self._on_air: dict[str, _Broadcast] = {}
+        self._on_air: dict[str, RunBroadcast] = {}
 
     async def start(
         self,
-        input: Input,
+        input: RunInput,
         *,
         context: Any = None,
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         thread: str | None = None,
-        floor: Literal["sticky", "root"] = "sticky",
-        caller: str = "",
+        start_at: Literal["active", "root"] = "active",
+        owner: str = "",
     ) -> str:
-        """Begin a run; its id, as soon as it is stored. Raises what keeps it from beginning, such as ThreadBusy."""
-        self.runner.need_store("Hub.start")
+        """Begin a run; its id, as soon as it is stored. Raises what keeps it from beginning, such as ThreadBusyError."""
+        self.runner._require_store("Hub.start")
         live = self.runner.stream(
             input,
             context=context,
@@ -54,8 +54,8 @@ class Hub:
             limits=limits,
             run_id=run_id,
             thread=thread,
-            floor=floor,
-            caller=caller,
+            start_at=start_at,
+            owner=owner,
         )
         return await self._put_on_air(live)
 
@@ -69,20 +69,20 @@ class Hub:
         accept_changes: bool = False,
     ) -> None:
         """Go on with a run that has stopped. Raises what keeps it from going on, such as an answer to no question."""
-        self.runner.need_store("Hub.resume")
+        self.runner._require_store("Hub.resume")
         await self._put_on_air(
             self.runner.stream_resume(run_id, answers, context=context, values=values, accept_changes=accept_changes)
         )
 
-    async def pick_up(self, run_id: str, *, context: Any = None) -> None:
-        """Go on with a run whose driver has died. Raises RunConflict if somebody has it, or it has stopped since."""
-        record = await self.runner.need_store("Hub.pick_up").record(run_id)
-        if record is not None and record.cancel and record.lease_until <= time():
+    async def take_over(self, run_id: str, *, context: Any = None) -> None:
+        """Go on with a run whose driver has died. Raises RunConflictError if somebody has it, or it has stopped since."""
+        record = await self.runner._require_store("Hub.pick_up").record(run_id)
+        if record is not None and record.cancel_requested and record.lease_until <= time():
             # Whoever was to read that word is dead; it counts all the same.
-            await self.runner.cancel(run_id, record.cancel)
+            await self.runner.cancel(run_id, record.cancel_requested)
         await self._put_on_air(self.runner.stream_drive(run_id, context=context))
 
-    async def listen(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event | Delta]]:
+    async def subscribe(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event | Delta]]:
         """What happens in a run, each event with its number from 1 on, leaving out the first `after`; then what comes.
 
         A delta has the number of the event before it. Who comes in the middle of an answer first hears the pieces of it
@@ -100,42 +100,42 @@ class Hub:
         finally:
             broadcast.ears.discard(ear)
 
-    async def stop(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
+    async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
         """Have a run stopped, wherever it is driven; how it stands now."""
         broadcast = self._on_air.get(run_id)
         if broadcast is None:
-            return await self.runner.cancel(run_id, how)
-        await broadcast.live.cancel(how)
-        if how == "now":
+            return await self.runner.cancel(run_id, when)
+        await broadcast.live.cancel(when)
+        if when == "now":
             await asyncio.wait([broadcast.task])
             return broadcast.live.result.status
         return "running"
 
-    def is_here(self, run_id: str) -> bool:
+    def is_driving(self, run_id: str) -> bool:
         """Whether the run is driven by this hub."""
         return run_id in self._on_air
 
     async def close(self) -> None:
         """Stop all runs that are driven here. They can be resumed."""
         await self.caretaker.stop()
-        await asyncio.gather(*[self.stop(run_id) for run_id in [*self._on_air]])
+        await asyncio.gather(*[self.cancel(run_id) for run_id in [*self._on_air]])
 
-    async def let_go(self) -> None:
+    async def release_all(self) -> None:
         """Drive nothing any more, and leave what was driven here to others: in the store it is still running."""
         await self.caretaker.stop()
         for broadcast in [*self._on_air.values()]:
-            await broadcast.live.let_go()
+            await broadcast.live._release()
             await asyncio.wait([broadcast.task])
 
-    async def _put_on_air(self, live: LiveRun[Any]) -> str:
-        broadcast = _Broadcast(live)
+    async def _put_on_air(self, live: RunStream[Any]) -> str:
+        broadcast = RunBroadcast(live)
         broadcast.task = asyncio.create_task(self._broadcast(broadcast), name=f"baton hub {live.run_id}")
         await asyncio.wait([broadcast.begun, broadcast.task], return_when=asyncio.FIRST_COMPLETED)
         if broadcast.failure is not None and not broadcast.begun.done():
             raise broadcast.failure
         return live.run_id
 
-    async def _broadcast(self, broadcast: "_Broadcast") -> None:
+    async def _broadcast(self, broadcast: "RunBroadcast") -> None:
         live = broadcast.live
         try:
             async with live as run:
@@ -156,16 +156,16 @@ class Hub:
             broadcast.end()
 
 
-class _Broadcast:
+class RunBroadcast:
     """One run on its way, and those who listen to it."""
 
     task: "asyncio.Task[None]"
 
-    def __init__(self, live: LiveRun[Any]) -> None:
+    def __init__(self, live: RunStream[Any]) -> None:
         self.live = live
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.failure: Exception | None = None
-        self.ears: set[_Ear] = set()
+        self.ears: set[Subscriber] = set()
         self._told = 0
         self._halfway: dict[str, list[Delta]] = {}
         """The pieces of answers that are not on record yet, by the activation that gives them."""
@@ -183,9 +183,9 @@ class _Broadcast:
         for ear in self.ears:
             ear.hear((self._told, event))
 
-    def ear(self, after: int) -> "_Ear":
+    def ear(self, after: int) -> "Subscriber":
         """A new listener, who first hears what it has missed."""
-        ear = _Ear()
+        ear = Subscriber()
         for number, event in enumerate(self.live.log.events[after : self._told], after + 1):
             ear.hear((number, event))
         for pieces in self._halfway.values():
@@ -200,7 +200,7 @@ class _Broadcast:
             ear.hear(None)
 
 
-class _Ear:
+class Subscriber:
     """What one listener has not heard yet. It does not hold the run up: if it is slow, it misses deltas."""
 
     def __init__(self) -> None:

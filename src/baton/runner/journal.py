@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct
 
-from ..errors import RunConflict, StoreError, ThreadBusy
-from ..events import Delta, Event, encode_event, encode_head
-from ..log import Sink
+from ..errors import RunConflictError, StoreError, ThreadBusyError
+from ..events import Delta, Event, encode_event, encode_header
+from ..log import EventSink
 from ..stores import Lease, RunStatus, Store
 
 _logger = logging.getLogger("baton.runner")
@@ -41,7 +41,7 @@ class Journal:
         lease: Lease | None = None,
         seq: int = 0,
         status: RunStatus | None = None,
-        listener: Sink | None = None,
+        listener: EventSink | None = None,
     ) -> None:
         """`begin` makes the run with its first lines; without it, the run has `seq` lines and is held by `lease`.
 
@@ -180,7 +180,7 @@ class Journal:
                     self.listener.put(event)
 
     async def _begin_with(self, begin: Begin, batch: _Batch) -> None:
-        self.lease = await begin([encode_head(), *batch.lines])
+        self.lease = await begin([encode_header(), *batch.lines])
         self._begin, self._seq = None, len(batch.lines) + 1
         if batch.status is not None:
             await self._append(_Batch((), batch.status, ()), is_again=False)
@@ -192,11 +192,11 @@ class Journal:
             try:
                 await self._store.append(lease.run_id, self._seq, batch.lines, status=batch.status, fence=lease.fence)
                 break
-            except RunConflict:
+            except RunConflictError:
                 if (is_again or attempt > 1) and await self._was_written(lease, len(batch.lines)):
                     break
                 raise
-            except ThreadBusy:
+            except ThreadBusyError:
                 raise
             except StoreError:
                 if attempt == _ATTEMPTS:

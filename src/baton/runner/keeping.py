@@ -9,42 +9,42 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from ..context import Limits
-from ..errors import RunConflict, RunError, RunNotFoundError
+from ..errors import RunConflictError, RunError, RunNotFoundError
 from ..events import Event
-from ..flow import Course
-from ..log import Sink
-from .heartbeat import Stoppable
-from .result import Status
+from ..flow import TeamFlow
+from ..log import EventSink
+from .heartbeat import SupportsStop
+from .result import StoppedStatus
 
 
-class Opened(Struct, frozen=True):
+class OpenRun(Struct, frozen=True):
     """A run that is ready to be driven: its course, who begins, what happens first, and where its own words begin."""
 
-    course: Course
+    course: TeamFlow
     first: str
     opening: Sequence[Event] = ()
     said_before: int = 0
 
 
-class Keeper(Protocol):
+class RunBackend(Protocol):
     """Keeps one run. What it gives may have to be waited for; memory need not be, and waiting costs even then."""
 
     run_id: str
 
-    def open(self, listener: Sink | None, run: Stoppable) -> Opened | Awaitable[Opened]:
+    def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun | Awaitable[OpenRun]:
         """Take the run up. Nobody else drives it until `close`."""
         ...
 
-    def close(self, course: Course, status: Status) -> Awaitable[None] | None:
+    def close(self, course: TeamFlow, status: StoppedStatus) -> Awaitable[None] | None:
         """Put the run away, now that it has stopped."""
         ...
 
-    def abandon(self, error: RunConflict) -> None:
+    def abandon(self, error: RunConflictError) -> None:
         """Keep nothing of what happens from now on: somebody else will go on with the run from what is kept."""
         ...
 
 
-class Stopped(Struct, frozen=True):
+class StoppedRun(Struct, frozen=True):
     """A run that waits to be resumed."""
 
     events: Sequence[Event]
@@ -53,16 +53,16 @@ class Stopped(Struct, frozen=True):
     limits: Limits | None = None
 
 
-class InMemory:
+class MemoryBackend:
     """Keeps a run in the runner's own memory, as long as that lasts."""
 
-    def __init__(self, run_id: str, opened: Opened, waiting: dict[str, Stopped], *, is_new: bool) -> None:
+    def __init__(self, run_id: str, opened: OpenRun, waiting: dict[str, StoppedRun], *, is_new: bool) -> None:
         self.run_id = run_id
         self._opened = opened
         self._waiting = waiting
         self._is_new = is_new
 
-    def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+    def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:
         """Take the run up, if nobody has done so since it was asked for."""
         if self._is_new:
             if self.run_id in self._waiting:
@@ -74,31 +74,31 @@ class InMemory:
             self._opened.course.run.log.attach(listener)
         return self._opened
 
-    def close(self, course: Course, status: Status) -> None:
+    def close(self, course: TeamFlow, status: StoppedStatus) -> None:
         """A run that has stopped before its end waits here."""
         if status != "completed":
             run = course.run
-            self._waiting[self.run_id] = Stopped(run.log.events, run.context, run.guests, run.meter.limits)
+            self._waiting[self.run_id] = StoppedRun(run.log.events, run.context, run.guests, run.meter.limits)
 
-    def abandon(self, error: RunConflict) -> None:
+    def abandon(self, error: RunConflictError) -> None:
         """Nobody else could: it stays here."""
 
 
-class NotKept:
+class NullBackend:
     """Keeps nothing: what is driven is a replay."""
 
-    def __init__(self, run_id: str, opened: Opened) -> None:
+    def __init__(self, run_id: str, opened: OpenRun) -> None:
         self.run_id = run_id
         self._opened = opened
 
-    def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+    def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:
         """Take it up as it is."""
         if listener is not None:
             self._opened.course.run.log.attach(listener)
         return self._opened
 
-    def close(self, course: Course, status: Status) -> None:
+    def close(self, course: TeamFlow, status: StoppedStatus) -> None:
         """Nothing is left of it."""
 
-    def abandon(self, error: RunConflict) -> None:
+    def abandon(self, error: RunConflictError) -> None:
         """There is nothing to abandon."""

@@ -9,54 +9,62 @@ from typing import Any, Generic, Literal, Self, cast
 
 from typing_extensions import TypeVar
 
-from ..agents import HOOK_STEP, Outcome, RunHooks, in_time, settled, tell
-from ..context import RunContext, Suspend
-from ..errors import LimitError, ReplayMismatch, RunConflict, RunError, checked_choice
+from ..agents import HOOK_STEP, FlowOutcome, RunHooks, dispatch, maybe_await, run_with_deadline
+from ..context import RunContext, SuspendRun
+from ..errors import LimitError, ReplayMismatchError, RunConflictError, RunError, check_choice
 from ..events import (
-    NOBODY,
-    Asked,
-    Cancelled,
-    Completed,
+    RUN_ORIGIN,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Delta,
     Event,
-    Failed,
-    Finished,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunSuspended,
+    StepCompleted,
     ToolReturned,
-    Transferred,
 )
-from ..flow import Course, follow
+from ..flow import TeamFlow, follow
 from ..log import Log, ReadOnlyLog
-from .channel import Channel
-from .closing import closed
-from .keeping import Keeper, Opened
-from .result import RunResult, Status
+from .channel import EventQueue
+from .closing import close_run_resources
+from .keeping import OpenRun, RunBackend
+from .result import RunResult, StoppedStatus
 
 Out = TypeVar("Out", default=str, covariant=True)
 
-_STATUS: dict[type[Event], Status] = {
-    Completed: "completed",
-    Suspended: "suspended",
-    Failed: "failed",
-    Cancelled: "cancelled",
+_STATUS: dict[type[Event], StoppedStatus] = {
+    RunCompleted: "completed",
+    RunSuspended: "suspended",
+    RunFailed: "failed",
+    RunCancelled: "cancelled",
 }
-_MADE_BY_CODE = (Started, Said, ToolReturned, Stepped, Transferred, Asked, Finished)
+_MADE_BY_CODE = (
+    AgentStarted,
+    AgentResponded,
+    ToolReturned,
+    StepCompleted,
+    ControlTransferred,
+    InterruptRaised,
+    AgentFinished,
+)
 
 
-class LiveRun(Generic[Out]):
+class RunStream(Generic[Out]):
     """A run under way: listen to it with `async with … as run: async for event in run`, or cancel it."""
 
-    def __init__(self, keeper: Keeper, *, capacity: int | None = 128) -> None:
+    def __init__(self, keeper: RunBackend, *, capacity: int | None = 128) -> None:
         """`capacity` is after how many events that nobody has read the run waits; None for never."""
         self._capacity = capacity
         self.run_id = keeper.run_id
         """The id of the run."""
         self._keeper = keeper
-        self._opened: Opened | None = None
-        self._channel: Channel | None = None
+        self._opened: OpenRun | None = None
+        self._channel: EventQueue | None = None
         self._task: asyncio.Task[None] | None = None
         self._driver: asyncio.Task[Any] | None = None
         """The task that was cancelled because of what somebody elsewhere did or asked for."""
@@ -80,18 +88,18 @@ class LiveRun(Generic[Out]):
         return self._result
 
     @property
-    def _course(self) -> Course:
+    def _course(self) -> TeamFlow:
         if self._opened is None:
             raise RunError(f"run `{self.run_id}` has not begun; open it first: async with runner.stream(…) as run")
         return self._opened.course
 
-    async def drive(self) -> None:
+    async def _drive(self) -> None:
         """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
         if self._has_begun:
             raise RunError(f"run `{self.run_id}` has been driven already; start another, or resume it")
         self._has_begun = True
         given = self._keeper.open(self._channel, self)
-        opened = self._opened = given if type(given) is Opened else await cast("Awaitable[Opened]", given)
+        opened = self._opened = given if type(given) is OpenRun else await cast("Awaitable[OpenRun]", given)
         course, log = opened.course, opened.course.run.log
         hooks, known = course.rules.options.hooks, len(log.events)
         if self._is_cancelled or self._stops_after_turn:
@@ -109,15 +117,15 @@ class LiveRun(Generic[Out]):
                 outcome = await self._led(opened, hooks)
             if log.has_past:
                 self._check_replay()
-        except Suspend:
+        except SuspendRun:
             if self._stops_after_turn:
-                await self._stop(Cancelled(f"cancelled{len(log.events)}", NOBODY, time()))
+                await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
             else:
                 open_questions = tuple(log.open_questions())
-                await self._stop(Suspended(f"suspended{len(log.events)}", NOBODY, time(), open_questions))
+                await self._stop(RunSuspended(f"suspended{len(log.events)}", RUN_ORIGIN, time(), open_questions))
                 await self._tell_questions(hooks, known)
         except asyncio.CancelledError:
-            await self._stop(Cancelled(f"cancelled{len(log.events)}", NOBODY, time()))
+            await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
             if self._is_cancelled_by_caller():
                 raise
             if self._conflict is not None:
@@ -126,58 +134,58 @@ class LiveRun(Generic[Out]):
             self._is_cancelled_by_caller()
             error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
             key, kind = f"failed{len(log.events)}", type(error).__name__
-            await self._stop(Failed(key, NOBODY, time(), kind, _storable(error)), failure=error)
+            await self._stop(RunFailed(key, RUN_ORIGIN, time(), kind, _storable(error)), failure=error)
             raise
         else:
             if self._driver is not None:
                 self._is_cancelled_by_caller()
-            closing = self._ended(Completed("completed", NOBODY, time()), outcome=outcome)
+            closing = self._ended(RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
             if closing is not None:
                 await closing
         finally:
             if course.run.opened:
-                await closed(course.run)
+                await close_run_resources(course.run)
 
     def _is_cancelled_by_caller(self) -> bool:
         """Whether the task is cancelled for a reason that is not ours. What was ours is taken back."""
         driver, self._driver = self._driver, None
         return driver is None or driver.uncancel() > 0
 
-    async def _led(self, opened: Opened, hooks: RunHooks | None) -> Outcome:
+    async def _led(self, opened: OpenRun, hooks: RunHooks | None) -> FlowOutcome:
         """Give the floor to whoever begins; how it ends."""
         course, log = opened.course, opened.course.run.log
         first = course.team.seats[opened.first]
         if hooks is not None:
             is_past = log.has_past and log.has("1/start")
-            await tell(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
+            await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
         seconds = course.run.meter.limits.seconds
         if seconds is None:
             outcome = await follow(course, first)
         else:
-            outcome = await in_time(
+            outcome = await run_with_deadline(
                 follow(course, first), seconds, lambda: LimitError("seconds", seconds, self._last_path())
             )
         if hooks is not None:
             ended = (hooks.on_run_end, (course.team.seats[outcome.origin.agent].agent, outcome.output))
-            await tell(self._root_context(), "run_end", ended, is_past=log.has("completed"))
+            await dispatch(self._root_context(), "run_end", ended, is_past=log.has("completed"))
         return outcome
 
     def _root_context(self) -> RunContext[Any]:
-        return RunContext(self._course.run, NOBODY, "run")
+        return RunContext(self._course.run, RUN_ORIGIN, "run")
 
     async def _tell_questions(self, hooks: RunHooks | None, known: int) -> None:
         """Tell the hooks of the questions that are new since this drive began."""
         if hooks is not None:
-            for asked in [event for event in self.log.events[known:] if isinstance(event, Asked)]:
-                await settled(hooks.on_interrupt(self._root_context(), asked))
+            for asked in [event for event in self.log.events[known:] if isinstance(event, InterruptRaised)]:
+                await maybe_await(hooks.on_interrupt(self._root_context(), asked))
 
-    async def cancel(self, how: Literal["now", "after_turn"] = "now") -> None:
+    async def cancel(self, when: Literal["now", "after_turn"] = "now") -> None:
         """Stop the run now, and return when everything it started has ended; or have it stop after the present turn.
 
         Either way it can be resumed.
         """
-        checked_choice("cancel(…)", how, ("now", "after_turn"))
-        if how == "after_turn":
+        check_choice("cancel(…)", when, ("now", "after_turn"))
+        if when == "after_turn":
             self._stop_after_turn()
             return
         self._is_cancelled = True
@@ -189,12 +197,12 @@ class LiveRun(Generic[Out]):
                 self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def let_go(self) -> None:
+    async def _release(self) -> None:
         """Stop now and say nothing of it in the store, so that another process goes on where this one was."""
         if self._opened is not None and self._task is not None and not self._task.done():
-            left = RunConflict(self.run_id, "it was left to others")
+            left = RunConflictError(self.run_id, "it was left to others")
             self._keeper.abandon(left)
-            self.stop_for(left, self._task)
+            self._stop_for(left, self._task)
             await asyncio.wait([self._task])
 
     def _stop_after_turn(self) -> None:
@@ -202,15 +210,15 @@ class LiveRun(Generic[Out]):
         if self._opened is not None:
             self._opened.course.run.signals.stop = "after_turn"
 
-    def stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+    def _stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
         """Stop now: the run is somebody else's, or gone."""
         if self._conflict is None:
             self._conflict = error
             self._cancel(driver)
 
-    def stop_when_asked(self, how: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
+    def _stop_on_request(self, when: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
         """Stop because somebody elsewhere asked for it."""
-        if how == "after_turn":
+        if when == "after_turn":
             self._stop_after_turn()
         elif not self._is_cancelled:
             self._is_cancelled = True
@@ -226,8 +234,8 @@ class LiveRun(Generic[Out]):
     async def __aenter__(self) -> Self:
         if self._task is not None:
             raise RunError(f"run `{self.run_id}` has been opened already; start another, or resume it")
-        channel = self._channel = Channel(self._capacity)
-        self._task = asyncio.create_task(self.drive(), name=f"baton run {self.run_id}")
+        channel = self._channel = EventQueue(self._capacity)
+        self._task = asyncio.create_task(self._drive(), name=f"baton run {self.run_id}")
         self._task.add_done_callback(lambda _: channel.close())
         return self
 
@@ -254,12 +262,12 @@ class LiveRun(Generic[Out]):
         if not self._is_cancelled:
             await asyncio.shield(task)
 
-    async def finished(self) -> None:
+    async def wait(self) -> None:
         """Return when the run has stopped, however it did."""
         if self._task is not None:
             await asyncio.wait([self._task])
 
-    def raise_failure(self) -> None:
+    def _raise_failure(self) -> None:
         """Raise what the run failed with, if it has stopped and did."""
         if self._task is not None and self._task.done():
             self._task.result()
@@ -268,7 +276,7 @@ class LiveRun(Generic[Out]):
         # A run may be taken up with other hooks, or with none.
         missing = self._course.run.log.unvisited(*_MADE_BY_CODE, besides=f"/{HOOK_STEP}")
         if missing is not None:
-            raise ReplayMismatch(missing.key, type(missing).__name__, "nothing there")
+            raise ReplayMismatchError(missing.key, type(missing).__name__, "nothing there")
 
     def _last_path(self) -> tuple[str, ...]:
         events = self._course.run.log.events
@@ -281,7 +289,7 @@ class LiveRun(Generic[Out]):
             await closing
 
     def _ended(
-        self, event: Event, *, outcome: Outcome | None = None, failure: BaseException | None = None
+        self, event: Event, *, outcome: FlowOutcome | None = None, failure: BaseException | None = None
     ) -> Awaitable[None] | None:
         """The last thing a drive does: record why it stops, make the result, and put the run away."""
         opened, course = self._opened, self._course

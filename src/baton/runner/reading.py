@@ -9,24 +9,24 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, cast
 
-from ..errors import RunConflict, SetupError
+from ..errors import RunConflictError, SetupError
 from ..events import Delta, Event
-from ..flow import Course
-from ..log import Sink
-from .heartbeat import Stoppable
-from .keeping import Keeper, Opened
-from .result import Status
+from ..flow import TeamFlow
+from ..log import EventSink
+from .heartbeat import SupportsStop
+from .keeping import OpenRun, RunBackend
+from .result import StoppedStatus
 
 _logger = logging.getLogger("baton.runner")
 
-Heard: TypeAlias = Callable[[Event | Delta], None]
+EventHandler: TypeAlias = Callable[[Event | Delta], None]
 """What is called with everything that happens in a run."""
 
 
-class Reader(Protocol):
-    """Somebody who reads along with every run of a runner, for `Runner(readers=[…])`."""
+class Observer(Protocol):
+    """Somebody who reads along with every run of a runner, for `Runner(observers=[…])`."""
 
-    def reading(self, run_id: str, past: Sequence[Event]) -> AbstractContextManager[Heard]:
+    def observe(self, run_id: str, past: Sequence[Event]) -> AbstractContextManager[EventHandler]:
         """Entered before a run goes on, with what its log has already; left when it stops, however it does.
 
         What it gives is called with every event once it is in the log, and with deltas. If anything of this raises,
@@ -35,45 +35,45 @@ class Reader(Protocol):
         ...
 
 
-def checked_readers(given: Any) -> tuple[Reader, ...]:
+def check_observers(given: Any) -> tuple[Observer, ...]:
     """The readers, if that is what they are."""
     readers = cast("Sequence[Any]", given) if isinstance(given, Sequence) else (None,)
     for reader in readers:
-        if isinstance(reader, type) or not callable(getattr(reader, "reading", None)):
+        if isinstance(reader, type) or not callable(getattr(reader, "observe", None)):
             raise SetupError(
-                f"Runner(readers=[…]) takes a list of readers, which have a method `reading`; not {given!r}"
+                f"Runner(observers=[…]) takes a list of observers, which have a method `observe`; not {given!r}"
             )
     return tuple(readers)
 
 
-def read_by(readers: Sequence[Reader], keeper: Keeper) -> Keeper:
+def with_observers(readers: Sequence[Observer], keeper: RunBackend) -> RunBackend:
     """The keeper of a run, with readers if there are any."""
-    return ReadAlong(keeper, readers) if readers else keeper
+    return ObservedBackend(keeper, readers) if readers else keeper
 
 
-class ReadAlong:
+class ObservedBackend:
     """A keeper around another, and the listener of its run: readers are told, and then whoever listens besides.
 
     As a listener it is told of an event only when the keeper has it.
     """
 
-    def __init__(self, keeper: Keeper, readers: Sequence[Reader]) -> None:
+    def __init__(self, keeper: RunBackend, readers: Sequence[Observer]) -> None:
         self.run_id = keeper.run_id
         self._keeper = keeper
         self._readers = readers
-        self._listener: Sink | None = None
-        self._open: list[AbstractContextManager[Heard]] = []
-        self._heard: tuple[Heard, ...] = ()
+        self._listener: EventSink | None = None
+        self._open: list[AbstractContextManager[EventHandler]] = []
+        self._heard: tuple[EventHandler, ...] = ()
 
-    async def open(self, listener: Sink | None, run: Stoppable) -> Opened:
+    async def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:
         """Take the run up, and let the readers begin."""
         self._listener = listener
         given = self._keeper.open(self, run)
-        opened = given if isinstance(given, Opened) else await given
+        opened = given if isinstance(given, OpenRun) else await given
         past = tuple(opened.course.run.log.events)
         for reader in self._readers:
             try:
-                reading = reader.reading(self.run_id, past)
+                reading = reader.observe(self.run_id, past)
                 self._heard = (*self._heard, reading.__enter__())
             except Exception:  # A run does not depend on its readers.
                 _logger.exception("a reader of run %s failed, and is left out", self.run_id)
@@ -81,7 +81,7 @@ class ReadAlong:
                 self._open.append(reading)
         return opened
 
-    async def close(self, course: Course, status: Status) -> None:
+    async def close(self, course: TeamFlow, status: StoppedStatus) -> None:
         """Put the run away, and let the readers end."""
         try:
             closing = self._keeper.close(course, status)
@@ -95,7 +95,7 @@ class ReadAlong:
                 except Exception:  # A run does not depend on its readers.
                     _logger.exception("a reader of run %s failed at its end", self.run_id)
 
-    def abandon(self, error: RunConflict) -> None:
+    def abandon(self, error: RunConflictError) -> None:
         """Leave the run to somebody else."""
         self._keeper.abandon(error)
 

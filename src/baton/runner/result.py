@@ -7,15 +7,15 @@ from typing import Any, Generic, Literal, TypeAlias
 import msgspec
 from typing_extensions import TypeVar
 
-from ..context import History, Run
-from ..events import Asked, Event, Said, Stepped
+from ..context import History, RunState
+from ..events import AgentResponded, Event, InterruptRaised, StepCompleted
 from ..messages import Message, ToolCall, Usage
-from ..tools import Verdict
+from ..tools import GuardrailVerdict
 from ..tools.verdicts import verdict_in
 
 Out = TypeVar("Out", default=str, covariant=True)
 
-Status: TypeAlias = Literal["completed", "suspended", "failed", "cancelled"]
+StoppedStatus: TypeAlias = Literal["completed", "suspended", "failed", "cancelled"]
 
 
 class Interrupt(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Interrupt(msgspec.Struct, frozen=True):
     agent: str
     path: tuple[str, ...]
     payload: Any = None
-    call: ToolCall | None = None
+    tool_call: ToolCall | None = None
     schema: dict[str, Any] | None = None
     """The JSON schema that an answer must fit, if there is one."""
 
@@ -44,7 +44,7 @@ class GuardrailResult(msgspec.Struct, frozen=True):
     name: str
     stage: Literal["input", "output", "tool"]
     agent: str
-    verdict: Verdict
+    verdict: GuardrailVerdict
 
 
 class RunResult(Generic[Out]):
@@ -52,10 +52,10 @@ class RunResult(Generic[Out]):
 
     def __init__(
         self,
-        run: Run[Any],
+        run: RunState[Any],
         history: History,
         *,
-        status: Status,
+        status: StoppedStatus,
         output: Out,
         agent: str,
         error: BaseException | None,
@@ -64,7 +64,7 @@ class RunResult(Generic[Out]):
         self._run = run
         self._history = history
         self._said_before = said_before
-        self.status: Status = status
+        self.status: StoppedStatus = status
         self.output: Out = output
         """The answer of the agent that had the floor last; None if the run is not completed."""
         self.agent = agent
@@ -94,34 +94,34 @@ class RunResult(Generic[Out]):
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """Every open question."""
-        return tuple(interrupt_of(asked) for asked in self._run.log.open_questions().values())
+        return tuple(to_interrupt(asked) for asked in self._run.log.open_questions().values())
 
     @cached_property
     def usage(self) -> RunUsage:
         """What the run consumed."""
-        return usage_of(self.events)
+        return usage_from_events(self.events)
 
     @cached_property
-    def guardrails(self) -> tuple[GuardrailResult, ...]:
+    def guardrail_results(self) -> tuple[GuardrailResult, ...]:
         """What guardrails said, in the order in which they said it."""
-        return guardrails_of(self.events)
+        return guardrail_results(self.events)
 
     def __repr__(self) -> str:
         return f"RunResult({self.status}, agent={self.agent!r}, output={self.output!r}, run_id={self.run_id!r})"
 
 
-def interrupt_of(asked: Asked) -> Interrupt:
+def to_interrupt(asked: InterruptRaised) -> Interrupt:
     """A question as those see it who are to answer it."""
-    return Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.call, asked.schema)
+    return Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.tool_call, asked.schema)
 
 
-def usage_of(events: Iterable[Event]) -> RunUsage:
+def usage_from_events(events: Iterable[Event]) -> RunUsage:
     """Add up what the model calls in a log consumed."""
     total = Usage()
     by_agent: dict[str, Usage] = {}
     by_model: dict[str, Usage] = {}
     for event in events:
-        if isinstance(event, Said) and event.model:
+        if isinstance(event, AgentResponded) and event.model:
             spent = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
             total += spent
             by_agent[event.agent] = by_agent.get(event.agent, Usage()) + spent
@@ -129,11 +129,11 @@ def usage_of(events: Iterable[Event]) -> RunUsage:
     return RunUsage(total, by_agent, by_model)
 
 
-def guardrails_of(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
+def guardrail_results(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
     """The verdicts that a log has."""
     results: list[GuardrailResult] = []
     for event in events:
-        said = verdict_in(event) if isinstance(event, Stepped) else None
+        said = verdict_in(event) if isinstance(event, StepCompleted) else None
         if said is not None:
             stage, name, verdict = said
             results.append(GuardrailResult(name, stage, event.agent, verdict))

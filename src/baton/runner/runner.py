@@ -12,33 +12,33 @@ from typing import Any, Generic, Literal, Self
 import msgspec
 from typing_extensions import TypeVar
 
-from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
-from ..context import Entry, Limits, Live, as_json_value
-from ..errors import RunError, RunNotFoundError, SetupError, checked_choice, listed
-from ..events import NOBODY, Completed, Event, RunStarted
-from ..flow import Rules, Team, checked_projection
-from ..handoffs import InputFilter, Language
+from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunConfig, RunHooks
+from ..context import HistoryEntry, Limits, LiveConversation, to_json_value
+from ..errors import RunError, RunNotFoundError, SetupError, check_choice, quote_names
+from ..events import RUN_ORIGIN, Event, RunCompleted, RunStarted
+from ..flow import FlowConfig, Team, check_history_policy
+from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log, ReadOnlyLog
-from ..messages import Input, UserMessage, as_messages, paired
-from ..models import Model, ModelSettings, resolve
-from ..stores import RunRecord, RunStatus, Store, store_of
-from .answers import opening_of
-from .courses import course_of, limits_in, start_of
-from .custody import answer, cancel, drive, keep, picked_up, recover, submit, unfinished
-from .forking import forked
+from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..models import Model, ModelSettings, resolve_model
+from ..stores import RunRecord, RunStatus, Store, resolve_store
+from .answers import resume_events
+from .courses import create_flow, limits_of_run, run_started_event
+from .custody import answer, cancel, drive, recover, store_log, submit, take_over_run, unfinished
+from .forking import fork_events
 from .ids import new_id
-from .keeping import InMemory, Keeper, NotKept, Opened, Stopped
-from .live import LiveRun
-from .reading import Reader, checked_readers, read_by
+from .keeping import MemoryBackend, NullBackend, OpenRun, RunBackend, StoppedRun
+from .live import RunStream
+from .reading import Observer, check_observers, with_observers
 from .result import RunResult
-from .stored import Archive, NewRun, OldRun, TakenUp
+from .stored import NewStoredRun, ReopenedRun, ReopenOptions, RunRepository
 from .threads import Thread
-from .watching import watched
+from .watching import watch_run
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
-Floor = Literal["sticky", "root"]
+StartAt = Literal["active", "root"]
 
 
 class Runner(Generic[C, Out]):
@@ -53,67 +53,71 @@ class Runner(Generic[C, Out]):
         agent: BaseAgent[C, Out],
         *,
         model: Model | str | None = None,
-        settings: ModelSettings | None = None,
+        model_settings: ModelSettings | None = None,
         limits: Limits | None = None,
         store: "Store | str | PathLike[str] | None" = None,
-        lease: float = 30.0,
-        history: Projection = "rewritten",
-        transfers: Literal["shown", "hidden"] = "shown",
+        lease_seconds: float = 30.0,
+        history: HistoryPolicy = "rewritten",
+        show_transfers: bool = True,
         multiple_transfers: MultipleTransfers = "first",
-        handoff_input_filter: InputFilter | None = None,
+        handoff_input_filter: HandoffInputFilter | None = None,
         hooks: RunHooks | None = None,
-        corrections: int = 2,
-        on_loop: str | None = None,
-        language: Language = "en",
-        agents: Sequence[BaseAgent[Any, Any]] = (),
-        readers: Sequence[Reader] = (),
+        max_corrections: int = 2,
+        loop_fallback: str | None = None,
+        prompt_language: PromptLanguage = "en",
+        extra_agents: Sequence[BaseAgent[Any, Any]] = (),
+        observers: Sequence[Observer] = (),
     ) -> None:
         """`lease` is for how many seconds a run is this runner's if its process dies while driving it."""
-        extra: Any = agents
+        extra: Any = extra_agents
         everybody: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
         for given in everybody:
             if not isinstance(given, BaseAgent):
                 raise SetupError(f"a Runner runs an agent, not {given!r}; extra agents go into agents=[…]")
-        checked_choice("Runner(transfers=…)", transfers, ("shown", "hidden"))
-        checked_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
-        checked_choice("Runner(language=…)", language, ("en", "zh"))
-        if lease <= 0:
-            raise SetupError(f"Runner(lease={lease}) would never hold; give seconds, more than 0")
-        self.team = Team.compile(agent, extra=agents, language=language)
+        check_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
+        check_choice("Runner(language=…)", prompt_language, ("en", "zh"))
+        if lease_seconds <= 0:
+            raise SetupError(f"Runner(lease={lease_seconds}) would never hold; give seconds, more than 0")
+        self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
         self.limits = limits or Limits()
-        self.model = None if model is None else resolve(model)
+        self.model = None if model is None else resolve_model(model)
         """The model of agents that name none; None leaves it to BATON_MODEL."""
-        options = RunOptions(
+        options = RunConfig(
             model=self.model,
-            settings=settings,
+            model_settings=model_settings,
             multiple_transfers=multiple_transfers,
-            corrections=corrections,
+            max_corrections=max_corrections,
             hooks=hooks,
         )
-        self._rules = Rules(
-            self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
+        self._rules = FlowConfig(
+            self.team,
+            options,
+            check_history_policy(history),
+            not show_transfers,
+            loop_fallback,
+            handoff_input_filter,
         )
-        self._readers = checked_readers(readers)
-        self._waiting: dict[str, Stopped] = {}
-        self.lease = lease
+        self._readers = check_observers(observers)
+        self._waiting: dict[str, StoppedRun] = {}
+        self.lease_seconds = lease_seconds
         """For how many seconds a stored run is this runner's if its process dies while driving it."""
         self._archive = None if store is None else self._archive_of(store)
-        self._threads: Archive | None = None
-        if on_loop is not None and self.team.seat(on_loop) is None:
-            raise SetupError(f"on_loop names `{on_loop}`, but the team has: {listed([*self.team.seats])}")
-        self.team.warn(entries=[on_loop] if on_loop is not None else ())
+        self._threads: RunRepository | None = None
+        if loop_fallback is not None and self.team.seat(loop_fallback) is None:
+            raise SetupError(f"on_loop names `{loop_fallback}`, but the team has: {quote_names([*self.team.seats])}")
+        self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 
     async def run(
         self,
-        input: Input,
+        input: RunInput,
         *,
         context: C | None = None,
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
+        start_at: StartAt = "active",
+        owner: str = "",
     ) -> RunResult[Out]:
         """Run the team to its end, or to its first open question. Raises what ends the run."""
         live = self.stream(
@@ -123,23 +127,23 @@ class Runner(Generic[C, Out]):
             limits=limits,
             run_id=run_id,
             thread=thread,
-            floor=floor,
-            caller=caller,
+            start_at=start_at,
+            owner=owner,
         )
-        await live.drive()
+        await live._drive()
         return live.result
 
     def run_sync(
         self,
-        input: Input,
+        input: RunInput,
         *,
         context: C | None = None,
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
+        start_at: StartAt = "active",
+        owner: str = "",
     ) -> RunResult[Out]:
         """The same, for code without an event loop."""
         _refuse_running_loop()
@@ -150,39 +154,39 @@ class Runner(Generic[C, Out]):
             limits=limits,
             run_id=run_id,
             thread=thread,
-            floor=floor,
-            caller=caller,
+            start_at=start_at,
+            owner=owner,
         )
         return asyncio.run(self._and_close(work))
 
     def stream(
         self,
-        input: Input,
+        input: RunInput,
         *,
         context: C | None = None,
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
-    ) -> LiveRun[Out]:
+        start_at: StartAt = "active",
+        owner: str = "",
+    ) -> RunStream[Out]:
         """A run to listen to: `async with runner.stream(…) as run: async for event in run: …`.
 
         With a `thread` it goes on with that conversation: it reads what was said there, and begins with the agent that
         had the floor last, unless `floor="root"`. `caller` names whose run it is, for those who serve several.
         """
-        started = self._started(input, values, run_id, thread, limits, caller)
-        if floor != "sticky":
-            checked_choice("floor", floor, ("sticky", "root"))
+        started = self._started(input, values, run_id, thread, limits, owner)
+        if start_at != "active":
+            check_choice("start_at", start_at, ("active", "root"))
         archive = self._archive if thread is None else self._kept or self._threads_in_memory()
         if archive is not None:
             owner = new_id()
-            new = NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner)
+            new = NewStoredRun(archive, started, context=context, limits=limits, floor=start_at, worker=owner)
             return self._live_run(new)
-        course = course_of(started, Log(), self._rules, context=context, limits=limits or self.limits)
-        opened = Opened(course, started.root, [started])
-        return self._live_run(InMemory(started.run_id, opened, self._waiting, is_new=True))
+        course = create_flow(started, Log(), self._rules, context=context, limits=limits or self.limits)
+        opened = OpenRun(course, started.root_agent, [started])
+        return self._live_run(MemoryBackend(started.run_id, opened, self._waiting, is_new=True))
 
     async def resume(
         self,
@@ -203,7 +207,7 @@ class Runner(Generic[C, Out]):
         live = self.stream_resume(
             run_id, answers, context=context, values=values, limits=limits, accept_changes=accept_changes
         )
-        await live.drive()
+        await live._drive()
         return live.result
 
     def stream_resume(
@@ -215,16 +219,16 @@ class Runner(Generic[C, Out]):
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         accept_changes: bool = False,
-    ) -> LiveRun[Out]:
+    ) -> RunStream[Out]:
         """The same, to listen to: only what is new is delivered."""
         stopped = self._waiting.get(run_id)
         if stopped is None:
-            how = TakenUp(partial(opening_of, answers=answers, values=values), context, limits, accept_changes)
-            old = OldRun(self._archive_with(run_id), run_id, how, owner=new_id())
+            how = ReopenOptions(partial(resume_events, answers=answers, values=values), context, limits, accept_changes)
+            old = ReopenedRun(self._archive_with(run_id), run_id, how, worker=new_id())
             return self._live_run(old)
-        started, log = start_of(stopped.events), Log(stopped.events)
-        opening = opening_of(log, answers=answers, values=values)
-        course = course_of(
+        started, log = run_started_event(stopped.events), Log(stopped.events)
+        opening = resume_events(log, answers=answers, values=values)
+        course = create_flow(
             started,
             log,
             self._rules,
@@ -232,40 +236,42 @@ class Runner(Generic[C, Out]):
             limits=limits or stopped.limits or self.limits,
             guests=stopped.guests,
         )
-        waited = InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False)
+        waited = MemoryBackend(run_id, OpenRun(course, started.root_agent, opening), self._waiting, is_new=False)
         return self._live_run(waited)
 
-    def adopt(self, events: Iterable[Event]) -> str:
+    def load_log(self, events: Iterable[Event]) -> str:
         """Take over a run from its log, from another process for instance; the id to resume it by.
 
         The team must be the one that made the log. Give the context again when you resume. For a runner without a
         store: one with a store takes its runs from there.
         """
         recorded = list(events)
-        started = start_of(recorded)
-        if any(isinstance(event, Completed) for event in recorded):
+        started = run_started_event(recorded)
+        if any(isinstance(event, RunCompleted) for event in recorded):
             raise RunError(f"run `{started.run_id}` is completed; there is nothing left to resume")
         Log(recorded)  # A log with the same key twice is refused before it is taken in.
-        self._waiting[started.run_id] = Stopped(recorded)
+        self._waiting[started.run_id] = StoppedRun(recorded)
         return started.run_id
 
     async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
-        """Run the agents' code over a log with no effects allowed. Raises ReplayMismatch at the first divergence."""
+        """Run the agents' code over a log with no effects allowed. Raises ReplayMismatchError at the first divergence."""
         recorded = await self.events(run) if isinstance(run, str) else list(run)
-        started = start_of(recorded)
-        said_before: Sequence[Entry] = ()
-        if started.follows and self._kept is not None:
-            said_before = await self._kept.conversations.up_to(started.follows)
-        course = course_of(
+        started = run_started_event(recorded)
+        said_before: Sequence[HistoryEntry] = ()
+        if started.previous_run_id and self._kept is not None:
+            said_before = await self._kept.conversations.up_to(started.previous_run_id)
+        course = create_flow(
             started,
             ReadOnlyLog(recorded),
             self._rules,
             context=context,
-            limits=limits_in(started) or self.limits,
+            limits=limits_of_run(started) or self.limits,
             said_before=said_before,
         )
-        live: LiveRun[Out] = LiveRun(NotKept(started.run_id, Opened(course, started.root, (), len(said_before))))
-        await live.drive()
+        live: RunStream[Out] = RunStream(
+            NullBackend(started.run_id, OpenRun(course, started.root_agent, (), len(said_before)))
+        )
+        await live._drive()
         return live.result
 
     async def events(self, run_id: str) -> list[Event]:
@@ -278,55 +284,55 @@ class Runner(Generic[C, Out]):
 
         `after` leaves out what is known already. Ends when the run stops, for whatever reason.
         """
-        return watched(self._store_wanted("watch"), run_id, after=after)
+        return watch_run(self._stored_runs("watch"), run_id, after=after)
 
     async def submit(
         self,
-        input: Input,
+        input: RunInput,
         *,
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         run_id: str | None = None,
         thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
+        start_at: StartAt = "active",
+        owner: str = "",
     ) -> str:
         """Begin a run in the store and leave it to whoever calls `drive` with its id."""
-        started = self._started(input, values, run_id, thread, limits, caller)
-        return await submit(self._store_wanted("submit"), started, floor=floor)
+        started = self._started(input, values, run_id, thread, limits, owner)
+        return await submit(self._stored_runs("submit"), started, floor=start_at)
 
     async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
         """Drive a stored run until it is finished, suspended or cancelled; how it stands then.
 
         Safe to call from anywhere, any number of times: a run that is not running is left alone, one that somebody
-        else drives is a RunConflict, one whose driver died is taken up when its lease has run out.
+        else drives is a RunConflictError, one whose driver died is taken up when its lease has run out.
         """
-        archive = self._store_wanted("drive")
+        archive = self._stored_runs("drive")
         return await drive(archive, run_id, context=context, accepts_changes=accept_changes, readers=self._readers)
 
-    def stream_drive(self, run_id: str, *, context: C | None = None) -> LiveRun[Out]:
+    def stream_drive(self, run_id: str, *, context: C | None = None) -> RunStream[Out]:
         """The same for a run whose driver has died, to listen to: only what is new is delivered."""
-        return picked_up(self._store_wanted("stream_drive"), run_id, context=context, readers=self._readers)
+        return take_over_run(self._stored_runs("stream_drive"), run_id, context=context, readers=self._readers)
 
     async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
         """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
-        await answer(self._store_wanted("answer"), run_id, answers, values=values)
+        await answer(self._stored_runs("answer"), run_id, answers, values=values)
 
-    async def cancel(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
+    async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
         """Have a stored run stopped, whoever drives it, within seconds. How it stands now: `running` until then."""
-        checked_choice("cancel(…)", how, ("now", "after_turn"))
-        return await cancel(self._store_wanted("cancel"), run_id, how)
+        check_choice("cancel(…)", when, ("now", "after_turn"))
+        return await cancel(self._stored_runs("cancel"), run_id, when)
 
-    async def unfinished(self) -> list[RunRecord]:
+    async def list_unfinished(self) -> list[RunRecord]:
         """Stored runs whose driver has died, or that nobody has driven yet."""
-        return await unfinished(self._store_wanted("unfinished"))
+        return await unfinished(self._stored_runs("unfinished"))
 
-    async def recover(self, *, context: C | None = None, at_once: int = 8) -> dict[str, RunStatus]:
+    async def recover(self, *, context: C | None = None, max_concurrency: int = 8) -> dict[str, RunStatus]:
         """Drive all that is unfinished, several at once; how each run stands then. What others drive is left out.
 
         A run that cannot be driven stays `running`; the log of the program says why.
         """
-        return await recover(self._store_wanted("recover"), context=context, at_once=at_once)
+        return await recover(self._stored_runs("recover"), context=context, max_concurrency=max_concurrency)
 
     async def fork(
         self,
@@ -342,18 +348,18 @@ class Runner(Generic[C, Out]):
         after the first change is left out, but for other changes. The other run stays as it is.
         """
         recorded = await self.events(run) if isinstance(run, str) else list(run)
-        events = forked(recorded, run_id or new_id(), at=at, edit=edit)
+        events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
         if self._archive is None:
-            return self.adopt(events)
-        return await keep(self._archive, events)
+            return self.load_log(events)
+        return await store_log(self._archive, events)
 
-    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
+    def with_store(self, store: "Store | str | PathLike[str]") -> Self:
         """A runner of the same team, with the same options, that keeps its runs in another store."""
         twin = copy(self)
         twin._waiting, twin._threads, twin._archive = {}, None, self._archive_of(store)
         return twin
 
-    def over(self, live: Live) -> Self:
+    def _for_live(self, live: LiveConversation) -> Self:
         """The same runner for the one run that is this live conversation. What it keeps, the other keeps as well."""
         twin = copy(self)
         twin._rules = msgspec.structs.replace(self._rules, live=live)
@@ -361,7 +367,7 @@ class Runner(Generic[C, Out]):
         twin._threads = self._threads_in_memory().under(twin._rules) if self._archive is None else None
         return twin
 
-    def need_store(self, what: str) -> Store:
+    def _require_store(self, what: str) -> Store:
         """The store. Raises SetupError if there is none, saying what needs one."""
         if self._archive is None:
             raise SetupError(f"{what} is about stored runs; give the runner a store: Runner(…, store=…)")
@@ -386,52 +392,52 @@ class Runner(Generic[C, Out]):
     ) -> None:
         await self.close()
 
-    def _live_run(self, keeper: Keeper) -> LiveRun[Out]:
+    def _live_run(self, keeper: RunBackend) -> RunStream[Out]:
         capacity = 128 if self._rules.live is None else None
-        return LiveRun(read_by(self._readers, keeper), capacity=capacity)
+        return RunStream(with_observers(self._readers, keeper), capacity=capacity)
 
     @property
-    def _kept(self) -> Archive | None:
+    def _kept(self) -> RunRepository | None:
         return self._archive or self._threads
 
-    def _archive_of(self, store: "Store | str | PathLike[str]") -> Archive:
-        return Archive(store_of(store), self._rules, limits=self.limits, ttl=self.lease)
+    def _archive_of(self, store: "Store | str | PathLike[str]") -> RunRepository:
+        return RunRepository(resolve_store(store), self._rules, limits=self.limits, ttl=self.lease_seconds)
 
-    def _threads_in_memory(self) -> Archive:
+    def _threads_in_memory(self) -> RunRepository:
         """Where a runner without a store keeps the runs of threads."""
         if self._threads is None:
             self._threads = self._archive_of("memory:")
         return self._threads
 
-    def _archive_with(self, run_id: str) -> Archive:
+    def _archive_with(self, run_id: str) -> RunRepository:
         if self._kept is None:
             raise RunNotFoundError(run_id, [*self._waiting])
         return self._kept
 
-    def _store_wanted(self, method: str) -> Archive:
+    def _stored_runs(self, method: str) -> RunRepository:
         if self._kept is None:
             raise SetupError(f"runner.{method}() is about stored runs; give the runner a store: Runner(…, store=…)")
         return self._kept
 
     def _started(
         self,
-        input: Input,
+        input: RunInput,
         values: Mapping[str, Any] | None,
         run_id: str | None,
         thread: str | None,
         limits: Limits | None,
-        caller: str,
+        owner: str,
     ) -> RunStarted:
         started = RunStarted(
             "run",
-            NOBODY,
+            RUN_ORIGIN,
             time(),
             run_id or new_id(),
             self.team.root,
-            (UserMessage(input),) if isinstance(input, str) else tuple(paired(as_messages(input))),
-            as_json_value("the run's values", dict(values)) if values else {},
+            (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
+            to_json_value("the run's values", dict(values)) if values else {},
             thread or "",
-            caller=caller,
+            owner=owner,
         )
         if limits is None:
             return started

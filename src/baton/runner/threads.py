@@ -5,43 +5,43 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from ..context import Entry
-from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusy
+from ..context import HistoryEntry
+from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusyError
 from ..events import Event, RunStarted, decode_lines
-from ..flow import floor_of, recalled
+from ..flow import history_from_log, last_active_agent
 from ..messages import Message
-from ..stores import FINISHED, RunRecord, Store, all_records
+from ..stores import FINISHED_STATUSES, RunRecord, Store, iter_records
 
 _KEPT = 256
 
 
-class Conversation(Struct, frozen=True):
+class ThreadState(Struct, frozen=True):
     """What was said in a thread up to and with one of its runs, and who had the floor at its end."""
 
     last_run: str = ""
     first_run: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[HistoryEntry, ...] = ()
     floor: str = ""
 
 
-class Conversations:
+class ThreadReader:
     """Reads conversations from a store. What it has read it keeps for a while: finished runs do not change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: OrderedDict[tuple[str, int], Conversation] = OrderedDict()
+        self._read: OrderedDict[tuple[str, int], ThreadState] = OrderedDict()
 
-    async def latest(self, thread: str) -> Conversation:
-        """The conversation up to the last run of the thread. Raises ThreadBusy if that run has not ended."""
+    async def latest(self, thread: str) -> ThreadState:
+        """The conversation up to the last run of the thread. Raises ThreadBusyError if that run has not ended."""
         page = await self._store.list(thread=thread, limit=1)
         if not page.records:
-            return Conversation()
+            return ThreadState()
         last = page.records[0]
-        if last.status not in FINISHED:
-            raise ThreadBusy(thread, last.run_id, last.status)
+        if last.status not in FINISHED_STATUSES:
+            raise ThreadBusyError(thread, last.run_id, last.status)
         return await self.read(last)
 
-    async def up_to(self, run_id: str) -> tuple[Entry, ...]:
+    async def up_to(self, run_id: str) -> tuple[HistoryEntry, ...]:
         """What was said up to and with a run; nothing, if it has been deleted since."""
         record = await self._store.record(run_id)
         return () if record is None else (await self.read(record)).entries
@@ -52,12 +52,12 @@ class Conversations:
         between = [record for record in page.records if record.run_id != run_id]
         if between and between[0].run_id != follows:
             await self._store.delete(run_id)
-            raise ThreadBusy(thread, between[0].run_id, "just ended")
+            raise ThreadBusyError(thread, between[0].run_id, "just ended")
 
-    async def read(self, record: RunRecord) -> Conversation:
+    async def read(self, record: RunRecord) -> ThreadState:
         """Read back to the first run of the thread, or to one that is known; then forward again."""
         waiting: list[tuple[RunRecord, list[Event]]] = []
-        known: Conversation | None = None
+        known: ThreadState | None = None
         current: RunRecord | None = record
         oldest = await self._store.list(thread=record.thread, limit=1, oldest_first=True)
         first_run = oldest.records[0].run_id if oldest.records else ""
@@ -70,11 +70,11 @@ class Conversations:
             events = decode_lines(await self._store.load(current.run_id))
             waiting.append((current, events))
             current = await self._before(events)
-        conversation = known or Conversation()
+        conversation = known or ThreadState()
         for each, events in reversed(waiting):
-            entries = (*conversation.entries, *recalled(events))
-            floor = floor_of(events) or conversation.floor
-            conversation = Conversation(each.run_id, first_run, entries, floor)
+            entries = (*conversation.entries, *history_from_log(events))
+            floor = last_active_agent(events) or conversation.floor
+            conversation = ThreadState(each.run_id, first_run, entries, floor)
             self._keep(each, conversation)
         return conversation
 
@@ -82,9 +82,9 @@ class Conversations:
         started = events[0] if events else None
         if not isinstance(started, RunStarted):
             raise LogError(0, "it is not the log of a run")
-        return await self._store.record(started.follows) if started.follows else None
+        return await self._store.record(started.previous_run_id) if started.previous_run_id else None
 
-    def _keep(self, record: RunRecord, conversation: Conversation) -> None:
+    def _keep(self, record: RunRecord, conversation: ThreadState) -> None:
         self._read[record.run_id, record.seq] = conversation
         while len(self._read) > _KEPT:
             self._read.popitem(last=False)
@@ -93,46 +93,46 @@ class Conversations:
 class Thread:
     """One conversation in a store: who has the floor, what was said, and its runs."""
 
-    def __init__(self, id: str, store: Store, conversations: Conversations) -> None:
+    def __init__(self, id: str, store: Store, conversations: ThreadReader) -> None:
         self.id = id
         self._store = store
         self._conversations = conversations
 
     async def runs(self) -> list[RunRecord]:
         """Its runs, the oldest first."""
-        return [record async for record in all_records(self._store, thread=self.id, oldest_first=True)]
+        return [record async for record in iter_records(self._store, thread=self.id, oldest_first=True)]
 
-    async def history(self) -> tuple[Message, ...]:
+    async def messages(self) -> tuple[Message, ...]:
         """Everything that was said in it, by whomever."""
         return tuple([entry.message for entry in (await self._conversation()).entries])
 
-    async def floor(self) -> str:
+    async def active_agent(self) -> str:
         """The agent that had the floor last; "" if nobody had it yet."""
         return (await self._conversation()).floor
 
     async def trim(self, keep: int) -> int:
         """Forget all but the last `keep` runs; how many were forgotten. What was said in them is not read any more.
 
-        Raises ThreadBusy if one that has not ended would be among them.
+        Raises ThreadBusyError if one that has not ended would be among them.
         """
         if keep < 0:
             raise SetupError(f"trim(keep={keep}) cannot keep that many runs; give 0 or more")
         records = await self.runs()
         forgotten = records[: max(0, len(records) - keep)]
         for record in forgotten:
-            if record.status not in FINISHED:
-                raise ThreadBusy(self.id, record.run_id, record.status)
+            if record.status not in FINISHED_STATUSES:
+                raise ThreadBusyError(self.id, record.run_id, record.status)
         return await self._forget(forgotten)
 
     async def delete(self) -> int:
-        """Forget the whole conversation; how many runs it had. Raises ThreadBusy if one of them is running."""
+        """Forget the whole conversation; how many runs it had. Raises ThreadBusyError if one of them is running."""
         records = await self.runs()
         for record in records:
             if record.status == "running":
-                raise ThreadBusy(self.id, record.run_id, record.status)
+                raise ThreadBusyError(self.id, record.run_id, record.status)
         return await self._forget(records)
 
-    async def export(self) -> list[Event]:
+    async def events(self) -> list[Event]:
         """All events of all its runs, the oldest first."""
         events: list[Event] = []
         for record in await self.runs():
@@ -142,11 +142,11 @@ class Thread:
     async def _forget(self, records: Iterable[RunRecord]) -> int:
         return sum([await self._store.delete(record.run_id) for record in records])
 
-    async def _conversation(self) -> Conversation:
+    async def _conversation(self) -> ThreadState:
         page = await self._store.list(thread=self.id, limit=1)
         if not page.records:
-            return Conversation()
+            return ThreadState()
         try:
             return await self._conversations.read(page.records[0])
         except RunNotFoundError:
-            return Conversation()
+            return ThreadState()

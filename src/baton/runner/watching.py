@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from ..events import Event, EventReader
-from .stored import Archive
+from ..events import Event, EventDecoder
+from .stored import RunRepository
 
 _SHORTEST_PAUSE = 0.02
 _LONGEST_PAUSE = 0.5
 
 
-async def watched(archive: Archive, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event]]:
+async def watch_run(archive: RunRepository, run_id: str, *, after: int) -> AsyncIterator[tuple[int, Event]]:
     """The events of a run from number `after` on, with their numbers, as they are stored; ends when the run stops."""
-    reader, seq, pause = EventReader(), 0, _SHORTEST_PAUSE
+    reader, seq, pause = EventDecoder(), 0, _SHORTEST_PAUSE
     while True:
         # The status first: if the run stops in between, what it wrote last is read all the same.
         record = await archive.record(run_id)

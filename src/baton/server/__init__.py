@@ -3,22 +3,33 @@
 May import adapters and what is below them. Drives nothing itself: it asks a hub, as any program could.
 """
 
-from ..adapters.http import JWT, ApiKey, Auth, AuthLike, Basic, Bearer, Caller, MutualTLS, Token, Verifier
+from ..adapters.http import (
+    APIKeyAuth,
+    Auth,
+    AuthLike,
+    BasicAuth,
+    BearerAuth,
+    JWTAuth,
+    MutualTLSAuth,
+    Principal,
+    TokenLike,
+    TokenVerifier,
+)
 from .app import api_app
-from .serving import serve, serving
+from .serving import serve, serve_in_background
 
 __all__ = [
-    "JWT",
-    "ApiKey",
+    "APIKeyAuth",
     "Auth",
     "AuthLike",
-    "Basic",
-    "Bearer",
-    "Caller",
-    "MutualTLS",
-    "Token",
-    "Verifier",
+    "BasicAuth",
+    "BearerAuth",
+    "JWTAuth",
+    "MutualTLSAuth",
+    "Principal",
+    "TokenLike",
+    "TokenVerifier",
     "api_app",
     "serve",
-    "serving",
+    "serve_in_background",
 ]

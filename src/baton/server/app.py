@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..adapters.http import AuthLike
 from ..errors import SetupError
-from ..runner import Hub, Runner
+from ..runner import BackgroundRunner, Runner
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
 def api_app(
-    runner: Runner[Any, Any] | Hub,
+    target: Runner[Any, Any] | BackgroundRunner,
     *,
     auth: AuthLike | None = None,
-    context: Callable[[str], Any] | None = None,
-    cors: Sequence[str] = (),
+    context_factory: Callable[[str], Any] | None = None,
+    cors_origins: Sequence[str] = (),
     max_body: int = 1 << 20,
     heartbeat: float = 15.0,
-    allow_anyone: bool = False,
+    allow_anonymous: bool = False,
     show_errors: bool = False,
 ) -> "Starlette":
     """The HTTP API of a runner that has a store; or of a hub, to share its runs with another app.
@@ -36,27 +36,31 @@ def api_app(
         from starlette.middleware.cors import CORSMiddleware
     except ImportError:
         raise SetupError("api_app(…) needs Starlette: pip install 'baton-adk[server]'") from None
-    from ..adapters.http.door import Door
-    from .desk import Desk
+    from ..adapters.http.door import RequestGuard
+    from .desk import RunService
     from .routes import no_such_path, routes_of
 
-    hub = runner if isinstance(runner, Hub) else Hub(runner)
-    door = Door(auth, allow_anyone=allow_anyone, max_body=max_body)
-    desk = Desk(hub, door, context=context, heartbeat=heartbeat, show_errors=show_errors)
+    hub = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
+    door = RequestGuard(auth, allow_anyone=allow_anonymous, max_body=max_body)
+    desk = RunService(hub, door, context=context_factory, heartbeat=heartbeat, show_errors=show_errors)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.caretaker.start(context)
+        hub.caretaker.start(context_factory)
         yield
-        await hub.let_go()
+        await hub.release_all()
 
     methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "Last-Event-ID"]
     allowed = Middleware(
-        CORSMiddleware, allow_origins=[*cors], allow_methods=methods, allow_headers=headers, expose_headers=["Location"]
+        CORSMiddleware,
+        allow_origins=[*cors_origins],
+        allow_methods=methods,
+        allow_headers=headers,
+        expose_headers=["Location"],
     )
     return Starlette(
         routes=routes_of(desk),
-        middleware=[allowed] if cors else [],
+        middleware=[allowed] if cors_origins else [],
         lifespan=lifespan,
         exception_handlers={404: no_such_path, 405: no_such_path},
     )

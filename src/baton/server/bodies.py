@@ -26,7 +26,7 @@ class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cost: Annotated[float, Meta(gt=0, le=1e15)] | None = None
 
 
-class NewRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A run to begin. Keys of `values` must not begin with `baton.`."""
 
     input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[Spoken, ...], Meta(min_length=1)]
@@ -34,16 +34,16 @@ class NewRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     values: dict[str, Any] = {}
     limits: LimitsBody | None = None
     run_id: Id | None = None
-    floor: Literal["sticky", "root"] = "sticky"
+    start_at: Literal["active", "root"] = "active"
 
 
-class Answers(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AnswersBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Answers to open questions, by the ids of the questions. Those without an answer stay open."""
 
     answers: Annotated[dict[str, Any], Meta(min_length=1)]
 
 
-class Stop(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CancelBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a run is to be stopped."""
 
     how: Literal["now", "after_turn"] = "now"
@@ -87,7 +87,7 @@ class ThreadView(Struct, frozen=True, kw_only=True):
     messages: tuple[Message, ...]
 
 
-class ErrorFacts(Struct, frozen=True):
+class ErrorDetail(Struct, frozen=True):
     """A code for programs, and a sentence for people."""
 
     code: str
@@ -97,10 +97,10 @@ class ErrorFacts(Struct, frozen=True):
 class ErrorBody(Struct, frozen=True):
     """What every answer with a status from 400 on holds."""
 
-    error: ErrorFacts
+    error: ErrorDetail
 
 
-class Health(Struct, frozen=True):
+class HealthBody(Struct, frozen=True):
     """That the server is there."""
 
     status: Literal["ok"] = "ok"

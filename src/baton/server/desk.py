@@ -6,31 +6,31 @@ from typing import Any, cast
 
 from msgspec.structs import asdict, replace
 
-from ..adapters.http import Caller
-from ..adapters.http.door import Door
-from ..adapters.http.problems import Problem
+from ..adapters.http import Principal
+from ..adapters.http.door import RequestGuard
+from ..adapters.http.problems import ServingError
 from ..adapters.http.sse import COMMENT, frame, with_heartbeat
 from ..context import Limits
-from ..errors import AnswerError, RunNotFoundError, listed
+from ..errors import AnswerError, RunNotFoundError, quote_names
 from ..events import Delta, Event
 from ..log import Log
-from ..runner import Hub
+from ..runner import BackgroundRunner
 from ..runner.ids import new_id
 from ..stores import RunRecord, RunStatus, Store
-from .bodies import LimitsBody, NewRun, RunDetail, RunPage, ThreadView
+from .bodies import LimitsBody, RunDetail, RunPage, StartRunBody, ThreadView
 from .views import as_sent, listed_run, whole_run
 
 _OURS = "baton."
 _Numbered = AsyncGenerator[tuple[int, Event | Delta]]
 
 
-class Desk:
+class RunService:
     """Serves one hub to callers, each of whom has runs and threads of their own."""
 
     def __init__(
         self,
-        hub: Hub,
-        door: Door,
+        hub: BackgroundRunner,
+        door: RequestGuard,
         *,
         context: Callable[[str], Any] | None,
         heartbeat: float,
@@ -41,13 +41,13 @@ class Desk:
         self._context = context
         self._heartbeat = heartbeat
         self._show_errors = show_errors
-        self._store: Store = hub.runner.need_store("The HTTP API")
+        self._store: Store = hub.runner._require_store("The HTTP API")
 
-    async def begin(self, caller: Caller, wanted: NewRun) -> RunDetail:
+    async def begin(self, caller: Principal, wanted: StartRunBody) -> RunDetail:
         """Start a run; how it stands now."""
         for key in wanted.values:
             if key.startswith(_OURS):
-                raise Problem(422, "invalid", f"keys of values that begin with `{_OURS}` are not the caller's")
+                raise ServingError(422, "invalid", f"keys of values that begin with `{_OURS}` are not the caller's")
         run_id = await self.hub.start(
             wanted.input,
             context=self._context_for(caller),
@@ -55,65 +55,67 @@ class Desk:
             limits=self._limits(wanted.limits),
             run_id=caller.inside(wanted.run_id or new_id()),
             thread=caller.inside(wanted.thread) if wanted.thread else None,
-            floor=wanted.floor,
-            caller=caller.name,
+            start_at=wanted.start_at,
+            owner=caller.name,
         )
         return await self.run(caller, caller.outside(run_id))
 
-    async def run(self, caller: Caller, id: str) -> RunDetail:
+    async def run(self, caller: Principal, id: str) -> RunDetail:
         """One run with what its log says."""
         record = await self._record(caller, id)
         return whole_run(record, await self.hub.runner.events(record.run_id), caller)
 
-    async def answer(self, caller: Caller, id: str, answers: Mapping[str, Any] | None) -> RunDetail:
+    async def answer(self, caller: Principal, id: str, answers: Mapping[str, Any] | None) -> RunDetail:
         """Go on with a run that has stopped, with answers or without."""
         record = await self._record(caller, id)
         if answers is not None and record.status != "suspended":
-            raise Problem(409, "not_waiting", f"the run is {record.status}; it waits for no answers")
+            raise ServingError(409, "not_waiting", f"the run is {record.status}; it waits for no answers")
         if answers is not None:
             # A hub takes a mapping of other keys for the one answer itself; here the ids are always given.
             questions = Log(await self.hub.runner.events(record.run_id)).open_questions()
             if unknown := [id for id in answers if id not in questions]:
-                raise AnswerError(f"no open question is called {listed(unknown)}; open are: {listed([*questions])}")
+                raise AnswerError(
+                    f"no open question is called {quote_names(unknown)}; open are: {quote_names([*questions])}"
+                )
         await self.hub.resume(record.run_id, answers, context=self._context_for(caller))
         return await self.run(caller, id)
 
-    async def stop(self, caller: Caller, id: str, how: Any) -> RunDetail:
+    async def stop(self, caller: Principal, id: str, how: Any) -> RunDetail:
         """Have a run stopped, wherever it is driven."""
         record = await self._record(caller, id)
-        await self.hub.stop(record.run_id, how)
+        await self.hub.cancel(record.run_id, how)
         return await self.run(caller, id)
 
     async def runs(
-        self, caller: Caller, *, status: list[RunStatus] | None, thread: str | None, limit: int, after: str
+        self, caller: Principal, *, status: list[RunStatus] | None, thread: str | None, limit: int, after: str
     ) -> RunPage:
         """The caller's runs, the newest first."""
         inside = None if thread is None else caller.inside(thread)
-        page = await self._store.list(status=status, thread=inside, caller=caller.whose, limit=limit, after=after)
-        return RunPage(runs=tuple(listed_run(record, caller) for record in page.records), next=page.next)
+        page = await self._store.list(status=status, thread=inside, owner=caller.whose, limit=limit, cursor=after)
+        return RunPage(runs=tuple(listed_run(record, caller) for record in page.records), next=page.next_cursor)
 
-    async def thread(self, caller: Caller, id: str) -> ThreadView:
+    async def thread(self, caller: Principal, id: str) -> ThreadView:
         """A conversation of the caller's."""
         thread = self.hub.runner.thread(caller.inside(id))
         runs = await thread.runs()
         if not runs:
-            raise Problem(404, "not_found", "there is no such thread")
+            raise ServingError(404, "not_found", "there is no such thread")
         return ThreadView(
             id=id,
-            floor=await thread.floor(),
+            floor=await thread.active_agent(),
             runs=tuple(listed_run(record, caller) for record in runs),
-            messages=await thread.history(),
+            messages=await thread.messages(),
         )
 
-    async def listening(self, caller: Caller, id: str, *, after: int) -> AsyncIterator[bytes] | None:
+    async def listening(self, caller: Principal, id: str, *, after: int) -> AsyncIterator[bytes] | None:
         """What happens in a run as server-sent events; None if it has stopped and nothing is left to hear."""
         record = await self._record(caller, id)
         if record.status != "running" and record.seq - 1 <= after:
             return None
         return self._frames(caller, record.run_id, after)
 
-    async def _frames(self, caller: Caller, run_id: str, after: int) -> AsyncIterator[bytes]:
-        heard = cast(_Numbered, self.hub.listen(run_id, after=after))
+    async def _frames(self, caller: Principal, run_id: str, after: int) -> AsyncIterator[bytes]:
+        heard = cast(_Numbered, self.hub.subscribe(run_id, after=after))
         async with aclosing(with_heartbeat(heard, self._heartbeat)) as items:
             async for item in items:
                 if item is None:
@@ -125,15 +127,15 @@ class Desk:
                 data = as_sent(event, caller, show_errors=self._show_errors)
                 yield frame(data, event=type(event).__name__, id=id)
 
-    async def _record(self, caller: Caller, id: str) -> RunRecord:
+    async def _record(self, caller: Principal, id: str) -> RunRecord:
         # Runs that came in by another protocol have ids that no caller chose, and that are the same for everybody.
         for known_as in dict.fromkeys((caller.inside(id), id)):
             record = await self._store.record(known_as)
-            if record is not None and caller.sees(record.caller):
+            if record is not None and caller.sees(record.owner):
                 return record
         raise RunNotFoundError(id)
 
-    def _context_for(self, caller: Caller) -> Any:
+    def _context_for(self, caller: Principal) -> Any:
         return None if self._context is None else self._context(caller.name)
 
     def _limits(self, wanted: LimitsBody | None) -> Limits | None:

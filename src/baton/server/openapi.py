@@ -8,15 +8,26 @@ import msgspec
 
 from .. import __version__
 from ..adapters.http import Auth
-from ..events import Event, Origin, Unknown, facts
-from ..stores import STATUSES
-from .bodies import ID, MOST_LISTED, Answers, ErrorBody, Health, NewRun, RunDetail, RunPage, Stop, ThreadView
+from ..events import Event, Origin, UnknownEvent, facts
+from ..stores import RUN_STATUSES
+from .bodies import (
+    ID,
+    MOST_LISTED,
+    AnswersBody,
+    CancelBody,
+    ErrorBody,
+    HealthBody,
+    RunDetail,
+    RunPage,
+    StartRunBody,
+    ThreadView,
+)
 
-_BODIES = (NewRun, Answers, Stop, RunDetail, RunPage, ThreadView, ErrorBody, Health)
+_BODIES = (StartRunBody, AnswersBody, CancelBody, RunDetail, RunPage, ThreadView, ErrorBody, HealthBody)
 _FACTS = tuple(
     kind
     for kind in vars(facts).values()
-    if isinstance(kind, type) and issubclass(kind, Event) and kind not in (Event, Unknown)
+    if isinstance(kind, type) and issubclass(kind, Event) and kind not in (Event, UnknownEvent)
 )
 """Every kind of event that a log is made of."""
 _PROBLEMS = {
@@ -44,7 +55,7 @@ def document(root: str = "", auth: Sequence[Auth] = ()) -> dict[str, Any]:
         made["security"] = [{each.name: []} for each in auth]
         made["components"] = {
             **made["components"],
-            "securitySchemes": {each.name: dict(each.scheme()) for each in auth},
+            "securitySchemes": {each.name: dict(each.openapi_scheme()) for each in auth},
         }
     return made
 
@@ -83,19 +94,21 @@ def _schema_of(kind: type) -> dict[str, Any]:
 def _paths() -> dict[str, Any]:
     id = {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": ID, "maxLength": 128}}
     about_run = {"parameters": [id]}
-    answers = _operation("answer_run", "Answer open questions; the run goes on.", {202: RunDetail}, body=Answers)
+    answers = _operation("answer_run", "Answer open questions; the run goes on.", {202: RunDetail}, body=AnswersBody)
     resume = _operation(
         "resume_run", "Go on with a run that failed or was cancelled.", {202: RunDetail}, problems=(404, 409)
     )
     cancel = _operation(
-        "cancel_run", "Stop a run, wherever it is driven.", {200: RunDetail}, body=Stop, needs_body=False
+        "cancel_run", "Stop a run, wherever it is driven.", {200: RunDetail}, body=CancelBody, needs_body=False
     )
     return {
         "/runs": {
             "get": _operation(
                 "list_runs", "Your runs, the newest first.", {200: RunPage}, parameters=_queries(), problems=(422,)
             ),
-            "post": _operation("create_run", "Begin a run. It goes on whoever listens.", {201: RunDetail}, body=NewRun),
+            "post": _operation(
+                "create_run", "Begin a run. It goes on whoever listens.", {201: RunDetail}, body=StartRunBody
+            ),
         },
         "/runs/{id}": {**about_run, "get": _operation("get_run", "One run.", {200: RunDetail}, problems=(404,))},
         "/runs/{id}/events": {**about_run, "get": _listening()},
@@ -107,13 +120,16 @@ def _paths() -> dict[str, Any]:
             "get": _operation("get_thread", "One conversation.", {200: ThreadView}, problems=(404,)),
         },
         "/health": {
-            "get": {**_operation("health", "That the server is there.", {200: Health}, is_open=True), "security": []}
+            "get": {
+                **_operation("health", "That the server is there.", {200: HealthBody}, is_open=True),
+                "security": [],
+            }
         },
     }
 
 
 def _queries() -> list[dict[str, Any]]:
-    statuses = {"type": "array", "items": {"enum": [*STATUSES]}}
+    statuses = {"type": "array", "items": {"enum": [*RUN_STATUSES]}}
     return [
         {"name": "status", "in": "query", "schema": statuses},
         {"name": "thread", "in": "query", "schema": {"type": "string", "pattern": ID, "maxLength": 128}},

@@ -12,21 +12,21 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ..adapters.http import Caller
-from ..adapters.http.problems import Problem, tell_problem
-from ..adapters.http.sse import EventStream
-from ..stores import STATUSES, RunStatus
-from .bodies import ID, MOST_LISTED, Answers, Health, NewRun, Stop
-from .desk import Desk
+from ..adapters.http import Principal
+from ..adapters.http.problems import ServingError, error_response
+from ..adapters.http.sse import SSEResponse
+from ..stores import RUN_STATUSES, RunStatus
+from .bodies import ID, MOST_LISTED, AnswersBody, CancelBody, HealthBody, StartRunBody
+from .desk import RunService
 from .openapi import document
 
 T = TypeVar("T")
-_Endpoint = Callable[[Desk, Caller, Request], Awaitable[Response]]
+_Endpoint = Callable[[RunService, Principal, Request], Awaitable[Response]]
 _NUMBER = re.compile(r"\d{1,15}")
 _CURSOR = re.compile(r"[\x20-\x7e]{1,1000}")
 
 
-def routes_of(desk: Desk) -> list[Route]:
+def routes_of(desk: RunService) -> list[Route]:
     """All routes of the API."""
     return [
         Route("/health", _health, methods=["GET"]),
@@ -41,14 +41,14 @@ def routes_of(desk: Desk) -> list[Route]:
     ]
 
 
-def _by_method(desk: Desk, **endpoints: _Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _by_method(desk: RunService, **endpoints: _Endpoint) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         try:
             caller = await desk.door.admit(request)
             # HEAD is a GET whose body nobody sends.
             return await endpoints["GET" if request.method == "HEAD" else request.method](desk, caller, request)
         except Exception as error:  # noqa: BLE001 - the edge of the program: here a failure becomes an answer
-            return tell_problem(request, error)
+            return error_response(request, error)
 
     return endpoint
 
@@ -57,33 +57,33 @@ async def no_such_path(request: Request, error: Exception) -> Response:
     """What is told of a path or a method that is not there."""
     if isinstance(error, HTTPException) and error.status_code == 405:
         told = "this path does not take that method"
-        return Problem(405, "method_not_allowed", told, headers=error.headers).response()
+        return ServingError(405, "method_not_allowed", told, headers=error.headers).response()
     if isinstance(error, HTTPException) and error.status_code == 404:
-        return Problem(404, "not_found", "there is no such path").response()
-    return tell_problem(request, error)
+        return ServingError(404, "not_found", "there is no such path").response()
+    return error_response(request, error)
 
 
 async def _health(request: Request) -> Response:
-    return _json(Health())
+    return _json(HealthBody())
 
 
-async def _openapi(desk: Desk, request: Request) -> Response:
+async def _openapi(desk: RunService, request: Request) -> Response:
     root = str(request.scope.get("root_path", ""))
     return JSONResponse(document(root, desk.door.auth))
 
 
-async def _begin(desk: Desk, caller: Caller, request: Request) -> Response:
-    wanted = await desk.door.body(request, partial(msgspec.json.decode, type=NewRun))
+async def _begin(desk: RunService, caller: Principal, request: Request) -> Response:
+    wanted = await desk.door.body(request, partial(msgspec.json.decode, type=StartRunBody))
     run = await desk.begin(caller, wanted)
     return _json(run, 201, {"Location": f"{request.url.path}/{run.id}"})
 
 
-async def _list(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _list(desk: RunService, caller: Principal, request: Request) -> Response:
     query = request.query_params
     thread = query.get("thread")
     after = query.get("after", "")
     if after and not _CURSOR.fullmatch(after):
-        raise Problem(422, "invalid", "`after` must be the `next` of the page before")
+        raise ServingError(422, "invalid", "`after` must be the `next` of the page before")
     return _json(
         await desk.runs(
             caller,
@@ -95,36 +95,36 @@ async def _list(desk: Desk, caller: Caller, request: Request) -> Response:
     )
 
 
-async def _run(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _run(desk: RunService, caller: Principal, request: Request) -> Response:
     return _json(await desk.run(caller, _id(request)))
 
 
-async def _events(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _events(desk: RunService, caller: Principal, request: Request) -> Response:
     given = request.headers.get("last-event-id") or request.query_params.get("after", "0")
     frames = await desk.listening(caller, _id(request), after=_number(given, "Last-Event-ID", least=0, most=10**15))
     if frames is None:
         # Browsers ask again whenever a stream ends; this tells them that there is nothing more to ask for.
         return Response(status_code=204)
-    return Response(media_type="text/event-stream") if request.method == "HEAD" else EventStream(frames)
+    return Response(media_type="text/event-stream") if request.method == "HEAD" else SSEResponse(frames)
 
 
-async def _answer(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _answer(desk: RunService, caller: Principal, request: Request) -> Response:
     id = _id(request)
-    given = await desk.door.body(request, partial(msgspec.json.decode, type=Answers))
+    given = await desk.door.body(request, partial(msgspec.json.decode, type=AnswersBody))
     return _json(await desk.answer(caller, id, given.answers), 202)
 
 
-async def _resume(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _resume(desk: RunService, caller: Principal, request: Request) -> Response:
     return _json(await desk.answer(caller, _id(request), None), 202)
 
 
-async def _cancel(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _cancel(desk: RunService, caller: Principal, request: Request) -> Response:
     id = _id(request)
-    stop = await desk.door.body(request, partial(msgspec.json.decode, type=Stop), default=Stop())
+    stop = await desk.door.body(request, partial(msgspec.json.decode, type=CancelBody), default=CancelBody())
     return _json(await desk.stop(caller, id, stop.how))
 
 
-async def _thread(desk: Desk, caller: Caller, request: Request) -> Response:
+async def _thread(desk: RunService, caller: Principal, request: Request) -> Response:
     id = request.path_params["id"]
     with _not_found_if_odd("thread"):
         return _json(await desk.thread(caller, _checked_id(id, "thread")))
@@ -139,28 +139,30 @@ def _id(request: Request) -> str:
 def _not_found_if_odd(what: str) -> Generator[None]:
     try:
         yield
-    except Problem as problem:
+    except ServingError as problem:
         if problem.status != 422:
             raise
-        raise Problem(404, "not_found", f"there is no such {what}")
+        raise ServingError(404, "not_found", f"there is no such {what}")
 
 
 def _checked_id(id: str, what: str) -> str:
     if not re.fullmatch(ID, id):
-        raise Problem(422, "invalid", f"`{what}` is not an id: letters, digits and . _ : - only, at most 128 of them")
+        raise ServingError(
+            422, "invalid", f"`{what}` is not an id: letters, digits and . _ : - only, at most 128 of them"
+        )
     return id
 
 
 def _number(text: str, what: str, *, least: int, most: int) -> int:
     if not text.isascii() or not _NUMBER.fullmatch(text) or not least <= int(text) <= most:
-        raise Problem(422, "invalid", f"`{what}` must be a number from {least} to {most}")
+        raise ServingError(422, "invalid", f"`{what}` must be a number from {least} to {most}")
     return int(text)
 
 
 def _statuses(given: list[str]) -> list[RunStatus] | None:
-    statuses: list[RunStatus] = [status for status in STATUSES if status in given]
+    statuses: list[RunStatus] = [status for status in RUN_STATUSES if status in given]
     if len(statuses) != len(set(given)):
-        raise Problem(422, "invalid", f"`status` can be: {', '.join(STATUSES)}")
+        raise ServingError(422, "invalid", f"`status` can be: {', '.join(RUN_STATUSES)}")
     return statuses or None
 
 

@@ -9,18 +9,20 @@ from typing import Any
 from ..errors import SetupError
 
 
-def serve(app: Any, *, host: str = "127.0.0.1", port: int = 8000, is_guarded: bool = False, **options: Any) -> None:
+def serve(
+    app: Any, *, host: str = "127.0.0.1", port: int = 8000, allow_anonymous: bool = False, **options: Any
+) -> None:
     """Serve an ASGI app until the process is told to stop. `options` are uvicorn's.
 
     Unless `is_guarded`, which says that callers must show who they are or that anyone may call, only this machine can
     reach it: another `host` is refused.
     """
-    uvicorn = _uvicorn_for(host, is_guarded=is_guarded)
+    uvicorn = _uvicorn_for(host, is_guarded=allow_anonymous)
     uvicorn.run(app, host=host, port=port, **{**_USUAL, **options})
 
 
 @asynccontextmanager
-async def serving(
+async def serve_in_background(
     app: Any, *, host: str = "127.0.0.1", port: int = 0, is_guarded: bool = False, **options: Any
 ) -> AsyncGenerator[str]:
     """The same while a block lasts, beside whatever else runs in this event loop; gives the address.

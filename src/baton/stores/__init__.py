@@ -7,40 +7,40 @@ store is loaded when its name is first used, and a database's driver when a stor
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store, Wanted
+from .base import FINISHED_STATUSES, RUN_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus, Store
 
 if TYPE_CHECKING:
     from .keyvalue import KeyValueStore
     from .memory import MemoryStore
-    from .paging import all_records
+    from .paging import iter_records
     from .postgres import PostgresStore
     from .sqlite import SQLiteStore
-    from .urls import store_of
+    from .urls import resolve_store
 
 _HOMES = {
     "KeyValueStore": "keyvalue",
     "MemoryStore": "memory",
     "PostgresStore": "postgres",
     "SQLiteStore": "sqlite",
-    "all_records": "paging",
-    "store_of": "urls",
+    "iter_records": "paging",
+    "resolve_store": "urls",
 }
 
 __all__ = [
-    "FINISHED",
-    "STATUSES",
+    "FINISHED_STATUSES",
+    "RUN_STATUSES",
     "KeyValueStore",
     "Lease",
     "MemoryStore",
-    "Page",
     "PostgresStore",
+    "RecordPage",
+    "RunFilters",
     "RunRecord",
     "RunStatus",
     "SQLiteStore",
     "Store",
-    "Wanted",
-    "all_records",
-    "store_of",
+    "iter_records",
+    "resolve_store",
 ]
 
 

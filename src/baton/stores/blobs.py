@@ -15,7 +15,7 @@ VERSION = 1
 PLACES_ON_A_SHELF = 256
 
 
-class Blobs:
+class BlobClient:
     """Bytes by key, whether they come at once or are waited for, with failures as StoreError."""
 
     def __init__(self, blobs: Any, prefix: str) -> None:
@@ -56,7 +56,7 @@ class Blobs:
             raise StoreError(f"{method}({key!r}) failed ({said})", store=self.name) from failure
 
 
-class Head(NamedTuple):
+class RunHead(NamedTuple):
     """What changes when a run is written to: its record, where its segments begin, and the lines after the last."""
 
     record: RunRecord
@@ -72,7 +72,7 @@ class Head(NamedTuple):
         return packed((_ENCODER.encode(self.record), _ENCODER.encode((VERSION, *self.segments)), *self.tail))
 
     @classmethod
-    def decoded(cls, blob: bytes) -> "Head":
+    def decoded(cls, blob: bytes) -> "RunHead":
         """From bytes; ValueError if they are damaged, or were written by a newer Baton."""
         record, numbers, *tail = unpacked(blob)
         version, *segments = _NUMBERS.decode(numbers)
@@ -81,10 +81,10 @@ class Head(NamedTuple):
         return cls(_RECORD.decode(record), segments, tail)
 
 
-class Shelves:
+class RunIndex:
     """The places of all runs, or of a thread's, on shelves of bounded size: one is set anew for each run that comes."""
 
-    def __init__(self, blobs: Blobs, name: str) -> None:
+    def __init__(self, blobs: BlobClient, name: str) -> None:
         self._blobs = blobs
         self._name = name
 

@@ -8,16 +8,16 @@ from threading import Lock
 from typing import Any, TypeVar
 
 from ..errors import BatonError
-from .sqlite_file import SQLiteFile, Work
+from .sqlite_file import SQLiteConnection, Work
 
 T = TypeVar("T")
 Job = tuple[Work[Any], Future[Any]]
 
 
-class GroupCommit:
+class GroupCommitter:
     """Writes to a file for several tasks with one commit: whoever comes while the disk is busy shares the next."""
 
-    def __init__(self, file: SQLiteFile) -> None:
+    def __init__(self, file: SQLiteConnection) -> None:
         self._file = file
         self._waiting: list[Job] = []
         self._is_writing = False

@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, Unpack
 from weakref import WeakValueDictionary
 
-from ..errors import LogError, RunExistsError, RunNotFoundError, StoreError, ThreadBusy
+from ..errors import LogError, RunExistsError, RunNotFoundError, StoreError, ThreadBusyError
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
-from .blobs import Blobs, Head, Shelves
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .blobs import BlobClient, RunHead, RunIndex
 from .packing import log_of, packed, unpacked
-from .paging import Place, asked, chosen, page_of
+from .paging import Place, page_of, parse_filters, select_page
 
 TAIL = 16_384
 """How many bytes of the newest lines stand in the head of a run before they become a segment of their own."""
@@ -29,10 +29,10 @@ class KeyValueStore:
     set once and never again, so what is stored grows with the lines and an append stays the same size.
     """
 
-    def __init__(self, blobs: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
-        self._blobs = Blobs(blobs, prefix)
+    def __init__(self, backend: Any, *, prefix: str = "baton/", clock: Callable[[], float] = time.time) -> None:
+        self._blobs = BlobClient(backend, prefix)
         self._clock = clock
-        self._all = Shelves(self._blobs, "runs")
+        self._all = RunIndex(self._blobs, "runs")
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def __repr__(self) -> str:
@@ -44,12 +44,12 @@ class KeyValueStore:
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
+        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock())
         async with self._alone(f"run {run_id}"), self._thread(thread):
             if await self._found(run_id) is not None:
                 raise RunExistsError(run_id)
@@ -58,7 +58,7 @@ class KeyValueStore:
             async with self._alone("shelves"):
                 for shelves in self._shelves(thread):
                     await shelves.add(run_id, record.created_at)
-            await self._put(Head(record, (), ()), lines)
+            await self._put(RunHead(record, (), ()), lines)
         return rules.lease_of(record)
 
     async def append(
@@ -80,7 +80,7 @@ class KeyValueStore:
             async with self._thread(record.thread if goes_on else ""):
                 if goes_on:
                     await self._check_thread(record)
-                await self._put(Head(record, head.segments, head.tail), lines)
+                await self._put(RunHead(record, head.segments, head.tail), lines)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """The lines of a run from number `start` on. LogError if any are damaged or missing."""
@@ -101,14 +101,14 @@ class KeyValueStore:
         head = await self._found(run_id)
         return None if head is None else head.record
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         """A page of records. Reads the heads of all that are not ruled out by their thread or time of creation."""
-        query = asked(wanted)
+        query = parse_filters(wanted)
         shelves = self._shelves(query.thread)[-1] if query.thread else self._all
         places = await shelves.places()
-        if query.counted or query.by == "changed":
+        if query.count_total or query.order_by == "updated":
             found = [await self._at(place) for place in places]
-            return chosen(query, [record for record in found if record is not None])
+            return select_page(query, [record for record in found if record is not None])
         coming = [place for place in places if query.is_in_time(place) and query.is_beyond(place)]
         records: list[RunRecord] = []
         for place in sorted(coming, reverse=not query.oldest_first):
@@ -151,7 +151,7 @@ class KeyValueStore:
             await self._forget(head)
             return True
 
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
         wanted, now, forgotten = rules.checked_status(status), self._clock(), 0
         for _, run_id in await self._all.places():
@@ -162,9 +162,9 @@ class KeyValueStore:
                     forgotten += 1
         return forgotten
 
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
-        return await self._change(run_id, lambda record: rules.acquired(record, owner, ttl=ttl, now=self._clock()))
+        return await self._change(run_id, lambda record: rules.acquired(record, worker, ttl=ttl, now=self._clock()))
 
     async def renew(self, lease: Lease, *, ttl: float) -> Lease:
         """Hold a lease for longer."""
@@ -175,16 +175,16 @@ class KeyValueStore:
         async with self._alone(f"run {lease.run_id}"):
             head = await self._found(lease.run_id)
             if head is not None:
-                await self._put(Head(rules.released(head.record, lease), head.segments, head.tail), ())
+                await self._put(RunHead(rules.released(head.record, lease), head.segments, head.tail), ())
 
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         """Leave word for the run's driver to stop."""
         async with self._alone(f"run {run_id}"):
             head = await self._found(run_id)
-            told = head and rules.asked_to_cancel(head.record, how)
+            told = head and rules.asked_to_cancel(head.record, when)
             if head is None or told is None:
                 return False
-            await self._put(Head(told, head.segments, head.tail), ())
+            await self._put(RunHead(told, head.segments, head.tail), ())
             return True
 
     async def close(self) -> None:
@@ -194,21 +194,21 @@ class KeyValueStore:
         async with self._alone(f"run {run_id}"):
             head = await self._known(run_id)
             changed = change(head.record)
-            await self._put(Head(changed, head.segments, head.tail), ())
+            await self._put(RunHead(changed, head.segments, head.tail), ())
             return rules.lease_of(changed)
 
-    async def _put(self, head: Head, lines: Sequence[bytes]) -> None:
+    async def _put(self, head: RunHead, lines: Sequence[bytes]) -> None:
         """Set a head with more lines. A segment is set before the head that names it: until then nobody reads it."""
         tail = (*head.tail, *lines)
         if sum(map(len, tail)) > TAIL:
             first = head.record.seq - len(tail)
             await self._blobs.set(_segment(head.record.run_id, first), packed(tail))
-            head = Head(head.record, (*head.segments, first), ())
+            head = RunHead(head.record, (*head.segments, first), ())
         else:
-            head = Head(head.record, head.segments, tail)
+            head = RunHead(head.record, head.segments, tail)
         await self._blobs.set(f"head/{head.record.run_id}", head.encoded())
 
-    async def _forget(self, head: Head) -> None:
+    async def _forget(self, head: RunHead) -> None:
         record = head.record
         await self._blobs.remove(f"head/{record.run_id}")
         await self._blobs.remove(_notes(record.run_id))
@@ -219,14 +219,14 @@ class KeyValueStore:
                 await shelves.remove(record.run_id, record.created_at)
 
     async def _check_thread(self, record: RunRecord) -> None:
-        """Raise ThreadBusy if another run of the thread goes on; otherwise note that this one does."""
+        """Raise ThreadBusyError if another run of the thread goes on; otherwise note that this one does."""
         if not record.thread:
             return
         key = f"busy/{record.thread}"
         busy = ((await self._blobs.get(key)) or b"").decode()
         head = await self._found(busy) if busy and busy != record.run_id else None
         if head is not None and head.record.thread == record.thread and rules.keeps_thread_busy(head.record.status):
-            raise ThreadBusy(record.thread, busy, head.record.status)
+            raise ThreadBusyError(record.thread, busy, head.record.status)
         await self._blobs.set(key, record.run_id.encode())
 
     async def _at(self, place: Place) -> RunRecord | None:
@@ -234,24 +234,24 @@ class KeyValueStore:
         record = await self.record(place[1])
         return record if record is not None and record.created_at == place[0] else None
 
-    async def _found(self, run_id: str) -> Head | None:
+    async def _found(self, run_id: str) -> RunHead | None:
         blob = await self._blobs.get(f"head/{run_id}")
         if blob is None:
             return None
         try:
-            return Head.decoded(blob)
+            return RunHead.decoded(blob)
         except ValueError as problem:
             raise StoreError(
                 f"the head of run `{run_id}` cannot be read: {problem}", store=self._blobs.name
             ) from problem
 
-    async def _known(self, run_id: str) -> Head:
+    async def _known(self, run_id: str) -> RunHead:
         if (head := await self._found(run_id)) is None:
             raise RunNotFoundError(run_id, store=self._blobs.name)
         return head
 
-    def _shelves(self, thread: str | None) -> tuple[Shelves, ...]:
-        return (self._all, Shelves(self._blobs, f"thread/{thread}")) if thread else (self._all,)
+    def _shelves(self, thread: str | None) -> tuple[RunIndex, ...]:
+        return (self._all, RunIndex(self._blobs, f"thread/{thread}")) if thread else (self._all,)
 
     def _thread(self, thread: str) -> AbstractAsyncContextManager[Any]:
         return self._alone(f"thread {thread}") if thread else nullcontext()

@@ -5,10 +5,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
 from typing import Literal, Unpack
 
-from ..errors import RunExistsError, RunNotFoundError, ThreadBusy
+from ..errors import RunExistsError, RunNotFoundError, ThreadBusyError
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
-from .paging import asked, chosen
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .paging import parse_filters, select_page
 
 
 class MemoryStore:
@@ -37,12 +37,12 @@ class MemoryStore:
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
+        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock())
         with self._lock:
             if run_id in self._records:
                 raise RunExistsError(run_id)
@@ -76,12 +76,12 @@ class MemoryStore:
         """What is known about a run."""
         return self._records.get(run_id)
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         """A page of records."""
-        query = asked(wanted)
+        query = parse_filters(wanted)
         with self._lock:
             records = [*self._records.values()]
-        return chosen(query, records)
+        return select_page(query, records)
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Keep a note beside a run's log, or take it away."""
@@ -104,7 +104,7 @@ class MemoryStore:
         with self._lock:
             return self._forget(run_id)
 
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
         status, now = rules.checked_status(status), self._clock()
         with self._lock:
@@ -112,10 +112,10 @@ class MemoryStore:
             expired = [one for one in records if rules.is_expired(one, older_than, status=status, now=now)]
             return sum(self._forget(one.run_id) for one in expired)
 
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
         with self._lock:
-            record = rules.acquired(self._known(run_id), owner, ttl=ttl, now=self._clock())
+            record = rules.acquired(self._known(run_id), worker, ttl=ttl, now=self._clock())
             self._records[run_id] = record
         return rules.lease_of(record)
 
@@ -132,11 +132,11 @@ class MemoryStore:
             if (record := self._records.get(lease.run_id)) is not None:
                 self._records[lease.run_id] = rules.released(record, lease)
 
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         """Leave word for the run's driver to stop."""
         with self._lock:
             record = self._records.get(run_id)
-            asked_record = record and rules.asked_to_cancel(record, how)
+            asked_record = record and rules.asked_to_cancel(record, when)
             if asked_record is None:
                 return False
             self._records[run_id] = asked_record
@@ -158,7 +158,7 @@ class MemoryStore:
                 if busy == record.run_id:
                     del self._busy[record.thread]
             elif busy and busy != record.run_id:
-                raise ThreadBusy(record.thread, busy, self._records[busy].status)
+                raise ThreadBusyError(record.thread, busy, self._records[busy].status)
             else:
                 self._busy[record.thread] = record.run_id
         self._records[record.run_id] = record

@@ -8,8 +8,8 @@ from typing import Literal, Unpack
 
 from msgspec import Struct
 
-from ..errors import SetupError, StoreError, checked_choice
-from .base import Page, RunRecord, RunStatus, Store, Wanted
+from ..errors import SetupError, StoreError, check_choice
+from .base import RecordPage, RunFilters, RunRecord, RunStatus, Store
 from .rules import checked_status
 
 _A_PAGE = 500
@@ -18,30 +18,30 @@ Place = tuple[float, str]
 """Where a record stands in the order of all: its time, and its id if several have the same."""
 
 
-class Query(Struct, frozen=True, kw_only=True):
+class RunQuery(Struct, frozen=True, kw_only=True):
     """What `list` was asked for, checked."""
 
     status: tuple[RunStatus, ...] | None
     thread: str | None
-    caller: str | None
+    owner: str | None
     since: float | None
     until: float | None
-    by: Literal["created", "changed"]
+    order_by: Literal["created", "updated"]
     limit: int
     after: Place | None
     oldest_first: bool
-    counted: bool
+    count_total: bool
 
     def place_of(self, record: RunRecord) -> Place:
         """Where a record stands in the order that was asked for."""
-        return (record.created_at if self.by == "created" else record.updated_at), record.run_id
+        return (record.created_at if self.order_by == "created" else record.updated_at), record.run_id
 
     def accepts(self, record: RunRecord) -> bool:
         """Whether a record belongs on a page, wherever it stands."""
         return (
             (self.status is None or record.status in self.status)
             and (self.thread is None or record.thread == self.thread)
-            and (self.caller is None or record.caller == self.caller)
+            and (self.owner is None or record.owner == self.owner)
         )
 
     def is_in_time(self, place: Place) -> bool:
@@ -53,61 +53,61 @@ class Query(Struct, frozen=True, kw_only=True):
         return self.after is None or (place > self.after if self.oldest_first else place < self.after)
 
 
-def asked(wanted: Wanted) -> Query:
+def parse_filters(wanted: RunFilters) -> RunQuery:
     """The query, or an error that says what is wrong with it."""
     limit, status = wanted.get("limit", 100), wanted.get("status")
     if limit < 1:
         raise SetupError(f"limit is {limit}; a page has at least 1 record")
-    by, after = wanted.get("by", "created"), wanted.get("after", "")
-    checked_choice("by", by, ("created", "changed"))
-    return Query(
+    order_by, cursor = wanted.get("order_by", "created"), wanted.get("cursor", "")
+    check_choice("order_by", order_by, ("created", "updated"))
+    return RunQuery(
         status=None if status is None else checked_status(status),
         thread=wanted.get("thread"),
-        caller=wanted.get("caller"),
+        owner=wanted.get("owner"),
         since=wanted.get("since"),
         until=wanted.get("until"),
-        by=by,
+        order_by=order_by,
         limit=limit,
-        after=_place_in(after) if after else None,
+        after=_place_in(cursor) if cursor else None,
         oldest_first=wanted.get("oldest_first", False),
-        counted=wanted.get("counted", False),
+        count_total=wanted.get("count_total", False),
     )
 
 
-def page_of(query: Query, records: Sequence[RunRecord], total: int | None = None) -> Page:
+def page_of(query: RunQuery, records: Sequence[RunRecord], total: int | None = None) -> RecordPage:
     """A page of records that are in order already; one more than `limit` says that there is another page."""
     if len(records) <= query.limit:
-        return Page(tuple(records), total=total)
+        return RecordPage(tuple(records), total=total)
     shown = tuple(records[: query.limit])
     moment, run_id = query.place_of(shown[-1])
-    return Page(shown, f"{moment!r} {run_id}", total)
+    return RecordPage(shown, f"{moment!r} {run_id}", total)
 
 
-def chosen(query: Query, records: Iterable[RunRecord]) -> Page:
+def select_page(query: RunQuery, records: Iterable[RunRecord]) -> RecordPage:
     """The page that a query asks for, out of all records there are in any order."""
     place_of = query.place_of
     fitting = [record for record in records if query.accepts(record) and query.is_in_time(place_of(record))]
     coming = [record for record in fitting if query.is_beyond(place_of(record))]
     coming.sort(key=place_of, reverse=not query.oldest_first)
-    return page_of(query, coming[: query.limit + 1], len(fitting) if query.counted else None)
+    return page_of(query, coming[: query.limit + 1], len(fitting) if query.count_total else None)
 
 
-async def all_records(store: Store, **wanted: Unpack[Wanted]) -> AsyncIterator[RunRecord]:
+async def iter_records(store: Store, **wanted: Unpack[RunFilters]) -> AsyncIterator[RunRecord]:
     """Every record that was asked for, however many pages there are."""
-    ask = Wanted(limit=_A_PAGE)
+    ask = RunFilters(limit=_A_PAGE)
     ask.update(wanted)
     while True:
         page = await store.list(**ask)
         for record in page.records:
             yield record
-        if not page.next:
+        if not page.next_cursor:
             return
-        ask["after"] = page.next
+        ask["cursor"] = page.next_cursor
 
 
-def _place_in(after: str) -> Place:
-    moment, _, run_id = after.partition(" ")
+def _place_in(cursor: str) -> Place:
+    moment, _, run_id = cursor.partition(" ")
     try:
         return float(moment), run_id
     except ValueError:
-        raise StoreError(f"`after` is {after!r}; it must be the `next` of the page before") from None
+        raise StoreError(f"cursor is {cursor!r}; it must be the next_cursor of the previous page") from None

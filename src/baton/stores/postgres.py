@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from random import getrandbits
 from typing import Literal, LiteralString, Unpack
 
-from ..errors import RunConflict, RunExistsError, RunNotFoundError, SetupError, ThreadBusy
+from ..errors import RunConflictError, RunExistsError, RunNotFoundError, SetupError, ThreadBusyError
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
 from .packing import log_of, packed
-from .paging import asked, page_of
+from .paging import page_of, parse_filters
 from .rows import COLUMNS, counting, record_in, selection
 
 # The server's clock: the machines that share a store need not agree on the time.
@@ -16,7 +16,7 @@ _NOW: LiteralString = "extract(epoch FROM clock_timestamp())::float8"
 _CREATE: LiteralString = f"""
 WITH now AS (SELECT {_NOW} AS at), begun AS (
     INSERT INTO baton_runs({COLUMNS}, last_write)
-    SELECT %(run_id)s, 'running', %(count)s, %(thread)s, %(caller)s, at, at, %(owner)s, at + %(ttl)s, 1, '', %(write)s
+    SELECT %(run_id)s, 'running', %(count)s, %(thread)s, %(owner)s, at, at, %(worker)s, at + %(ttl)s, 1, '', %(write)s
     FROM now
     RETURNING number, lease_until
 ), kept AS (
@@ -39,14 +39,14 @@ SELECT seq, first, lines FROM baton_runs LEFT JOIN baton_pieces ON run = number 
     WHERE run_id = %(run_id)s AND first <= %(start)s), 0)
 WHERE run_id = %(run_id)s ORDER BY first"""
 _ACQUIRE: LiteralString = f"""
-UPDATE baton_runs SET owner = %(owner)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s, cancel = ''
-WHERE run_id = %(run_id)s AND (owner = %(owner)s OR lease_until <= {_NOW}) RETURNING {COLUMNS}"""
+UPDATE baton_runs SET worker = %(worker)s, fence = fence + 1, lease_until = {_NOW} + %(ttl)s, cancel_requested = ''
+WHERE run_id = %(run_id)s AND (worker = %(worker)s OR lease_until <= {_NOW}) RETURNING {COLUMNS}"""
 _RENEW: LiteralString = f"""
 UPDATE baton_runs SET lease_until = {_NOW} + %(ttl)s
 WHERE run_id = %(run_id)s AND fence = %(fence)s RETURNING {COLUMNS}"""
 _RELEASE: LiteralString = "UPDATE baton_runs SET lease_until = 0 WHERE run_id = %s AND fence = %s"
 _CANCEL: LiteralString = """
-UPDATE baton_runs SET cancel = CASE cancel WHEN 'now' THEN 'now' ELSE %s END
+UPDATE baton_runs SET cancel_requested = CASE cancel_requested WHEN 'now' THEN 'now' ELSE %s END
 WHERE run_id = %s AND status = 'running' RETURNING number"""
 _RECORD: LiteralString = f"SELECT {COLUMNS}, last_write, {_NOW} FROM baton_runs WHERE run_id = %s"
 _BUSY: LiteralString = """
@@ -73,7 +73,7 @@ class PostgresStore:
     `timeout` how long, in seconds, it waits for one.
     """
 
-    def __init__(self, url: str, *, connections: int = 10, timeout: float = 10.0) -> None:
+    def __init__(self, url: str, *, max_connections: int = 10, timeout: float = 10.0) -> None:
         try:
             from .postgres_pool import PostgresPool
         except ImportError as missing:
@@ -81,7 +81,7 @@ class PostgresStore:
                 f"PostgresStore needs a package that is not here ({missing.name or missing}); "
                 "pip install 'baton-adk[postgres]'"
             ) from missing
-        self._pool = PostgresPool(url, size=connections, timeout=timeout)
+        self._pool = PostgresPool(url, size=max_connections, timeout=timeout)
 
     def __repr__(self) -> str:
         return self._pool.name
@@ -92,14 +92,14 @@ class PostgresStore:
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        rules.checked_names(run_id, thread=thread, caller=caller, owner=owner)
+        rules.checked_names(run_id, thread=thread, owner=owner, worker=worker)
         write = getrandbits(63)
-        values = {"run_id": run_id, "thread": thread, "caller": caller, "owner": owner, "ttl": ttl, "write": write}
+        values = {"run_id": run_id, "thread": thread, "owner": owner, "worker": worker, "ttl": ttl, "write": write}
         values |= {"count": len(lines), "piece": packed(lines)}
         rows = await self._pool.changed(_CREATE, values)
         if rows is None:
@@ -107,11 +107,11 @@ class PostgresStore:
             if known is None:
                 # The run that kept the thread busy may have ended since; then it is as if it had been a moment later.
                 await self._raise_busy(thread)
-                return await self.create(run_id, lines, thread=thread, caller=caller, owner=owner, ttl=ttl)
+                return await self.create(run_id, lines, thread=thread, owner=owner, worker=worker, ttl=ttl)
             if known[1] != write:
                 raise RunExistsError(run_id)
             return rules.lease_of(known[0])
-        return Lease(run_id, owner, 1, rows[0][0])
+        return Lease(run_id, worker, 1, rows[0][0])
 
     async def append(
         self,
@@ -139,7 +139,7 @@ class PostgresStore:
             await self._raise_busy(record.thread)
             await self.append(run_id, expected_seq, lines, status=status, fence=fence)
             return
-        raise rules.refusal(record, expected_seq, fence) or RunConflict(run_id, "it was being written to")
+        raise rules.refusal(record, expected_seq, fence) or RunConflictError(run_id, "it was being written to")
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """The lines of a run from number `start` on. LogError if any are damaged or missing."""
@@ -154,11 +154,11 @@ class PostgresStore:
         known = await self._found(run_id)
         return None if known is None else known[0]
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         """A page of records."""
-        query = asked(wanted)
+        query = parse_filters(wanted)
         total = None
-        if query.counted:
+        if query.count_total:
             total = (await self._pool.fetch(*counting(query, table="baton_runs", mark="%s")))[0][0]
         rows = await self._pool.fetch(*selection(query, table="baton_runs", mark="%s"))
         return page_of(query, [record_in(row, store=repr(self)) for row in rows], total)
@@ -178,15 +178,15 @@ class PostgresStore:
         """Forget a run."""
         return bool(await self._pool.fetch(_DELETE, (run_id,)))
 
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
         wanted = rules.checked_status(status)
         return len(await self._pool.fetch(_EXPIRE, ([*wanted], older_than)))
 
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
-        rules.checked_names(run_id, owner=owner)
-        rows = await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "owner": owner, "ttl": ttl})
+        rules.checked_names(run_id, worker=worker)
+        rows = await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "worker": worker, "ttl": ttl})
         if rows:
             return rules.lease_of(record_in(rows[0], store=repr(self)))
         record, _, now = await self._known(run_id)
@@ -204,9 +204,9 @@ class PostgresStore:
         """Give a lease back."""
         await self._pool.fetch(_RELEASE, (lease.run_id, lease.fence))
 
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         """Leave word for the run's driver to stop."""
-        return bool(await self._pool.fetch(_CANCEL, (how, run_id)))
+        return bool(await self._pool.fetch(_CANCEL, (when, run_id)))
 
     async def close(self) -> None:
         """Give the connections back."""
@@ -224,4 +224,4 @@ class PostgresStore:
 
     async def _raise_busy(self, thread: str) -> None:
         for run_id, status in await self._pool.fetch(_BUSY, (thread,)):
-            raise ThreadBusy(thread, run_id, status)
+            raise ThreadBusyError(thread, run_id, status)

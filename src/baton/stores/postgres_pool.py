@@ -14,7 +14,7 @@ from psycopg_pool import AsyncConnectionPool, PoolTimeout
 
 from ..errors import SetupError, StoreError
 
-VERSION = 2
+VERSION = 3
 _LOCK = 0x4241544F
 """Whoever makes the tables holds this advisory lock: "BATO"."""
 _LAYOUT: tuple[LiteralString, ...] = (
@@ -35,7 +35,7 @@ _LAYOUT: tuple[LiteralString, ...] = (
     "CREATE TABLE baton_layout(version integer NOT NULL)",
     "INSERT INTO baton_layout VALUES (1)",
 )
-_SINCE_1: tuple[LiteralString, ...] = (
+_FROM_1: tuple[LiteralString, ...] = (
     "ALTER TABLE baton_runs ADD COLUMN caller text NOT NULL DEFAULT ''",
     "CREATE INDEX baton_runs_by_caller ON baton_runs(caller, created_at, run_id) WHERE caller <> ''",
     """CREATE TABLE baton_notes(
@@ -43,7 +43,15 @@ _SINCE_1: tuple[LiteralString, ...] = (
         name text NOT NULL, note bytea NOT NULL, PRIMARY KEY (run, name))""",
     "INSERT INTO baton_layout VALUES (2)",
 )
-"""What tables of version 1 lack."""
+_FROM_2: tuple[LiteralString, ...] = (
+    "ALTER TABLE baton_runs RENAME COLUMN owner TO worker",
+    "ALTER TABLE baton_runs RENAME COLUMN caller TO owner",
+    "ALTER TABLE baton_runs RENAME COLUMN cancel TO cancel_requested",
+    "ALTER INDEX baton_runs_by_caller RENAME TO baton_runs_by_owner",
+    "INSERT INTO baton_layout VALUES (3)",
+)
+_MIGRATIONS = (_LAYOUT, _FROM_1, _FROM_2)
+"""The statements that bring the tables from version N, its index here, to the next version."""
 
 Row = tuple[Any, ...]
 Values = Mapping[str, Any] | Sequence[Any]
@@ -170,8 +178,9 @@ class PostgresPool:
                 await connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
                 async with connection.transaction():
                     version = await self._version(connection)
-                    for statement in (*(() if version else _LAYOUT), *(_SINCE_1 if version < VERSION else ())):
-                        await connection.execute(statement)
+                    for migration in _MIGRATIONS[version:]:
+                        for statement in migration:
+                            await connection.execute(statement)
         except Error as failure:
             raise self._explained(failure) from failure
 
@@ -200,7 +209,7 @@ class PostgresPool:
             await pool.close()
             return self._explained(failure)
         return StoreError(
-            f"all {self._size} connections were in use for {self._timeout:g} s; raise PostgresStore(connections=…)",
+            f"all {self._size} connections were in use for {self._timeout:g} s; raise PostgresStore(max_connections=…)",
             store=self.name,
         )
 

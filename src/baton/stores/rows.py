@@ -7,10 +7,10 @@ from msgspec import ValidationError, convert
 
 from ..errors import StoreError
 from .base import RunRecord
-from .paging import Query
+from .paging import RunQuery
 
 COLUMNS: LiteralString = (
-    "run_id, status, seq, thread, caller, created_at, updated_at, owner, lease_until, fence, cancel"
+    "run_id, status, seq, thread, owner, created_at, updated_at, worker, lease_until, fence, cancel_requested"
 )
 _NAMES = COLUMNS.split(", ")
 
@@ -26,8 +26,15 @@ def record_in(row: Sequence[Any], *, store: str) -> RunRecord:
 def row_of(record: RunRecord) -> tuple[Any, ...]:
     """A record as a row of `COLUMNS`."""
     return (
-        *(record.run_id, record.status, record.seq, record.thread, record.caller),
-        *(record.created_at, record.updated_at, record.owner, record.lease_until, record.fence, record.cancel),
+        *(record.run_id, record.status, record.seq, record.thread, record.owner),
+        *(
+            record.created_at,
+            record.updated_at,
+            record.worker,
+            record.lease_until,
+            record.fence,
+            record.cancel_requested,
+        ),
     )
 
 
@@ -37,7 +44,7 @@ def among(status: Sequence[str], *, mark: LiteralString) -> LiteralString:
     return f"status IN ({', '.join(marks)})" if marks else "1 = 0"
 
 
-def selection(query: Query, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
+def selection(query: RunQuery, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
     """The statement and values for a page and one record more, which tells whether another page follows."""
     conditions, values = _conditions(query, mark)
     time: LiteralString = _time(query)
@@ -51,19 +58,19 @@ def selection(query: Query, *, table: LiteralString, mark: LiteralString) -> tup
     return statement, [*values, query.limit + 1]
 
 
-def counting(query: Query, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
+def counting(query: RunQuery, *, table: LiteralString, mark: LiteralString) -> tuple[LiteralString, list[Any]]:
     """The statement and values for how many records there are on all pages."""
     conditions, values = _conditions(query, mark)
     return f"SELECT count(*) FROM {table} WHERE {' AND '.join(conditions)}", values
 
 
-def _conditions(query: Query, mark: LiteralString) -> tuple[list[LiteralString], list[Any]]:
+def _conditions(query: RunQuery, mark: LiteralString) -> tuple[list[LiteralString], list[Any]]:
     conditions: list[LiteralString] = ["1 = 1"]
     values: list[Any] = []
     if query.status is not None:
         conditions.append(among(query.status, mark=mark))
         values += query.status
-    named: tuple[tuple[LiteralString, str | None], ...] = (("thread", query.thread), ("caller", query.caller))
+    named: tuple[tuple[LiteralString, str | None], ...] = (("thread", query.thread), ("owner", query.owner))
     for column, name in named:
         if name is not None:
             conditions.append(f"{column} = {mark}")
@@ -81,5 +88,5 @@ def _conditions(query: Query, mark: LiteralString) -> tuple[list[LiteralString],
     return conditions, values
 
 
-def _time(query: Query) -> LiteralString:
-    return "created_at" if query.by == "created" else "updated_at"
+def _time(query: RunQuery) -> LiteralString:
+    return "created_at" if query.order_by == "created" else "updated_at"

@@ -8,14 +8,14 @@ from pathlib import Path
 from sqlite3 import Connection, IntegrityError
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
-from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusy, checked_choice
+from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError, check_choice
 from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
-from .group_commit import GroupCommit
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .group_commit import GroupCommitter
 from .packing import log_of, packed
-from .paging import asked, page_of
+from .paging import page_of, parse_filters
 from .rows import COLUMNS, among, counting, record_in, row_of, selection
-from .sqlite_file import LINES_OF_A_RUN, Locked, SQLiteFile, Work
+from .sqlite_file import LINES_OF_A_RUN, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 
@@ -24,7 +24,7 @@ _KEEP = f"INSERT INTO pieces SELECT number * {LINES_OF_A_RUN} + ?, ? FROM runs W
 _MOVE = """
 UPDATE runs SET seq = seq + ?, updated_at = ?, status = coalesce(?, status)
 WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence)"""
-_LEASE = "UPDATE runs SET owner = ?, lease_until = ?, fence = ?, cancel = ? WHERE run_id = ?"
+_LEASE = "UPDATE runs SET worker = ?, lease_until = ?, fence = ?, cancel_requested = ? WHERE run_id = ?"
 _RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
 _BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
 _NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
@@ -60,7 +60,7 @@ class SQLiteStore:
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        checked_choice("durability", durability, ("process", "power"))
+        check_choice("durability", durability, ("process", "power"))
         if str(path) in ("", ":memory:"):
             raise SetupError(f"SQLiteStore({str(path)!r}) has no file; name one, or use MemoryStore()")
         # Resolved now, so that the store stays where it is when the program changes its folder.
@@ -70,11 +70,11 @@ class SQLiteStore:
         self._timeout = timeout
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"
-        self._file = SQLiteFile(self.path, name=self._name, synchronous="NORMAL")
-        self._group: GroupCommit | None = None
+        self._file = SQLiteConnection(self.path, name=self._name, synchronous="NORMAL")
+        self._group: GroupCommitter | None = None
         if durability == "power":
-            patient = SQLiteFile(self.path, name=self._name, synchronous="FULL", patience=timeout)
-            self._group = GroupCommit(patient)
+            patient = SQLiteConnection(self.path, name=self._name, synchronous="FULL", patience=timeout)
+            self._group = GroupCommitter(patient)
 
     def __repr__(self) -> str:
         return self._name
@@ -85,12 +85,12 @@ class SQLiteStore:
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
+        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock())
         piece = self._piece(0, lines)
 
         def begin(connection: Connection) -> Lease:
@@ -155,13 +155,13 @@ class SQLiteStore:
         """What is known about a run."""
         return await self._read(lambda connection: self._found(connection, run_id))
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         """A page of records."""
-        query = asked(wanted)
+        query = parse_filters(wanted)
         page, count = selection(query, table="runs", mark="?"), counting(query, table="runs", mark="?")
 
         def found(connection: Connection) -> tuple[Sequence[Sequence[Any]], int | None]:
-            total = connection.execute(*count).fetchone()[0] if query.counted else None
+            total = connection.execute(*count).fetchone()[0] if query.count_total else None
             return connection.execute(*page).fetchall(), total
 
         rows, total = await self._read(found)
@@ -191,19 +191,19 @@ class SQLiteStore:
 
         return await self._write(forget)
 
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
         wanted, now = rules.checked_status(status), self._clock()
         statement = f"SELECT number FROM runs WHERE {among(wanted, mark='?')} AND updated_at <= ? AND lease_until <= ?"
         values = (*wanted, now - older_than, now)
         return await self._write(lambda file: _forget(file, file.execute(statement, values).fetchall()))
 
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
 
         def take(connection: Connection) -> Lease:
             known = self._known(connection, run_id)
-            return _lease(connection, rules.acquired(known, owner, ttl=ttl, now=self._clock()))
+            return _lease(connection, rules.acquired(known, worker, ttl=ttl, now=self._clock()))
 
         return await self._write(take)
 
@@ -225,12 +225,12 @@ class SQLiteStore:
 
         await self._write(let_go)
 
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
+    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         """Leave word for the run's driver to stop."""
 
         def leave_word(connection: Connection) -> bool:
             known = self._found(connection, run_id)
-            told = known and rules.asked_to_cancel(known, how)
+            told = known and rules.asked_to_cancel(known, when)
             if told is None:
                 return False
             _lease(connection, told)
@@ -256,7 +256,7 @@ class SQLiteStore:
         """Do it here and now; while another process has the file, wait without holding up other tasks."""
         try:
             return do(work)
-        except Locked as locked:
+        except StoreLockedError as locked:
             last = locked
         deadline, pause = time.monotonic() + self._timeout, 0.001
         while time.monotonic() < deadline:
@@ -264,7 +264,7 @@ class SQLiteStore:
             pause = min(pause * 2, 0.05)
             try:
                 return do(work)
-            except Locked as locked:
+            except StoreLockedError as locked:
                 last = locked
         raise StoreError(*last.args) from last
 
@@ -287,7 +287,7 @@ class SQLiteStore:
 
 
 def _lease(connection: Connection, record: RunRecord) -> Lease:
-    values = (record.owner, record.lease_until, record.fence, record.cancel, record.run_id)
+    values = (record.worker, record.lease_until, record.fence, record.cancel_requested, record.run_id)
     connection.execute(_LEASE, values)
     return rules.lease_of(record)
 
@@ -301,4 +301,4 @@ def _forget(connection: Connection, rows: Sequence[tuple[int]]) -> int:
 
 def _raise_busy(connection: Connection, thread: str) -> NoReturn:
     run_id, status = connection.execute(_BUSY, (thread,)).fetchone()
-    raise ThreadBusy(thread, run_id, status)
+    raise ThreadBusyError(thread, run_id, status)

@@ -15,7 +15,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
 """Marks the file as Baton's own: "BATO"."""
-VERSION = 2
+VERSION = 3
 LINES_OF_A_RUN = 1 << 24
 """The key of a piece is `run * LINES_OF_A_RUN + first line`: in one tree, the pieces of a run are neighbours."""
 
@@ -31,14 +31,21 @@ CREATE UNIQUE INDEX busy_threads ON runs(thread) WHERE thread != '' AND status I
 CREATE TABLE pieces(place INTEGER PRIMARY KEY, lines BLOB NOT NULL);
 PRAGMA application_id = {APPLICATION};
 """
-_SINCE_1 = f"""
+_FROM_1 = """
 ALTER TABLE runs ADD COLUMN caller TEXT NOT NULL DEFAULT '';
 CREATE INDEX runs_by_caller ON runs(caller, created_at, run_id) WHERE caller != '';
 CREATE TABLE notes(
     number INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, note BLOB NOT NULL, UNIQUE(run, name));
-PRAGMA user_version = {VERSION};
 """
-"""What a file of version 1 lacks."""
+_FROM_2 = """
+ALTER TABLE runs RENAME COLUMN owner TO worker;
+ALTER TABLE runs RENAME COLUMN caller TO owner;
+ALTER TABLE runs RENAME COLUMN cancel TO cancel_requested;
+DROP INDEX runs_by_caller;
+CREATE INDEX runs_by_owner ON runs(owner, created_at, run_id) WHERE owner != '';
+"""
+_MIGRATIONS = (_LAYOUT, _FROM_1, _FROM_2)
+"""The statements that bring a file from version N, its index here, to the next version."""
 
 _ADVICE = {
     sqlite3.SQLITE_FULL: "it is full, or its disk is; make room and try again",
@@ -55,11 +62,11 @@ _HARMLESS = frozenset({*_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT}
 """Failures after which a connection is as good as before; after others the file is opened anew."""
 
 
-class Locked(StoreError):
+class StoreLockedError(StoreError):
     """Another process has the file locked. It is worth trying again soon."""
 
 
-class SQLiteFile:
+class SQLiteConnection:
     """A connection to a file, for one piece of work at a time."""
 
     def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], patience: float = 0.0) -> None:
@@ -140,8 +147,9 @@ class SQLiteFile:
         try:
             version = self._version(connection)
             if version != VERSION:
-                for statement in ((_LAYOUT if not version else "") + _SINCE_1).split(";"):
+                for statement in "".join(_MIGRATIONS[version:]).split(";"):
                     connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT")
         except BaseException:
             self._undo(connection)
@@ -184,5 +192,5 @@ class SQLiteFile:
         if code not in _HARMLESS:
             self._drop()
         advice = _ADVICE.get(code, "SQLite refused")
-        kind = Locked if code in _LOCKED else StoreError
+        kind = StoreLockedError if code in _LOCKED else StoreError
         return kind(f"{advice} ({failure})", store=self._name)

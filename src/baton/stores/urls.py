@@ -5,7 +5,7 @@ import re
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..errors import SetupError, listed
+from ..errors import SetupError, quote_names
 from .base import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
@@ -13,7 +13,7 @@ _WORDS = {"memory": "memory:", "sqlite": "sqlite:///runs.db", "postgres": "postg
 WORKS = "a path such as runs.db, sqlite:///runs.db, postgresql://user@host/database or memory:"
 
 
-def store_of(where: "str | os.PathLike[str] | Store") -> Store:
+def resolve_store(where: "str | os.PathLike[str] | Store") -> Store:
     """The store at an address: a path or url as in `WORKS`, or a store, which is given back as it is."""
     if isinstance(where, os.PathLike):
         return _sqlite(os.fspath(where), {})
@@ -68,7 +68,7 @@ def _sqlite(path: str, options: dict[str, str]) -> Store:
         raise SetupError(f"store is {path!r}, which names no file; it can be {WORKS}")
     durability, seconds = options.pop("durability", "process"), options.pop("timeout", "10")
     if options:
-        raise SetupError(f"sqlite: addresses take `durability` and `timeout`, not {listed([*options])}")
+        raise SetupError(f"sqlite: addresses take `durability` and `timeout`, not {quote_names([*options])}")
     try:
         timeout = float(seconds)
     except ValueError:

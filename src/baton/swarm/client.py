@@ -5,14 +5,14 @@ from typing import Any
 
 from ..errors import RunError
 from ..messages import AssistantMessage, Data, ToolCall
-from ..models import Chunk, ModelRequest, Response
-from .exchange import Exchange
+from ..models import Chunk, ModelRequest, ModelResponse
+from .exchange import SwarmRunState
 from .types import Agent
 from .util import debug_print, merge_chunk
 from .wire import delta_of, message_of, tool_dict
 
 
-class ClientFailed(RunError):
+class SwarmClientError(RunError):
     """The client raised. What it raised goes on to the caller, who may know how to deal with it."""
 
     def __init__(self, error: Exception) -> None:
@@ -20,7 +20,7 @@ class ClientFailed(RunError):
         self.error = error
 
 
-class Showing:
+class YieldItem:
     """Awaited, it gives an item to whoever steps the run, and goes on when they ask for the next one."""
 
     def __init__(self, item: dict[str, Any]) -> None:
@@ -30,10 +30,10 @@ class Showing:
         yield self._item
 
 
-class ClientModel:
+class SwarmClientModel:
     """Asks the client in the name of one Swarm agent, with what that agent has in it at that moment."""
 
-    def __init__(self, agent: Agent, exchange: Exchange, *, client: Any) -> None:
+    def __init__(self, agent: Agent, exchange: SwarmRunState, *, client: Any) -> None:
         self._agent = agent
         self._exchange = exchange
         self._client = client
@@ -50,9 +50,9 @@ class ClientModel:
             completion = self._client.chat.completions.create(**self._parameters(request))
             message = await self._listened_to(completion) if exchange.stream else message_of(completion)
         except Exception as error:
-            raise ClientFailed(error) from error
+            raise SwarmClientError(error) from error
         message["sender"] = self._agent.name
-        yield Response(_as_core_message(message, exchange.hear(message)), model=self.name)
+        yield ModelResponse(_as_core_message(message, exchange.hear(message)), model=self.name)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
         agent, exchange = self._agent, self._exchange
@@ -74,7 +74,7 @@ class ClientModel:
         message: dict[str, Any] = {"content": "", "role": "assistant", "function_call": None, "tool_calls": calls}
         is_first = True
         try:
-            await Showing({"delim": "start"})
+            await YieldItem({"delim": "start"})
             for chunk in completion:
                 delta = delta_of(chunk)
                 if delta is None:
@@ -83,8 +83,8 @@ class ClientModel:
                 if is_first or delta.get("role") == "assistant":
                     delta["sender"] = self._agent.name
                 is_first = False
-                await Showing(delta)
-            await Showing({"delim": "end"})
+                await YieldItem(delta)
+            await YieldItem({"delim": "end"})
         finally:
             # Whoever leaves early leaves a connection open behind them.
             close = getattr(completion, "close", None)

@@ -11,12 +11,12 @@ from typing import Any, Literal, overload
 from ..context import Limits
 from ..errors import SetupError
 from ..runner import Runner
-from .client import ClientFailed
-from .exchange import Exchange, TurnsUsedUp
-from .translation import Cast
+from .client import SwarmClientError
+from .exchange import SwarmMaxTurnsError, SwarmRunState
+from .translation import SwarmTeam
 from .types import Agent, Response
 
-_UNLIMITED = Limits(model_calls=None, transfers=None, round_trips=None)
+_UNLIMITED = Limits(model_calls=None, transfers=None, idle_cycles=None)
 _INSIDE = ("get_chat_completion", "handle_function_result", "handle_tool_calls")
 _NOTHING_MORE = object()
 
@@ -116,7 +116,7 @@ class Swarm:
         *,
         stream: bool,
     ) -> Iterator[dict[str, Any]]:
-        exchange = Exchange(
+        exchange = SwarmRunState(
             messages,
             context_variables,
             model_override=model_override,
@@ -127,15 +127,15 @@ class Swarm:
         )
         if agent is not None:
             runner = Runner(
-                Cast(exchange, client=self.client).member(agent),
+                SwarmTeam(exchange, client=self.client).member(agent),
                 limits=_UNLIMITED,
                 history="verbatim",
                 multiple_transfers="last",
-                corrections=sys.maxsize,
+                max_corrections=sys.maxsize,
             )
             # What was said before is in the exchange, in dicts that need not fit the core's messages.
             live = runner.stream([], context=exchange)
-            yield from _stepped(live.drive())
+            yield from _stepped(live._drive())
             if live.result.status == "suspended":
                 raise SetupError("a function asked a question, and Swarm has nobody to answer it; use baton.Runner")
         yield {"response": exchange.response()}
@@ -157,9 +157,9 @@ def _stepped(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str,
                 with suppress(CancelledError):
                     drive.throw(CancelledError())
                 raise
-    except TurnsUsedUp:
+    except SwarmMaxTurnsError:
         pass
-    except ClientFailed as failed:
+    except SwarmClientError as failed:
         failure = failed.error
     # Raised here, where nothing else is being handled, so that it looks as it did when it left the client.
     if failure is not None:

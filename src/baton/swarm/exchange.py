@@ -12,17 +12,17 @@ from typing import Any
 
 from ..errors import RunError
 from ..messages import ToolCall
-from ..tools import ToolOutcome
+from ..tools import ToolResult
 from .types import Agent, Response
 from .util import debug_print
 from .wire import function_in
 
 
-class TurnsUsedUp(RunError):
+class SwarmMaxTurnsError(RunError):
     """There are as many new messages as `max_turns` allows: the run stops where it is."""
 
 
-class Exchange:
+class SwarmRunState:
     """The state of one run as Swarm's callers, functions and clients see it."""
 
     def __init__(
@@ -53,12 +53,12 @@ class Exchange:
         self._returned: Agent | None = None
 
     def begin_turn(self, agent: Agent) -> None:
-        """Close the turn before, and give this agent the next one. Raises TurnsUsedUp if there is none left."""
+        """Close the turn before, and give this agent the next one. Raises SwarmMaxTurnsError if there is none left."""
         self._settle()
         self.agent = agent
         if len(self.messages) - self._before >= self._max_turns:
             debug_print(self.debug, "No turns left.")
-            raise TurnsUsedUp(f"{self._max_turns:g} new messages")
+            raise SwarmMaxTurnsError(f"{self._max_turns:g} new messages")
 
     def hear(self, message: dict[str, Any]) -> tuple[ToolCall, ...]:
         """Take in what the model said. The calls that are to be carried out."""
@@ -81,9 +81,9 @@ class Exchange:
         """Who will have the next turn: the last agent that a function of this turn has returned, or the same again."""
         return self._returned or self.agent
 
-    def note(self, id: str, outcome: ToolOutcome) -> None:
+    def note(self, id: str, outcome: ToolResult) -> None:
         """Keep what a call came to until its turn is over."""
-        self._returned = outcome.transfer or self._returned
+        self._returned = outcome.transfer_to or self._returned
         self._results[id] = str(outcome.content)
         # As in Swarm, the other calls of the same turn do not see these yet.
         self._updates.update(outcome.values or {})

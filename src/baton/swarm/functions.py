@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import WithJsonSchema
 
 from ..errors import SetupError
-from ..tools import FunctionTool, ToolOutcome
+from ..tools import FunctionTool, ToolResult
 from .types import Agent, AgentFunction, Result
 
 CONTEXT_VARIABLES = "context_variables"
@@ -22,7 +22,7 @@ _UNTYPED = Annotated[Any, WithJsonSchema({"type": "string"})]
 _TAKES_ANYTHING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
-def as_tool(function: AgentFunction) -> FunctionTool[..., ToolOutcome]:
+def as_tool(function: AgentFunction) -> FunctionTool[..., ToolResult]:
     """The function as a tool. A transfer in its outcome is still to a Swarm agent."""
     if isinstance(function, FunctionTool):
         raise SetupError(
@@ -60,26 +60,26 @@ def awaited(value: Any) -> Any:
         return aside.submit(copy_context().run, asyncio.run, wait()).result()
 
 
-def _tool(function: AgentFunction, *, unreadable: Collection[str] = ()) -> FunctionTool[..., ToolOutcome]:
+def _tool(function: AgentFunction, *, unreadable: Collection[str] = ()) -> FunctionTool[..., ToolResult]:
     return FunctionTool(
         _telling(function, unreadable),
         name=name_of(function),
         description=_docstring_of(_bare(function)) or "",
         # Swarm calls functions where it was called itself: some hold on to things that only their thread may use.
-        thread=False,
-        untyped=_UNTYPED,
-        inject={CONTEXT_VARIABLES: lambda ctx: ctx.context.variables},
+        in_thread=False,
+        _untyped=_UNTYPED,
+        _inject={CONTEXT_VARIABLES: lambda ctx: ctx.context.variables},
     )
 
 
-def _telling(function: AgentFunction, unreadable: Collection[str]) -> Callable[..., ToolOutcome]:
+def _telling(function: AgentFunction, unreadable: Collection[str]) -> Callable[..., ToolResult]:
     """The function, with what it returns made into an outcome."""
     if isinstance(function, partial):
         # What a partial has filled in is hidden from models; it can only be seen if the partial is outside.
         return partial(_telling(function.func, unreadable), *function.args, **function.keywords)
 
     @wraps(function)
-    def telling(*args: Any, **kwargs: Any) -> ToolOutcome:
+    def telling(*args: Any, **kwargs: Any) -> ToolResult:
         return _outcome_of(awaited(function(*args, **kwargs)))
 
     try:
@@ -96,14 +96,14 @@ def _telling(function: AgentFunction, unreadable: Collection[str]) -> Callable[.
     return telling
 
 
-def _outcome_of(value: Any) -> ToolOutcome:
+def _outcome_of(value: Any) -> ToolResult:
     match value:
         case Result():
-            return ToolOutcome(str(value.value), transfer=value.agent, values=value.context_variables)
+            return ToolResult(str(value.value), transfer_to=value.agent, values=value.context_variables)
         case Agent():
-            return ToolOutcome(json.dumps({"assistant": value.name}), transfer=value)
+            return ToolResult(json.dumps({"assistant": value.name}), transfer_to=value)
         case _:
-            return ToolOutcome(str(value))
+            return ToolResult(str(value))
 
 
 def _without_schema(function: AgentFunction) -> set[str]:

@@ -11,35 +11,35 @@ from msgspec.structs import replace
 from .. import agents as core
 from ..context import RunContext
 from ..messages import ToolSpec
-from ..tools import Tool, ToolOutcome
-from .client import ClientModel
-from .exchange import Exchange
+from ..tools import Tool, ToolResult
+from .client import SwarmClientModel
+from .exchange import SwarmRunState
 from .functions import as_tool, awaited, name_of
 from .types import Agent, AgentFunction
 from .util import debug_print
 
 
-class _Member(Struct, frozen=True):
+class _SwarmMember(Struct, frozen=True):
     """A Swarm agent, the functions it had when it was looked at, and what was made of it then."""
 
     agent: Agent
     functions: tuple[AgentFunction, ...]
-    made: core.Agent[Exchange]
+    made: core.Agent[SwarmRunState]
 
 
-class Cast:
+class SwarmTeam:
     """All agents that have a part in one run."""
 
-    def __init__(self, exchange: Exchange, *, client: Any) -> None:
+    def __init__(self, exchange: SwarmRunState, *, client: Any) -> None:
         self.exchange = exchange
         self._client = client
         # By identity: many Swarm agents have the same name, and those that can be changed have no hash.
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, _SwarmMember] = {}
 
-    def member(self, agent: Agent) -> core.Agent[Exchange]:
+    def member(self, agent: Agent) -> core.Agent[SwarmRunState]:
         """The agent as the core knows it."""
         if self.has_changed(agent):
-            self._members[id(agent)] = _Member(agent, tuple(agent.functions), self._made(agent))
+            self._members[id(agent)] = _SwarmMember(agent, tuple(agent.functions), self._made(agent))
         return self._members[id(agent)].made
 
     def has_changed(self, agent: Agent) -> bool:
@@ -47,15 +47,15 @@ class Cast:
         known = self._members.get(id(agent))
         return known is None or [*map(id, known.functions)] != [*map(id, agent.functions)]
 
-    def _made(self, agent: Agent) -> core.Agent[Exchange]:
+    def _made(self, agent: Agent) -> core.Agent[SwarmRunState]:
         # As in Swarm, of several functions with one name the last one counts.
         functions = {name_of(function): function for function in agent.functions}
         return core.Agent(
             agent.name.strip() or "Agent",
             instructions=lambda ctx: self._instructions(agent),
-            model=ClientModel(agent, self.exchange, client=self._client),
-            tools=[_Function(as_tool(function), cast=self) for function in functions.values()],
-            parallel_tools=False,
+            model=SwarmClientModel(agent, self.exchange, client=self._client),
+            tools=[_SwarmTool(as_tool(function), cast=self) for function in functions.values()],
+            concurrent_tools=False,
             # Swarm counts messages, for all agents together: the exchange does that.
             max_turns=sys.maxsize,
         )
@@ -70,10 +70,10 @@ class Cast:
         return awaited(wanted(variables) if _takes_variables(wanted) else wanted())
 
 
-class _Function:
+class _SwarmTool:
     """A tool that tells the exchange what it came to, and names agents as the core knows them."""
 
-    def __init__(self, tool: Tool, *, cast: Cast) -> None:
+    def __init__(self, tool: Tool, *, cast: SwarmTeam) -> None:
         self._tool = tool
         self._cast = cast
 
@@ -82,18 +82,18 @@ class _Function:
         """What the model is told."""
         return self._tool.spec
 
-    async def call(self, ctx: RunContext[Exchange], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[SwarmRunState], arguments: str) -> ToolResult:
         """Call the function."""
         exchange = ctx.context
         debug_print(exchange.debug, f"Calling {self.spec.name} with {arguments}")
         outcome = await self._tool.call(ctx, arguments)
-        exchange.note(ctx.call.id if ctx.call is not None else "", outcome)
-        target: Agent | None = outcome.transfer
+        exchange.note(ctx.tool_call.id if ctx.tool_call is not None else "", outcome)
+        target: Agent | None = outcome.transfer_to
         following = exchange.next_agent
         if target is None and following is not None and self._cast.has_changed(following):
             # The function has given whoever goes next other functions. Only by a transfer does the core get to know.
             target = following
-        return replace(outcome, transfer=None if target is None else self._cast.member(target), values=None)
+        return replace(outcome, transfer_to=None if target is None else self._cast.member(target), values=None)
 
 
 def _takes_variables(instructions: Any) -> bool:

@@ -12,9 +12,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..messages import Input
-from .experiment import UNANSWERED, Experiment, NewRunner, Subject
-from .likeness import Alike, Course, differences_of, line_of
+from ..messages import RunInput
+from .experiment import UNANSWERED, CrashExperiment, CrashSubject, NewRunner
+from .likeness import Alike, FinishedRun, differences_of, line_of
 from .mortal import Moment
 
 _MOST_SHOWN = 24
@@ -69,9 +69,9 @@ class CrashReport(Struct, frozen=True):
         return "\n".join(lines)
 
 
-async def survives_crashes(
+async def assert_survives_crashes(
     new_runner: NewRunner,
-    input: Input,
+    input: RunInput,
     *,
     answers: Any = UNANSWERED,
     values: Mapping[str, Any] | None = None,
@@ -102,7 +102,7 @@ async def survives_crashes(
 
 async def crash_report(
     new_runner: NewRunner,
-    input: Input,
+    input: RunInput,
     *,
     answers: Any = UNANSWERED,
     values: Mapping[str, Any] | None = None,
@@ -112,15 +112,15 @@ async def crash_report(
 ) -> CrashReport:
     """The same, for who wants to read what went wrong rather than fail: the report's `divergences`."""
     began = perf_counter()
-    subject = Subject(new_runner, input, values or {}, answers, new_context, outside)
-    first, again = Experiment(subject), Experiment(subject)
+    subject = CrashSubject(new_runner, input, values or {}, answers, new_context, outside)
+    first, again = CrashExperiment(subject), CrashExperiment(subject)
     wanted = await first.run()
     with _quiet():
         divergences = _before_any_crash(wanted, await again.run(), alike=alike)
         deaths = _deaths(len(wanted.events), set(first.commits)) if not divergences else []
         crashes, resumes = 0, first.resumes + again.resumes
         for event, moment in deaths:
-            experiment = Experiment(subject)
+            experiment = CrashExperiment(subject)
             got = await experiment.run(event, moment)
             crashes, resumes = crashes + experiment.has_died, resumes + experiment.resumes
             lines = [*experiment.violations(), *differences_of(wanted, got, alike=alike)]
@@ -130,7 +130,7 @@ async def crash_report(
     return CrashReport(len(wanted.events), len(set(first.commits)), crashes, resumes, seconds, tuple(divergences))
 
 
-def _before_any_crash(first: Course, second: Course, *, alike: Alike | None) -> list[Divergence]:
+def _before_any_crash(first: FinishedRun, second: FinishedRun, *, alike: Alike | None) -> list[Divergence]:
     """What is wrong though nobody died; then crashes have nothing to be compared with."""
     if first.status == "completed" and first.error:
         return [Divergence(0, _NOT_REPLAYABLE, [f"+ {first.error}"])]
@@ -148,7 +148,7 @@ def _deaths(events: int, commits: set[int]) -> list[tuple[int, Moment]]:
     return deaths
 
 
-def _place(event: int, moment: Moment, wanted: Course, experiment: Experiment) -> str:
+def _place(event: int, moment: Moment, wanted: FinishedRun, experiment: CrashExperiment) -> str:
     last = f" ({line_of(experiment.survived[-1])})" if experiment.survived else ""
     return f"killed after event {event} of {len(wanted.events)}{last}, {moment}"
 

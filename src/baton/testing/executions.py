@@ -6,37 +6,37 @@ from copy import copy
 from typing import Any, cast
 
 from ..agents import Agent, BaseAgent
-from ..context import RunContext, Suspend
+from ..context import RunContext, SuspendRun
 from ..flow import Team
 from ..models import Model
 from ..runner import Runner
-from ..tools import Effect, FunctionTool, Tool, ToolOutcome, effect_of
-from ..tools.wrapping import Wrapper
+from ..tools import FunctionTool, Tool, ToolEffect, ToolResult, tool_effect
+from ..tools.wrapping import ToolWrapper
 from .scripted import ScriptedModel
 
 
-class Execution:
+class ToolExecution:
     """One time that a tool was really called: for which call of the run, by which process, and what came of it."""
 
-    def __init__(self, key: str, name: str, effect: Effect, *, process: int) -> None:
+    def __init__(self, key: str, name: str, effect: ToolEffect, *, process: int) -> None:
         self.key = key
         self.name = name
-        self.effect: Effect = effect
+        self.effect: ToolEffect = effect
         self.process = process
-        self.outcome: ToolOutcome | None = None
+        self.outcome: ToolResult | None = None
         """What it gave; None if it did not come to its end."""
         self.has_paused = False
         """Whether it stopped to ask something: then it is to be called again."""
 
 
-class Executions(list[Execution]):
+class ToolExecutions(list[ToolExecution]):
     """All of them in one run, whichever process they happened in."""
 
     def __init__(self) -> None:
         super().__init__()
         self.process = 1
 
-    def of(self, key: str) -> list[Execution]:
+    def of(self, key: str) -> list[ToolExecution]:
         """Those for one call of the run."""
         return [each for each in self if each.key == key]
 
@@ -45,7 +45,7 @@ class Executions(list[Execution]):
         """Count what the team's tools do, and leave the team as it was."""
         replaced: list[tuple[dict[str, Tool], dict[str, Tool]]] = []
         for agent in _agents_in(team):
-            by_name = agent.toolbox.by_name
+            by_name = agent._tool_table.by_name
             replaced.append((by_name, dict(by_name)))
             for name, tool in by_name.items():
                 by_name[name] = self._watched(tool)
@@ -56,32 +56,32 @@ class Executions(list[Execution]):
                 by_name.update(before)
 
     def _watched(self, tool: Tool) -> Tool:
-        effect = effect_of(tool)
+        effect = tool_effect(tool)
         if isinstance(tool, FunctionTool):
-            return cast("FunctionTool[..., Any]", tool).around(lambda bare: _Watched(bare, effect, self))
+            return cast("FunctionTool[..., Any]", tool).around(lambda bare: _RecordingTool(bare, effect, self))
         inner: Any = getattr(tool, "inner", None)
         if callable(getattr(inner, "call", None)):
             twin: Any = copy(tool)
             twin.inner = self._watched(inner)
             return twin
-        return _Watched(tool, effect, self)
+        return _RecordingTool(tool, effect, self)
 
 
-class _Watched(Wrapper):
+class _RecordingTool(ToolWrapper):
     """Notes each call of a tool before it is made."""
 
-    def __init__(self, inner: Tool, effect: Effect, executions: Executions) -> None:
+    def __init__(self, inner: Tool, effect: ToolEffect, executions: ToolExecutions) -> None:
         super().__init__(inner)
-        self._effect: Effect = effect
+        self._effect: ToolEffect = effect
         self._executions = executions
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Note it, and do it."""
-        noted = Execution(ctx.scope, self.spec.name, self._effect, process=self._executions.process)
+        noted = ToolExecution(ctx._scope, self.spec.name, self._effect, process=self._executions.process)
         self._executions.append(noted)
         try:
             noted.outcome = await self.inner.call(ctx, arguments)
-        except Suspend:
+        except SuspendRun:
             noted.has_paused = True
             raise
         return noted.outcome
@@ -91,10 +91,10 @@ def scripts_of(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, list[str]]
     """The scripted models of a runner, each with the agents that do not ask it."""
     agents = [*_agents_in(runner.team)]
     found: list[tuple[ScriptedModel, list[str]]] = []
-    with_own = [each.name for each in agents if each.own_model is not None]
+    with_own = [each.name for each in agents if each._model is not None]
     found += [(script, with_own) for script in _scripts_in(runner.model)]
-    for script in {id(script): script for each in agents for script in _scripts_in(each.own_model)}.values():
-        users = [each.name for each in agents if script in _scripts_in(each.own_model)]
+    for script in {id(script): script for each in agents for script in _scripts_in(each._model)}.values():
+        users = [each.name for each in agents if script in _scripts_in(each._model)]
         found.append((script, [name for name in _names_in(runner.team) if name not in users]))
     return found
 

@@ -6,17 +6,17 @@ from typing import Any, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..context import as_json_value
+from ..context import to_json_value
 from ..errors import BatonError, SetupError
-from ..events import Event, Failed, ToolReturned, decode_lines
+from ..events import Event, RunFailed, ToolReturned, decode_lines
 from ..log import Log
-from ..messages import Input
+from ..messages import RunInput
 from ..runner import Interrupt, Runner
-from ..runner.result import interrupt_of
+from ..runner.result import to_interrupt
 from ..stores import Store
-from .executions import Executions, scripts_of
-from .likeness import Course
-from .mortal import Moment, MortalStore
+from .executions import ToolExecutions, scripts_of
+from .likeness import FinishedRun
+from .mortal import CrashingStore, Moment
 
 NewRunner: TypeAlias = Callable[[Store], Runner[Any, Any]]
 """Makes the runner of one process: `lambda store: Runner(desk(), store=store)`."""
@@ -28,11 +28,11 @@ _RUN = "crash-laboratory"
 _MOST_ROUNDS = 1000
 
 
-class Subject(Struct, frozen=True):
+class CrashSubject(Struct, frozen=True):
     """What is put to the test: who is to run, on what, and who answers."""
 
     new_runner: NewRunner
-    input: Input
+    input: RunInput
     values: Mapping[str, Any]
     answers: Any
     new_context: Callable[[], Any] | None
@@ -53,14 +53,14 @@ class Subject(Struct, frozen=True):
         return self.answers
 
 
-class Experiment:
+class CrashExperiment:
     """One run in a store of its own, in a world of its own."""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: CrashSubject) -> None:
         self._subject = subject
-        self._store = MortalStore()
+        self._store = CrashingStore()
         self._context = subject.new_context() if subject.new_context is not None else None
-        self._executions = Executions()
+        self._executions = ToolExecutions()
         self._to_run_again: Counter[str] = Counter()
         self.survived: Sequence[Event] = ()
         """What was stored when the first process died."""
@@ -72,7 +72,7 @@ class Experiment:
         """How many events there were after each time something was stored."""
         return self._store.commits
 
-    async def run(self, event: int | None = None, moment: Moment = "when it was stored") -> Course:
+    async def run(self, event: int | None = None, moment: Moment = "when it was stored") -> FinishedRun:
         """The run at its end; if there is an event to die at, in another process than it began in."""
         if event is not None:
             self._store.let_die(event, moment)
@@ -102,7 +102,7 @@ class Experiment:
                 lines.append(f"+ done {len(done)} times: `{done[0].name}` ({key}), which must be done once")
         return lines
 
-    async def _process(self, begin: Callable[[Runner[Any, Any]], Awaitable[Any]]) -> Course | None:
+    async def _process(self, begin: Callable[[Runner[Any, Any]], Awaitable[Any]]) -> FinishedRun | None:
         """The run at its end, driven by a process of its own; None if that process has died."""
         runner = self._subject.new_runner(self._store)
         stored = await self._stored()
@@ -129,37 +129,37 @@ class Experiment:
             if record.status != "suspended":
                 return
             questions = Log(await self._stored()).open_questions().values()
-            answers = {asked.key: self._answer_to(interrupt_of(asked)) for asked in questions}
+            answers = {asked.key: self._answer_to(to_interrupt(asked)) for asked in questions}
             self.resumes += 1
             await runner.resume(_RUN, answers, context=self._context)
         raise AssertionError(f"the run has asked {_MOST_ROUNDS} times, and does not come to an end")
 
     def _answer_to(self, interrupt: Interrupt) -> Any:
         key, is_unknown, _ = interrupt.id.rpartition("/unknown")
-        if interrupt.call is None or not is_unknown:
+        if interrupt.tool_call is None or not is_unknown:
             return self._subject.answer_to(interrupt)
         # Somebody who can find out: whoever has watched the tool knows what became of the call.
         done = [each.outcome for each in self._executions.of(key) if each.outcome is not None]
         if not done:
             self._to_run_again[key] += 1
             return {"run_again": True}
-        content = as_json_value("the result of a tool", done[-1].content)
+        content = to_json_value("the result of a tool", done[-1].content)
         return {"error": content} if done[-1].is_error else {"result": content}
 
-    async def _course(self, runner: Runner[Any, Any], error: Exception | None) -> Course:
+    async def _course(self, runner: Runner[Any, Any], error: Exception | None) -> FinishedRun:
         record, events = await self._store.record(_RUN), await self._stored()
         assert record is not None
         outside = self._subject.outside
         seen = None if outside is None else outside(self._context)
         if record.status != "completed":
-            failed = next((event for event in reversed(events) if isinstance(event, Failed)), None)
-            said = f"{failed.error}: {failed.message}" if failed is not None and record.status == "failed" else ""
-            return Course(record.status, None, {}, events, said or _in_words(error), seen)
+            failed = next((event for event in reversed(events) if isinstance(event, RunFailed)), None)
+            said = f"{failed.error_type}: {failed.message}" if failed is not None and record.status == "failed" else ""
+            return FinishedRun(record.status, None, {}, events, said or _in_words(error), seen)
         try:
             result = await runner.replay(_RUN, context=self._context)
         except BatonError as mismatch:
-            return Course(record.status, None, {}, events, f"replayed, {_in_words(mismatch)}", seen)
-        return Course(record.status, result.output, result.values, events, outside=seen)
+            return FinishedRun(record.status, None, {}, events, f"replayed, {_in_words(mismatch)}", seen)
+        return FinishedRun(record.status, result.output, result.values, events, outside=seen)
 
     async def _has_begun(self) -> bool:
         return await self._store.record(_RUN) is not None

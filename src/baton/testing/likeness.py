@@ -8,35 +8,35 @@ from typing import Any, TypeAlias
 import msgspec
 
 from ..events import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Event,
-    Failed,
-    Finished,
-    Resumed,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
-    Transferred,
+    RunSuspended,
+    StepCompleted,
 )
-from ..flow import recalled
+from ..flow import history_from_log
 from ..messages import AssistantMessage, Message, text_of
 from .transcript import spoken, transcript
 
 Alike: TypeAlias = Callable[[str], str]
 
-_ABOUT_THE_RUN = (RunStarted, Resumed, Suspended, Completed, Failed, Cancelled)
-_IN_TURN = (Started, Said, Transferred, Finished)
+_ABOUT_THE_RUN = (RunStarted, RunResumed, RunSuspended, RunCompleted, RunFailed, RunCancelled)
+_IN_TURN = (AgentStarted, AgentResponded, ControlTransferred, AgentFinished)
 """What one activation does one after the other, never at once."""
 _OUTCOME_IS_UNKNOWN = re.compile(r"/unknown\d+/ask\d+!?$")
 _BOOKKEEPING_OF_ONCE = re.compile(r"/(intent|paused)\d+$")
 
 
-class Course(msgspec.Struct, frozen=True):
+class FinishedRun(msgspec.Struct, frozen=True):
     """A run that has come to its end: how it stands, what came of it, and its log."""
 
     status: str
@@ -52,7 +52,7 @@ def events_of(events: Iterable[Event]) -> list[Event]:
     return [event for event in events if not isinstance(event, _ABOUT_THE_RUN) and not _is_bookkeeping(event)]
 
 
-def differences_of(wanted: Course, got: Course, *, alike: Alike | None) -> list[str]:
+def differences_of(wanted: FinishedRun, got: FinishedRun, *, alike: Alike | None) -> list[str]:
     """The lines in which a run differs from the one that was not disturbed; none if they are alike."""
     order = {event.key: place for place, event in enumerate(wanted.events)}
     expected, found = _lines(wanted, order), _lines(got, order)
@@ -70,12 +70,12 @@ def line_of(event: Event) -> str:
     return f"{event.key}: {told[0] if told else 'hooks were called'}"
 
 
-def _lines(course: Course, order: Mapping[str, int]) -> list[str]:
+def _lines(course: FinishedRun, order: Mapping[str, int]) -> list[str]:
     lines = [f"status: {course.status}{f' ({course.error})' if course.error else ''}"]
     if course.status == "completed":
         lines.append(f"output: {course.output!r}")
         lines += [f"value {name}: {_json(value)}" for name, value in sorted(course.values.items())]
-    lines += [f"said: {_said(entry.message)}" for entry in recalled(course.events)]
+    lines += [f"said: {_said(entry.message)}" for entry in history_from_log(course.events)]
     # What happens at once may end in any order, so that it is compared by key.
     events = sorted(events_of(course.events), key=lambda event: order.get(event.key, len(order)))
     lines += [f"event {line_of(event)}" for event in events]
@@ -84,7 +84,7 @@ def _lines(course: Course, order: Mapping[str, int]) -> list[str]:
     return lines
 
 
-def _sequences(course: Course) -> list[str]:
+def _sequences(course: FinishedRun) -> list[str]:
     """The order of what happened one after the other, for each activation."""
     keys: dict[str, list[str]] = {}
     for event in events_of(course.events):
@@ -94,9 +94,9 @@ def _sequences(course: Course) -> list[str]:
 
 
 def _is_bookkeeping(event: Event) -> bool:
-    if isinstance(event, Stepped):
+    if isinstance(event, StepCompleted):
         return event.name in ("intent", "paused") and _BOOKKEEPING_OF_ONCE.search(event.key) is not None
-    return isinstance(event, Asked | Answered) and _OUTCOME_IS_UNKNOWN.search(event.key) is not None
+    return isinstance(event, InterruptRaised | InterruptAnswered) and _OUTCOME_IS_UNKNOWN.search(event.key) is not None
 
 
 def _said(message: Message) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from time import time
 from typing import Any, Literal, TypeAlias
 
-from ..errors import RunConflict
+from ..errors import RunConflictError
 from ..stores import Lease, MemoryStore, RunStatus
 
 Moment: TypeAlias = Literal["when it was stored", "before the next was stored"]
@@ -13,14 +13,14 @@ Moment: TypeAlias = Literal["when it was stored", "before the next was stored"]
 _LONG = 1_000_000.0
 
 
-class Died(RunConflict):
+class ProcessDiedError(RunConflictError):
     """The process that wrote to the store is dead. As with any conflict, whoever drives the run stops."""
 
     def __init__(self) -> None:
         super().__init__("", "the process is dead")
 
 
-class MortalStore(MemoryStore):
+class CrashingStore(MemoryStore):
     """Keeps the log of one run in memory. Its writer dies where it is told to; the next one finds what was stored.
 
     A batch may be torn: stores differ in what they store in one piece, and a log must be good up to any event.
@@ -90,8 +90,8 @@ class MortalStore(MemoryStore):
 
     def _check_alive(self) -> None:
         if self.is_dead:
-            raise Died
+            raise ProcessDiedError
 
     def _die(self) -> None:
         self.is_dead = True
-        raise Died
+        raise ProcessDiedError

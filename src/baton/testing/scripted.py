@@ -7,13 +7,13 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from ..errors import ModelError, SetupError, listed
-from ..events import Event, Said
+from ..errors import ModelError, SetupError, quote_names
+from ..events import AgentResponded, Event
 from ..messages import Message, ToolCall, text_of
-from ..models import Chunk, ModelRequest, Response
-from .steps import Computed, Playable, Step, Stream, described, happenings, playable
+from ..models import Chunk, ModelRequest, ModelResponse
+from .steps import Computed, Playable, ScriptedStream, ScriptStep, described, happenings, playable
 
-_PLAYABLE = (Response, Stream, BaseException)
+_PLAYABLE = (ModelResponse, ScriptedStream, BaseException)
 _LONGEST_QUOTE = 200
 
 
@@ -26,7 +26,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
         name: str = "scripted",
         cycle: bool = False,
@@ -41,7 +41,7 @@ class ScriptedModel:
         self._common: _Script | None = None
         self._by_agent: dict[str, _Script] = {}
         if isinstance(steps, Mapping):
-            scripts = cast(Mapping[str, Iterable[Step]], steps)
+            scripts = cast(Mapping[str, Iterable[ScriptStep]], steps)
             self._by_agent = {agent: _Script(own, name, agent=agent, cycle=cycle) for agent, own in scripts.items()}
         else:
             self._common = _Script(steps, name, agent="", cycle=cycle)
@@ -66,10 +66,10 @@ class ScriptedModel:
         for script in self._scripts():
             script.start_over()
         for event in events:
-            if isinstance(event, Said) and event.model:
+            if isinstance(event, AgentResponded) and event.model:
                 script = self._common or self._by_agent.get(event.agent)
                 if script is not None:
-                    script.pass_by(event.message.calls)
+                    script.pass_by(event.message.tool_calls)
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Play the next step."""
@@ -80,12 +80,12 @@ class ScriptedModel:
         while not isinstance(step, _PLAYABLE):
             computed = step(request)
             step = script.prepared(await computed if isawaitable(computed) else computed)
-        if isinstance(step, Response):
+        if isinstance(step, ModelResponse):
             step = script.with_ids(step)
             if not self.stream:
                 yield step
                 return
-        elif isinstance(step, Stream):
+        elif isinstance(step, ScriptedStream):
             step = script.stream_with_ids(step)
         for happening in happenings(step, self.name, in_words=self.stream):
             if isinstance(happening, asyncio.Event):
@@ -98,7 +98,7 @@ class ScriptedModel:
     def _script_of(self, agent: str) -> "_Script":
         script = self._by_agent.get(agent)
         if script is None:
-            known = listed(list(self._by_agent))
+            known = quote_names(list(self._by_agent))
             raise ModelError(f"`{self.name}` has no steps for the agent `{agent}`, only for: {known}", model=self.name)
         return script
 
@@ -109,7 +109,7 @@ class ScriptedModel:
 class _Script:
     """Steps that are played one after the other, and how far they have come; `agent` is "" if all agents share them."""
 
-    def __init__(self, steps: Iterable[Step], model_name: str, *, agent: str, cycle: bool) -> None:
+    def __init__(self, steps: Iterable[ScriptStep], model_name: str, *, agent: str, cycle: bool) -> None:
         if isinstance(steps, str):
             raise SetupError(f"`{model_name}` wants a list of steps; for a single one write [{steps!r}]")
         self._model_name = model_name
@@ -119,10 +119,10 @@ class _Script:
         self._played = 0
         self._calls = 0
 
-    def prepared(self, step: Step) -> Playable | Computed:
+    def prepared(self, step: ScriptStep) -> Playable | Computed:
         """The step in the form it is played in."""
         ready = playable(step)
-        if isinstance(ready, Response) and not ready.model:
+        if isinstance(ready, ModelResponse) and not ready.model:
             return replace(ready, model=self._model_name)
         return ready
 
@@ -162,18 +162,18 @@ class _Script:
         rest = enumerate(self._steps[self._played :], start=self._played + 1)
         return [f"{owner}step {number}: {described(step)}" for number, step in rest]
 
-    def with_ids(self, response: Response) -> Response:
+    def with_ids(self, response: ModelResponse) -> ModelResponse:
         """The response with an id for every call that has none."""
         message = response.message
-        if message is None or "" not in [call.id for call in message.calls]:
+        if message is None or "" not in [call.id for call in message.tool_calls]:
             return response
-        calls = tuple([self._with_id(call) for call in message.calls])
-        return replace(response, message=replace(message, calls=calls))
+        calls = tuple([self._with_id(call) for call in message.tool_calls])
+        return replace(response, message=replace(message, tool_calls=calls))
 
-    def stream_with_ids(self, stream: Stream) -> Stream:
+    def stream_with_ids(self, stream: ScriptedStream) -> ScriptedStream:
         """The stream with an id for every call that has none."""
         pieces = [self._with_id(piece) if isinstance(piece, ToolCall) else piece for piece in stream.pieces]
-        return Stream(*pieces, usage=stream.usage, stop_reason=stream.stop_reason)
+        return ScriptedStream(*pieces, usage=stream.usage, stop_reason=stream.stop_reason)
 
     def _with_id(self, call: ToolCall) -> ToolCall:
         if call.id:

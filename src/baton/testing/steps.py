@@ -10,7 +10,7 @@ import msgspec
 from ..errors import SetupError
 from ..handoffs import TRANSFER_TOOL
 from ..messages import AssistantMessage, Audio, Data, File, Image, Part, Reasoning, Text, ToolCall, Usage
-from ..models import CallChunk, Chunk, ModelRequest, PartChunk, ReasoningChunk, Response, TextChunk
+from ..models import Chunk, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from .transcript import shown_call, spoken
 
 Piece: TypeAlias = str | ToolCall | Part | Reasoning | Chunk | asyncio.Event | BaseException
@@ -18,12 +18,12 @@ Piece: TypeAlias = str | ToolCall | Part | Reasoning | Chunk | asyncio.Event | B
 
 _PIECES = (
     *(str, ToolCall, Text, Image, Audio, File, Data, Reasoning),
-    *(TextChunk, ReasoningChunk, CallChunk, PartChunk, Response, asyncio.Event, BaseException),
+    *(TextChunk, ReasoningChunk, ToolCallChunk, PartChunk, ModelResponse, asyncio.Event, BaseException),
 )
 _WORD = re.compile(r"\S+\s*|\s+")
 
 
-class Stream:
+class ScriptedStream:
     """An answer in pieces. An exception among them is raised there; an asyncio.Event is waited for there."""
 
     def __init__(self, *pieces: Piece, usage: Usage | None = None, stop_reason: str = "") -> None:
@@ -40,12 +40,14 @@ class Stream:
         return f"Stream({', '.join(shown)})"
 
 
-Plain: TypeAlias = str | ToolCall | Sequence[ToolCall] | AssistantMessage | Response | Stream | BaseException
+Plain: TypeAlias = (
+    str | ToolCall | Sequence[ToolCall] | AssistantMessage | ModelResponse | ScriptedStream | BaseException
+)
 Computed: TypeAlias = Callable[[ModelRequest], Plain | Awaitable[Plain]]
-Step: TypeAlias = Plain | Computed
+ScriptStep: TypeAlias = Plain | Computed
 """One answer: text, calls, a message, a Response, a Stream, an exception to raise, or a function of the request."""
 
-Playable: TypeAlias = Response | Stream | BaseException
+Playable: TypeAlias = ModelResponse | ScriptedStream | BaseException
 Happening: TypeAlias = Chunk | asyncio.Event | BaseException
 """What playing a step comes to: give this chunk, wait for this, or raise this."""
 
@@ -60,24 +62,24 @@ def transfer_to(agent_name: str, /) -> ToolCall:
     return call(TRANSFER_TOOL, agent_name=agent_name)
 
 
-def say(text: str, /, *calls: ToolCall, usage: Usage | None = None) -> Response:
+def say(text: str, /, *calls: ToolCall, usage: Usage | None = None) -> ModelResponse:
     """An answer of text and calls together, with what it is said to have consumed."""
-    return Response(AssistantMessage(text, calls), usage)
+    return ModelResponse(AssistantMessage(text, calls), usage)
 
 
 def playable(step: Any) -> Playable | Computed:
     """The step in the form it is played in; a SetupError if it is none."""
     match step:
         case str():
-            return Response(AssistantMessage(step))
+            return ModelResponse(AssistantMessage(step))
         case ToolCall():
-            return Response(AssistantMessage(calls=(step,)))
+            return ModelResponse(AssistantMessage(tool_calls=(step,)))
         case AssistantMessage():
-            return Response(step)
-        case Response() | Stream() | BaseException():
+            return ModelResponse(step)
+        case ModelResponse() | ScriptedStream() | BaseException():
             return step
         case [*calls] if calls and all(isinstance(each, ToolCall) for each in calls):
-            return Response(AssistantMessage(calls=tuple(calls)))
+            return ModelResponse(AssistantMessage(tool_calls=tuple(calls)))
         case _ if callable(step) and not isinstance(step, type):
             return cast(Computed, step)
         case _:
@@ -89,7 +91,7 @@ def happenings(step: Playable, model_name: str, *, in_words: bool) -> Iterator[H
     """What playing this step comes to, in order."""
     if isinstance(step, BaseException):
         yield step
-    elif isinstance(step, Stream):
+    elif isinstance(step, ScriptedStream):
         yield from _of_stream(step, model_name)
     elif in_words and step.message is not None:
         yield from _of_message(step, step.message)
@@ -99,16 +101,16 @@ def happenings(step: Playable, model_name: str, *, in_words: bool) -> Iterator[H
 
 def described(step: Playable | Computed) -> str:
     """A step as a failing test shows it."""
-    if isinstance(step, Response):
+    if isinstance(step, ModelResponse):
         return spoken(step.message or AssistantMessage())
-    if isinstance(step, Stream):
+    if isinstance(step, ScriptedStream):
         return repr(step)
     if isinstance(step, BaseException):
         return f"raise {step!r}"
     return f"computed by {getattr(step, '__name__', repr(step))}"
 
 
-def _of_stream(stream: Stream, model_name: str) -> Iterator[Happening]:
+def _of_stream(stream: ScriptedStream, model_name: str) -> Iterator[Happening]:
     index = 0
     for piece in stream.pieces:
         if isinstance(piece, ToolCall):
@@ -122,11 +124,11 @@ def _of_stream(stream: Stream, model_name: str) -> Iterator[Happening]:
             yield PartChunk(piece)
         else:
             yield piece
-    if not any(isinstance(piece, Response) for piece in stream.pieces):
-        yield Response(None, stream.usage, stream.stop_reason, model_name)
+    if not any(isinstance(piece, ModelResponse) for piece in stream.pieces):
+        yield ModelResponse(None, stream.usage, stream.stop_reason, model_name)
 
 
-def _of_message(response: Response, message: AssistantMessage) -> Iterator[Chunk]:
+def _of_message(response: ModelResponse, message: AssistantMessage) -> Iterator[Chunk]:
     for block in message.reasoning:
         yield ReasoningChunk(block.text, block)
     content = message.content
@@ -135,13 +137,13 @@ def _of_message(response: Response, message: AssistantMessage) -> Iterator[Chunk
             yield from map(TextChunk, _WORD.findall(part.text))
         else:
             yield PartChunk(part)
-    for index, each in enumerate(message.calls):
+    for index, each in enumerate(message.tool_calls):
         yield from _of_call(each, index)
     # Chunks cannot say where one of two neighbouring text parts ends, so content in parts is repeated as a whole.
     whole = None if isinstance(content, str) else message
-    yield Response(whole, response.usage, response.stop_reason, response.model)
+    yield ModelResponse(whole, response.usage, response.stop_reason, response.model)
 
 
-def _of_call(each: ToolCall, index: int) -> Iterator[CallChunk]:
-    yield CallChunk(index, each.id, each.name)
-    yield CallChunk(index, arguments=each.arguments)
+def _of_call(each: ToolCall, index: int) -> Iterator[ToolCallChunk]:
+    yield ToolCallChunk(index, each.id, each.name)
+    yield ToolCallChunk(index, arguments=each.arguments)

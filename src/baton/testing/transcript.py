@@ -7,26 +7,26 @@ import msgspec
 
 from ..agents import HOOK_STEP
 from ..events import (
-    Answered,
-    Asked,
-    Cancelled,
-    Changes,
-    Completed,
-    CutShort,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Delta,
     Event,
-    Failed,
-    Finished,
-    Heard,
-    Resumed,
+    InterruptAnswered,
+    InterruptRaised,
+    ResponseTruncated,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    RunSuspended,
+    StepCompleted,
     ToolReturned,
-    Transferred,
-    Unknown,
+    UnknownEvent,
+    UserMessageAdded,
+    ValueChanges,
 )
 from ..messages import AssistantMessage, Content, ToolCall, media_of, text_of
 
@@ -37,13 +37,13 @@ def transcript(events: Iterable[Event | Delta]) -> list[str]:
 
 
 def _is_of_hooks(event: Event) -> bool:
-    return isinstance(event, Stepped) and event.name.startswith(HOOK_STEP) and event.changes is None
+    return isinstance(event, StepCompleted) and event.name.startswith(HOOK_STEP) and event.value_changes is None
 
 
 def spoken(message: AssistantMessage) -> str:
     """What a message says and calls: `said "Hi" + look_up({"city":"Rome"})`."""
     pieces = [f"said {_content(message.content, shown=_json)}"] if message.content else []
-    pieces += [shown_call(call) for call in message.calls]
+    pieces += [shown_call(call) for call in message.tool_calls]
     if not pieces:
         return "said nothing"
     return " + ".join(pieces) if message.content else f"called {' + '.join(pieces)}"
@@ -58,27 +58,27 @@ def _line(event: Event) -> str:
     match event:
         case RunStarted():
             said = ", ".join(_content(message.content, shown=_json) for message in event.input) or "nothing"
-            return f"run of {event.root} started with {said}"
-        case Started():
+            return f"run of {event.root_agent} started with {said}"
+        case AgentStarted():
             return f"{event.agent} started"
-        case Said():
+        case AgentResponded():
             return f"{event.agent}: {spoken(event.message)}"
-        case Heard():
+        case UserMessageAdded():
             return f"user: said {_content(event.message.content, shown=_json)}"
-        case CutShort():
-            return f"{event.agent}: was interrupted, heard {_json(event.heard)}"
+        case ResponseTruncated():
+            return f"{event.agent}: was interrupted, heard {_json(event.heard_text)}"
         case ToolReturned():
             return _returned(event)
-        case Stepped():
-            return f"{event.agent}: step {event.name} -> {_json(event.value)}"
-        case Transferred():
+        case StepCompleted():
+            return f"{event.agent}: step {event.name} -> {_json(event.result)}"
+        case ControlTransferred():
             return _transferred(event)
-        case Asked():
-            about = f" about {shown_call(event.call)}" if event.call is not None else ""
+        case InterruptRaised():
+            about = f" about {shown_call(event.tool_call)}" if event.tool_call is not None else ""
             return f"{event.agent}: asked {_json(event.payload)}{about}"
-        case Answered():
+        case InterruptAnswered():
             return f"{event.agent or 'run'}: got the answer {_json(event.answer)}"
-        case Finished():
+        case AgentFinished():
             return f"{event.agent} finished"
         case _:
             return _line_of_run(event)
@@ -86,18 +86,18 @@ def _line(event: Event) -> str:
 
 def _line_of_run(event: Event) -> str:
     match event:
-        case Resumed():
+        case RunResumed():
             return "run resumed"
-        case Completed():
+        case RunCompleted():
             return "run completed"
-        case Suspended():
-            return f"run suspended with {len(event.open)} open question{'' if len(event.open) == 1 else 's'}"
-        case Failed():
-            return f"run failed with {event.error}: {_flat(event.message)}"
-        case Cancelled():
+        case RunSuspended():
+            return f"run suspended with {len(event.interrupt_ids)} open question{'' if len(event.interrupt_ids) == 1 else 's'}"
+        case RunFailed():
+            return f"run failed with {event.error_type}: {_flat(event.message)}"
+        case RunCancelled():
             return "run cancelled"
-        case Unknown():
-            return f"{event.agent or 'run'}: unknown event {event.kind}"
+        case UnknownEvent():
+            return f"{event.agent or 'run'}: unknown event {event.event_type}"
         case _:
             return f"{event.agent or 'run'}: {type(event).__name__}"
 
@@ -105,17 +105,17 @@ def _line_of_run(event: Event) -> str:
 def _returned(event: ToolReturned) -> str:
     verb = " failed" if event.is_error else ""
     end = " (final)" if event.is_final else ""
-    return f"{event.agent}: {event.name}{verb} -> {_content(event.content, shown=_flat)}{end}"
+    return f"{event.agent}: {event.tool_name}{verb} -> {_content(event.content, shown=_flat)}{end}"
 
 
-def _transferred(event: Transferred) -> str:
+def _transferred(event: ControlTransferred) -> str:
     payload = f" with {_json(event.payload)}" if event.payload is not None else ""
     reason = f" ({_flat(event.reason)})" if event.reason else ""
     return f"{event.source} → {event.target}{payload}{reason}"
 
 
 def _changed(event: Event) -> str:
-    changes: Changes | None = getattr(event, "changes", None)
+    changes: ValueChanges | None = getattr(event, "value_changes", None)
     if changes is None or not (changes.written or changes.removed):
         return ""
     written = [f"{name}={_json(value)}" for name, value in changes.written.items()]

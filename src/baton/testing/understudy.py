@@ -3,15 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 
-from ..models import Chunk, Model, ModelRequest, resolve
-from ..models.registry import DEFAULT_VARIABLE
+from ..models import Chunk, Model, ModelRequest, resolve_model
+from ..models.registry import MODEL_ENV_VAR
 from .scripted import ScriptedModel
-from .steps import Step
+from .steps import ScriptStep
 
 SCRIPTED = "scripted"
 
 
-class Understudy(ScriptedModel):
+class ScriptedOrRealModel(ScriptedModel):
     """A `ScriptedModel` that plays only if BATON_MODEL is not set, or says `scripted`; else the model it names answers.
 
     Requests are kept either way. With a real model a lesson may go another way than its script.
@@ -19,14 +19,14 @@ class Understudy(ScriptedModel):
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
         cycle: bool = False,
         stream: bool = False,
     ) -> None:
         super().__init__(steps, cycle=cycle, stream=stream)
-        wanted = os.environ.get(DEFAULT_VARIABLE, SCRIPTED)
-        self.real: Model | None = None if wanted in ("", SCRIPTED) else resolve(wanted, wanted_by=DEFAULT_VARIABLE)
+        wanted = os.environ.get(MODEL_ENV_VAR, SCRIPTED)
+        self.real: Model | None = None if wanted in ("", SCRIPTED) else resolve_model(wanted, wanted_by=MODEL_ENV_VAR)
         """The model that answers in place of the script, if there is one."""
         if self.real is not None:
             self.name = self.real.name
@@ -52,3 +52,16 @@ class Understudy(ScriptedModel):
             close = getattr(chunks, "aclose", None)
             if close is not None:
                 await close()
+
+
+def scripted_or_real(
+    steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]], *, cycle: bool = False, stream: bool = False
+) -> ScriptedOrRealModel:
+    """Return a scripted model, or the model that BATON_MODEL names.
+
+    Args:
+        steps: The script, as for `ScriptedModel`.
+        cycle: Start over when the script is used up.
+        stream: Stream the scripted responses word by word.
+    """
+    return ScriptedOrRealModel(steps, cycle=cycle, stream=stream)

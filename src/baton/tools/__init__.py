@@ -3,34 +3,34 @@
 May import context and what is below it. Must not know models or agents.
 """
 
-from .approval import Approval, Approved, NeedsApproval, approval_of
-from .base import Telling, Tool, ToolOutcome, ToolSource
-from .checking import as_object
+from .approval import Approval, ApprovalTool, NeedsApproval, parse_approval
+from .base import SupportsToolResult, Tool, ToolResult, Toolset
+from .checking import parse_json_object
 from .function import FunctionTool, tool
-from .guardrails import guarded_tool
-from .once import Effect, effect_of
-from .results import outcome_of
-from .verdicts import Guardrail, Verdict, guardrail
-from .wrapping import unwrapped
+from .guardrails import with_tool_guardrails
+from .once import ToolEffect, tool_effect
+from .results import to_tool_result
+from .verdicts import Guardrail, GuardrailVerdict, guardrail
+from .wrapping import unwrap_tool
 
 __all__ = [
     "Approval",
-    "Approved",
-    "Effect",
+    "ApprovalTool",
     "FunctionTool",
     "Guardrail",
+    "GuardrailVerdict",
     "NeedsApproval",
-    "Telling",
+    "SupportsToolResult",
     "Tool",
-    "ToolOutcome",
-    "ToolSource",
-    "Verdict",
-    "approval_of",
-    "as_object",
-    "effect_of",
-    "guarded_tool",
+    "ToolEffect",
+    "ToolResult",
+    "Toolset",
     "guardrail",
-    "outcome_of",
+    "parse_approval",
+    "parse_json_object",
+    "to_tool_result",
     "tool",
-    "unwrapped",
+    "tool_effect",
+    "unwrap_tool",
+    "with_tool_guardrails",
 ]

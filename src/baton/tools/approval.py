@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from ..context import RunContext
 from ..errors import AnswerError, SetupError
-from .base import Tool, ToolOutcome
+from .base import Tool, ToolResult
 from .checking import checker_of
-from .wrapping import Wrapper
+from .wrapping import ToolWrapper
 
 APPROVED_FOR_GOOD = "baton.approved_for_good:"
 """With a tool's name after it, the key in the run's values under which `always=True` is kept. Delete it to revoke."""
@@ -33,7 +33,7 @@ class Approval(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tr
     always: bool = False
 
 
-def approval_of(answer: Any) -> Approval:
+def parse_approval(answer: Any) -> Approval:
     """What an answer to the question means. Raises AnswerError if it is not an answer to such a question."""
     if isinstance(answer, bool):
         return Approval(answer)
@@ -51,7 +51,7 @@ def approval_of(answer: Any) -> Approval:
     return approval
 
 
-class Approved(Wrapper):
+class ApprovalTool(ToolWrapper):
     """Has calls of a tool approved. Arguments that do not fit go back to the model: nobody is asked about them."""
 
     def __init__(self, inner: Tool, needs_approval: NeedsApproval = True) -> None:
@@ -62,10 +62,10 @@ class Approved(Wrapper):
         self.needs_approval: NeedsApproval = needs_approval
         self._checked = checker_of(inner)
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Ask if need be, then do it, with other arguments if the answer has some; or say that it was not allowed."""
         given = self._checked(arguments)
-        if isinstance(given, ToolOutcome):
+        if isinstance(given, ToolResult):
             return given
         # Recorded, because it must not change under a question that is already asked: not by a fickle function, and
         # not by another call of this turn whose answer was "always". A rejection would else be passed over.
@@ -73,7 +73,7 @@ class Approved(Wrapper):
             return await self.inner.call(ctx, arguments)
         name = self.spec.name
         question = {"kind": "approval", "tool": name, "arguments": json.loads(arguments.strip() or "{}")}
-        approval = approval_of(await ctx.interrupt(question))
+        approval = parse_approval(await ctx.interrupt(question))
         if not approval.approved:
             return _rejected(name, approval.reason)
         if approval.always:
@@ -90,15 +90,15 @@ class Approved(Wrapper):
         verdict = self.needs_approval(ctx, given)
         return bool(await verdict if isawaitable(verdict) else verdict)
 
-    async def _call_edited(self, ctx: RunContext[Any], edited: dict[str, Any]) -> ToolOutcome:
+    async def _call_edited(self, ctx: RunContext[Any], edited: dict[str, Any]) -> ToolResult:
         arguments = json.dumps(edited)
         given = self._checked(arguments)
-        if isinstance(given, ToolOutcome):
+        if isinstance(given, ToolResult):
             reason = f"The person who approved this call changed its arguments to {arguments}. {given.content}"
-            return ToolOutcome(reason, is_error=True)
+            return ToolResult(reason, is_error=True)
         return await self.inner.call(ctx, arguments)
 
 
-def _rejected(name: str, reason: str) -> ToolOutcome:
+def _rejected(name: str, reason: str) -> ToolResult:
     because = f": {reason}" if reason else ". Do not call it again with the same arguments."
-    return ToolOutcome(f"This call of `{name}` was not approved{because}", is_error=True)
+    return ToolResult(f"This call of `{name}` was not approved{because}", is_error=True)

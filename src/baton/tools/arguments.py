@@ -21,8 +21,8 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
-from ..errors import SetupError, listed
-from .base import ToolOutcome
+from ..errors import SetupError, quote_names
+from .base import ToolResult
 
 _MOST_PROBLEMS = 20
 _NO_PLACE_FOR_TITLES = ("const", "default", "enum", "examples")
@@ -34,7 +34,7 @@ _not_required: Any = NotRequired
 _typed_dict: Any = TypedDict
 
 
-class Arguments:
+class ArgumentParser:
     """The parameters of one tool that a model fills in, compiled once."""
 
     __slots__ = ("_names", "_tool", "_validate", "schema")
@@ -51,7 +51,7 @@ class Arguments:
         self._names = tuple(self.schema["properties"])
         self._validate = adapter.validator.validate_json
 
-    def read(self, text: str) -> dict[str, Any] | ToolOutcome:
+    def read(self, text: str) -> dict[str, Any] | ToolResult:
         """The arguments by parameter, those left out left out; or an outcome that tells the model what to mend."""
         try:
             return self._validate(text)
@@ -59,13 +59,13 @@ class Arguments:
             # Models write nothing at all when they have nothing to say. Rare enough to be looked at last.
             return self._problems(error) if text.strip() else self.read("{}")
 
-    def _problems(self, error: ValidationError) -> ToolOutcome:
+    def _problems(self, error: ValidationError) -> ToolResult:
         details = error.errors(include_url=False, include_context=False)
         lines = [f"- {self._problem(detail)}" for detail in details[:_MOST_PROBLEMS]]
         if len(details) > _MOST_PROBLEMS:
             lines.append(f"- and {len(details) - _MOST_PROBLEMS} more")
         text = "\n".join((f"The arguments of `{self._tool}` do not fit:", *lines, "Correct them and call it again."))
-        return ToolOutcome(text, is_error=True)
+        return ToolResult(text, is_error=True)
 
     def _problem(self, detail: ErrorDetails) -> str:
         place = _place(detail["loc"])
@@ -73,7 +73,7 @@ class Arguments:
             case "missing":
                 return f"{place} is required"
             case "extra_forbidden" if len(detail["loc"]) == 1:
-                return f"{place} is not a parameter; the parameters are: {listed(self._names)}"
+                return f"{place} is not a parameter; the parameters are: {quote_names(self._names)}"
             case "json_invalid":
                 return f"{detail['msg']}; write one JSON object"
             case _:

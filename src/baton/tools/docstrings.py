@@ -7,7 +7,7 @@ import re
 from inspect import cleandoc
 from typing import Literal, TypeAlias, cast
 
-from .signature import Signature, call_method_of
+from .signature import FunctionSignature, call_method_of
 
 _Style: TypeAlias = Literal["google", "numpy", "sphinx"]
 
@@ -27,7 +27,7 @@ _OTHER_SECTIONS = re.compile(
 )
 
 
-def docstring_of(compiled: Signature) -> str:
+def docstring_of(compiled: FunctionSignature) -> str:
     """The docstring of the function, without its indentation; "" if it has none."""
     text = getattr(compiled.definition, "__doc__", None)
     if not text and call_method_of(compiled.function):

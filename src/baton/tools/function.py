@@ -7,16 +7,16 @@ from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, overload
 from typing_extensions import Unpack
 
 from ..context import RunContext
-from ..errors import SetupError, checked_choice
+from ..errors import SetupError, check_choice
 from ..messages import ToolSpec
-from .approval import Approved, NeedsApproval
-from .base import Tool, ToolOutcome
+from .approval import ApprovalTool, NeedsApproval
+from .base import Tool, ToolResult
 from .failures import ErrorPolicy, checked_policy
-from .invocation import Invocation
+from .invocation import FunctionInvoker
 from .mentions import mentioned_by
-from .once import Effect, Once
+from .once import OnceTool, ToolEffect
 from .signature import Source, compile_signature
-from .timeouts import Timed
+from .timeouts import TimeoutTool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,14 +32,14 @@ class ToolOptions(TypedDict, total=False):
     timeout: float | None
     """Seconds a call may take; no limit by default. Waiting for approval does not count."""
     on_error: ErrorPolicy
-    """"tell" the model (default), "raise" and end the run, or a function (error) -> text for the model."""
-    returns_directly: bool
+    """"return" the model (default), "raise" and end the run, or a function (error) -> text for the model."""
+    return_directly: bool
     """Whether its result is the agent's answer."""
     needs_approval: NeedsApproval
     """Whether a person must allow a call: True, False (default), or a function (ctx, arguments) -> bool."""
-    thread: bool
+    in_thread: bool
     """Whether a function that is not async runs in a worker thread (default), where it may block."""
-    effect: Effect
+    effect: ToolEffect
     """What a call does outside: "read" nothing, "idempotent" (default) may happen twice, "once" must not."""
     strict: bool
     """Whether the provider is asked to keep the model strictly to the schema."""
@@ -55,38 +55,38 @@ class FunctionTool(Generic[P, R]):
         name: str | None = None,
         description: str | None = None,
         timeout: float | None = None,
-        on_error: ErrorPolicy = "tell",
-        returns_directly: bool = False,
+        on_error: ErrorPolicy = "return",
+        return_directly: bool = False,
         needs_approval: NeedsApproval = False,
-        thread: bool = True,
-        effect: Effect = "idempotent",
+        in_thread: bool = True,
+        effect: ToolEffect = "idempotent",
         strict: bool = False,
-        untyped: Any = None,
-        inject: Mapping[str, Source] | None = None,
+        _untyped: Any = None,
+        _inject: Mapping[str, Source] | None = None,
     ) -> None:
         """`untyped` is the type of parameters without annotation; `inject` gives hidden ones their values."""
         if isinstance(function, FunctionTool):
             raise SetupError(f"`{function.name}` is a tool already; give its options where it is made")
         self.function = function
-        self._signature = compile_signature(function, name, untyped=untyped, inject=inject)
-        self._invocation = Invocation(
+        self._signature = compile_signature(function, name, untyped=_untyped, inject=_inject)
+        self._invocation = FunctionInvoker(
             self._signature,
             description=description,
             on_error=checked_policy(on_error, self.name),
-            returns_directly=returns_directly,
-            thread=thread,
+            return_directly=return_directly,
+            thread=in_thread,
             strict=strict,
         )
-        checked_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
-        self.effect: Effect = effect
+        check_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
+        self.effect: ToolEffect = effect
 
         def assembled(whole: Tool) -> Tool:
             if timeout is not None:
-                whole = Timed(whole, timeout, on_error=on_error)
+                whole = TimeoutTool(whole, timeout, on_error=on_error)
             if effect == "once":
-                whole = Once(whole, is_final=returns_directly)
+                whole = OnceTool(whole, is_final=return_directly)
             # Outside the timeout: a person may take days.
-            return Approved(whole, needs_approval) if needs_approval is not False else whole
+            return ApprovalTool(whole, needs_approval) if needs_approval is not False else whole
 
         self._assembled = assembled
         self._call = assembled(self._invocation).call
@@ -104,7 +104,7 @@ class FunctionTool(Generic[P, R]):
         """What the model is told."""
         return self._invocation.spec
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Do it, with arguments as the model wrote them: approved, in time, and its errors turned into results."""
         return await self._call(ctx, arguments)
 
@@ -114,7 +114,7 @@ class FunctionTool(Generic[P, R]):
         twin._call = self._assembled(wrap(self._invocation)).call
         return twin
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
         """What the function would be called with; or an outcome that tells the model what does not fit."""
         return self._invocation.checked(arguments)
 

@@ -5,28 +5,28 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from ..context import RunContext, as_json_value
-from ..errors import GuardrailTripped, SetupError
-from ..events import Changes
-from .base import Tool, ToolOutcome
+from ..context import RunContext, to_json_value
+from ..errors import GuardrailTrippedError, SetupError
+from ..events import ValueChanges
+from .base import Tool, ToolResult
 from .checking import checker_of
 from .failures import NOT_FOR_THE_MODEL, outcome_of_error
 from .function import tool as as_tool
-from .verdicts import Check, Checks, Guardrail, as_guardrails, refuse_same_names, write_again
-from .wrapping import Wrapper
+from .verdicts import Guardrail, GuardrailChecks, GuardrailFunction, as_guardrails, refuse_same_names, write_again
+from .wrapping import ToolWrapper
 
-TripPolicy: TypeAlias = Literal["tell", "raise"]
+TripPolicy: TypeAlias = Literal["return", "raise"]
 """Tell the model what was not allowed and why, or end the run."""
 
 
 class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a call came to before it was judged, and what it did to the values."""
 
-    outcome: ToolOutcome
-    changes: Changes | None = None
+    outcome: ToolResult
+    changes: ValueChanges | None = None
 
 
-class GuardedTool(Wrapper):
+class GuardedTool(ToolWrapper):
     """Has calls of a tool, and their results, judged. It is asked before any person who must approve the call."""
 
     def __init__(
@@ -38,14 +38,14 @@ class GuardedTool(Wrapper):
         self.on_trip: TripPolicy = on_trip
         self._checked = checker_of(inner)
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Do it and give what came of it, or say which guardrail was against it."""
         if self.before:
             given = self._checked(arguments)
             # Arguments that do not fit go back to the model: there is nothing to judge yet.
-            if isinstance(given, ToolOutcome):
+            if isinstance(given, ToolResult):
                 return given
-            trip = await Checks(self.before, ctx, "tool").trip(given)
+            trip = await GuardrailChecks(self.before, ctx, "tool").trip(given)
             if trip is not None:
                 return self._refusal(trip, f"This call of `{self.spec.name}` was not made")
         if not self.after:
@@ -55,7 +55,7 @@ class GuardedTool(Wrapper):
         result = msgspec.convert(await ctx.step("unjudged", lambda: self._unjudged(ctx, arguments)), _Result)
         write_again(ctx, result.changes)
         outcome = result.outcome
-        trip = await Checks(self.after, ctx, "tool").trip(outcome)
+        trip = await GuardrailChecks(self.after, ctx, "tool").trip(outcome)
         return outcome if trip is None else self._refusal(trip, f"The result of `{self.spec.name}` is withheld")
 
     async def _unjudged(self, ctx: RunContext[Any], arguments: str) -> Any:
@@ -64,27 +64,27 @@ class GuardedTool(Wrapper):
         except NOT_FOR_THE_MODEL:
             raise
         except Exception as error:  # noqa: BLE001 - the model would read it, so it is judged like any other result
-            outcome = outcome_of_error(error, self.spec.name, policy="tell")
-        target = outcome.transfer
+            outcome = outcome_of_error(error, self.spec.name, policy="return")
+        target = outcome.transfer_to
         if target is not None and not isinstance(target, str):
             # A log holds names only; the run knows who is meant.
-            ctx.run.guests[target.name] = target
-            outcome = msgspec.structs.replace(outcome, transfer=target.name)
-        return as_json_value(f"the result of `{self.spec.name}`", _Result(outcome, ctx.take_changes()))
+            ctx._run.guests[target.name] = target
+            outcome = msgspec.structs.replace(outcome, transfer_to=target.name)
+        return to_json_value(f"the result of `{self.spec.name}`", _Result(outcome, ctx._take_changes()))
 
-    def _refusal(self, trip: GuardrailTripped, what: str) -> ToolOutcome:
+    def _refusal(self, trip: GuardrailTrippedError, what: str) -> ToolResult:
         if self.on_trip == "raise":
             raise trip
         because = f": {trip.reason}" if trip.reason else ""
-        return ToolOutcome(f"{what}, because guardrail `{trip.guardrail}` is against it{because}", is_error=True)
+        return ToolResult(f"{what}, because guardrail `{trip.guardrail}` is against it{because}", is_error=True)
 
 
-def guarded_tool(
+def with_tool_guardrails(
     tool: Tool | Callable[..., Any],
     *,
-    before: Sequence[Check] = (),
-    after: Sequence[Check] = (),
-    on_trip: TripPolicy = "tell",
+    input_guardrails: Sequence[GuardrailFunction] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
+    on_trip: TripPolicy = "return",
 ) -> GuardedTool:
     """The tool, with guardrails `before` (ctx, arguments) and `after` (ctx, outcome) each call.
 
@@ -93,9 +93,9 @@ def guarded_tool(
     given: Any = tool
     inner: Tool = given if callable(getattr(given, "call", None)) else _made_of(given)
     owner = f"guarded_tool({inner!r})"
-    if on_trip not in ("tell", "raise"):
-        raise SetupError(f'{owner} has on_trip={on_trip!r}; use "tell" or "raise"')
-    first, then = as_guardrails(owner, before=before, after=after)
+    if on_trip not in ("return", "raise"):
+        raise SetupError(f'{owner} has on_trip={on_trip!r}; use "return" or "raise"')
+    first, then = as_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
     refuse_same_names(owner, [*first, *then, *_guardrails_inside(inner)])
     return GuardedTool(inner, first, then, on_trip=on_trip)
 

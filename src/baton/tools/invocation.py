@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING, Any, cast
 
 from ..context import RunContext
 from ..messages import ToolSpec
-from .base import ToolOutcome
+from .base import ToolResult
 from .docstrings import description_in, docstring_of, parameters_in
 from .failures import NOT_FOR_THE_MODEL, ErrorPolicy, outcome_of_error
-from .results import outcome_of
-from .signature import Signature, Source, resolved
+from .results import to_tool_result
+from .signature import FunctionSignature, Source, resolved
 from .threads import in_thread
 
 if TYPE_CHECKING:
-    from .arguments import Arguments
+    from .arguments import ArgumentParser
 
 
-class Invocation:
+class FunctionInvoker:
     """A tool that calls a function. Its schema and validator are compiled at first use, then never again."""
 
     def __init__(
         self,
-        signature: Signature,
+        signature: FunctionSignature,
         *,
         description: str | None,
         on_error: ErrorPolicy,
-        returns_directly: bool,
+        return_directly: bool,
         thread: bool,
         strict: bool,
     ) -> None:
@@ -36,7 +36,7 @@ class Invocation:
         self._is_async = signature.is_async
         self._description = description
         self._on_error: ErrorPolicy = on_error
-        self._returns_directly = returns_directly
+        self._return_directly = return_directly
         self._thread = thread
         self._strict = strict
 
@@ -54,11 +54,11 @@ class Invocation:
         return ToolSpec(self._name, described, arguments.schema, self._strict)
 
     @cached_property
-    def _compiled(self) -> "tuple[Arguments, tuple[tuple[str, Source], ...]]":
-        from .arguments import Arguments
+    def _compiled(self) -> "tuple[ArgumentParser, tuple[tuple[str, Source], ...]]":
+        from .arguments import ArgumentParser
 
         hints, sources = resolved(self._signature)
-        arguments = Arguments(
+        arguments = ArgumentParser(
             self._name,
             hints,
             defaults=self._signature.defaults,
@@ -66,21 +66,21 @@ class Invocation:
         )
         return arguments, tuple(sources.items())
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
         """What the function would be called with, defaults included; or an outcome that says what does not fit."""
         compiled, sources = self._compiled
         given = compiled.read(arguments)
-        if isinstance(given, ToolOutcome):
+        if isinstance(given, ToolResult):
             return given
         hidden = dict(sources)
         defaults = {name: value for name, value in self._signature.defaults.items() if name not in hidden}
         return defaults | given
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the function with these arguments."""
         compiled, sources = self._compiled
         given = compiled.read(arguments)
-        if type(given) is ToolOutcome:
+        if type(given) is ToolResult:
             return given
         given = cast("dict[str, Any]", given)
         for name, source in sources:
@@ -91,7 +91,7 @@ class Invocation:
             raise
         except Exception as error:  # noqa: BLE001 - here a failure becomes a result
             return outcome_of_error(error, self._name, policy=self._on_error)
-        return outcome_of(value, self._name, is_final=self._returns_directly)
+        return to_tool_result(value, self._name, is_final=self._return_directly)
 
     async def _call_sync(self, given: dict[str, Any]) -> Any:
         function = partial(self._function, **given)

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import msgspec
 
-from ..context import as_json_value
+from ..context import to_json_value
 from ..errors import NotEncodableError, ToolResultError
 from ..messages import Audio, Content, Data, File, Image, Part, Text
-from .base import Telling, ToolOutcome
+from .base import SupportsToolResult, ToolResult
 
 NOTHING_RETURNED = "done"
 """What the model reads when a function returns None: an empty result looks to it like a failure."""
@@ -17,27 +17,27 @@ _PARTS = (Text, Image, Audio, File, Data)
 _PLAIN = (dict, list, tuple, int, float, bool)
 _WORKS = (
     "return text, a part (Text, Image, Audio, File, Data) or several, whatever JSON can hold, a dataclass, "
-    "a msgspec struct, a pydantic model, a ToolOutcome or an agent"
+    "a msgspec struct, a pydantic model, a ToolResult or an agent"
 )
 
 
-def outcome_of(value: Any, tool_name: str, *, is_final: bool = False) -> ToolOutcome:
+def to_tool_result(value: Any, tool_name: str, *, is_final: bool = False) -> ToolResult:
     """What a tool's return value means. Raises ToolResultError if no model could read it."""
     if type(value) is str:
-        return ToolOutcome(value, False, is_final)
+        return ToolResult(value, False, is_final)
     if value is None:
-        return ToolOutcome(NOTHING_RETURNED, False, is_final)
-    if isinstance(value, ToolOutcome):
+        return ToolResult(NOTHING_RETURNED, False, is_final)
+    if isinstance(value, ToolResult):
         return _marked_final(value) if is_final else value
-    if type(value) not in _PLAIN and isinstance(value, Telling) and not isinstance(value, type):
-        outcome = value.as_tool_outcome()
+    if type(value) not in _PLAIN and isinstance(value, SupportsToolResult) and not isinstance(value, type):
+        outcome = value._as_tool_result()
         return _marked_final(outcome) if is_final else outcome
-    return ToolOutcome(_content_of(value, tool_name), False, is_final)
+    return ToolResult(_content_of(value, tool_name), False, is_final)
 
 
-def _marked_final(outcome: ToolOutcome) -> ToolOutcome:
+def _marked_final(outcome: ToolResult) -> ToolResult:
     # An error is for the model to mend, and who gets the floor will answer: neither can be the answer itself.
-    if outcome.is_final or outcome.is_error or outcome.transfer is not None:
+    if outcome.is_final or outcome.is_error or outcome.transfer_to is not None:
         return outcome
     return msgspec.structs.replace(outcome, is_final=True)
 
@@ -62,7 +62,7 @@ def _as_part(item: Any, tool_name: str) -> Part:
         return item
     value: Any = item.value if isinstance(item, Data) else item
     try:
-        return Data(as_json_value("it", value))
+        return Data(to_json_value("it", value))
     except NotEncodableError as error:
         raise _unreadable(value, tool_name, error) from error
 

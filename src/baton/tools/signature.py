@@ -32,7 +32,7 @@ Source: TypeAlias = Callable[[RunContext[Any]], Any]
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Signature(Struct, frozen=True):
+class FunctionSignature(Struct, frozen=True):
     """A function that a model can call. Annotations are as they were written; `resolved` evaluates them."""
 
     tool: str
@@ -51,7 +51,7 @@ def compile_signature(
     *,
     untyped: Any = None,
     inject: Mapping[str, Source] | None = None,
-) -> Signature:
+) -> FunctionSignature:
     """What the function takes. Raises SetupError for what a model could never fill in.
 
     Parameters without annotation are taken to be `untyped`, if that is given. Those named in `inject` get their
@@ -78,10 +78,10 @@ def compile_signature(
         if parameter.default is not Parameter.empty:
             defaults[parameter.name] = parameter.default
     *_, definition = layers_of(function)
-    return Signature(tool, function, definition, iscoroutinefunction(called), annotations, defaults, sources)
+    return FunctionSignature(tool, function, definition, iscoroutinefunction(called), annotations, defaults, sources)
 
 
-def resolved(compiled: Signature) -> tuple[dict[str, Any], dict[str, Source]]:
+def resolved(compiled: FunctionSignature) -> tuple[dict[str, Any], dict[str, Source]]:
     """The types of the parameters the model fills in, and the sources of those it does not see."""
     hints: dict[str, Any] = {}
     sources = dict(compiled.injected)
@@ -156,7 +156,7 @@ def _unfit(tool: str, reason: str) -> SetupError:
     return SetupError(f"`{tool}` cannot be a tool: {reason}")
 
 
-def _evaluated(name: str, annotation: Any, compiled: Signature) -> Any:
+def _evaluated(name: str, annotation: Any, compiled: FunctionSignature) -> Any:
     holder = SimpleNamespace(__annotations__={name: annotation})
     known = getattr(compiled.definition, "__globals__", {})
     try:

@@ -5,32 +5,32 @@ from types import TracebackType
 from typing import Any
 
 from ..context import RunContext
-from ..errors import SetupError, ToolTimeout
-from .base import Tool, ToolOutcome
+from ..errors import SetupError, ToolTimeoutError
+from .base import Tool, ToolResult
 from .failures import ErrorPolicy, outcome_of_error
 from .threads import GIVE_UP
-from .wrapping import Wrapper
+from .wrapping import ToolWrapper
 
 
-class Timed(Wrapper):
+class TimeoutTool(ToolWrapper):
     """Gives a tool so many seconds for each call; what happens then is up to `on_error`."""
 
-    def __init__(self, inner: Tool, seconds: float, *, on_error: ErrorPolicy = "tell") -> None:
+    def __init__(self, inner: Tool, seconds: float, *, on_error: ErrorPolicy = "return") -> None:
         super().__init__(inner)
         if not seconds > 0:
             raise SetupError(f"{inner!r} cannot finish within {seconds!r} s; give it a timeout above 0, or None")
         self.seconds = seconds
         self.on_error: ErrorPolicy = on_error
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Do it in time, or say that there was not enough of it."""
-        with _Alarm(self.seconds):
+        with _Deadline(self.seconds):
             return await self.inner.call(ctx, arguments)
         name = self.spec.name
-        return outcome_of_error(ToolTimeout(name, self.seconds), name, policy=self.on_error)
+        return outcome_of_error(ToolTimeoutError(name, self.seconds), name, policy=self.on_error)
 
 
-class _Alarm:
+class _Deadline:
     """Ends its block, quietly, when time is up.
 
     asyncio.timeout() cannot say why it cancels, and a function in a thread must know: it is left behind at once

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias, cast, overload
 import msgspec
 from msgspec import Struct
 
-from ..context import RunContext, Suspend, as_json_value
-from ..errors import GuardrailFailed, GuardrailTripped, RunError, SetupError
-from ..events import Changes, Stepped
+from ..context import RunContext, SuspendRun, to_json_value
+from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError
+from ..events import StepCompleted, ValueChanges
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
 PREFIX = "guardrail:"
@@ -24,7 +24,7 @@ PREFIX = "guardrail:"
 _WORKS = "return Verdict(…), True to let it pass, False to stop it, or None to let it pass"
 
 
-class Verdict(Struct, frozen=True, omit_defaults=True):
+class GuardrailVerdict(Struct, frozen=True, omit_defaults=True):
     """What a guardrail says. `info` is for whoever reads the result: anything that JSON can hold."""
 
     passed: bool
@@ -32,8 +32,8 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     info: Any = None
 
 
-Ruling: TypeAlias = Verdict | bool | None
-Check: TypeAlias = Callable[[RunContext[Any], Any], Ruling | Awaitable[Ruling]]
+GuardrailReturn: TypeAlias = GuardrailVerdict | bool | None
+GuardrailFunction: TypeAlias = Callable[[RunContext[Any], Any], GuardrailReturn | Awaitable[GuardrailReturn]]
 """A guardrail as one writes it: what the context is, what it guards, and what it says to that."""
 
 
@@ -41,24 +41,26 @@ class Guardrail(Struct, frozen=True):
     """A check with a name, under which its verdict is recorded. It is called like the check it is made of."""
 
     name: str
-    check: Check
+    check: GuardrailFunction
 
-    def __call__(self, ctx: RunContext[Any], given: Any) -> Ruling | Awaitable[Ruling]:
+    def __call__(self, ctx: RunContext[Any], given: Any) -> GuardrailReturn | Awaitable[GuardrailReturn]:
         return self.check(ctx, given)
 
 
 @overload
-def guardrail(check: Check, /, *, name: str = "") -> Guardrail: ...
+def guardrail(check: GuardrailFunction, /, *, name: str = "") -> Guardrail: ...
 @overload
-def guardrail(*, name: str = "") -> Callable[[Check], Guardrail]: ...
-def guardrail(check: Check | None = None, /, *, name: str = "") -> Guardrail | Callable[[Check], Guardrail]:
+def guardrail(*, name: str = "") -> Callable[[GuardrailFunction], Guardrail]: ...
+def guardrail(
+    check: GuardrailFunction | None = None, /, *, name: str = ""
+) -> Guardrail | Callable[[GuardrailFunction], Guardrail]:
     """A guardrail with a name, the function's own by default: `@guardrail(name="no secrets")`."""
     if check is None:
         return lambda check: _named(check, name)
     return _named(check, name)
 
 
-def as_guardrails(owner: str, **lists: Sequence[Check]) -> tuple[tuple[Guardrail, ...], ...]:
+def as_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[tuple[Guardrail, ...], ...]:
     """What stands in these lists as guardrails. Raises SetupError if something else does, or two have one name."""
     found: list[tuple[Guardrail, ...]] = []
     for word, given in lists.items():
@@ -80,7 +82,7 @@ def refuse_same_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
         seen.add(each.name)
 
 
-class Checks:
+class GuardrailChecks:
     """The guardrails of one stage, at one place in a run."""
 
     __slots__ = ("_ctx", "_guardrails", "_stage")
@@ -93,16 +95,16 @@ class Checks:
     @property
     def are_recorded(self) -> bool:
         """Whether there is nobody left to ask."""
-        log = self._ctx.run.log
+        log = self._ctx._run.log
         return not self._guardrails or (log.has_past and all(log.has(self._key(each)) for each in self._guardrails))
 
     async def enforce(self, given: Any, *, on_trip: Callable[[], object] | None = None) -> None:
-        """Return if all let it pass. Raises GuardrailTripped if one does not."""
+        """Return if all let it pass. Raises GuardrailTrippedError if one does not."""
         trip = await self.trip(given, on_trip=on_trip)
         if trip is not None:
             raise trip
 
-    async def trip(self, given: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTripped | None:
+    async def trip(self, given: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTrippedError | None:
         """The first guardrail's no, in the order they are listed. `on_trip` is called as soon as there is any no."""
         missing: list[Guardrail] = []
         for each in self._guardrails:
@@ -112,39 +114,39 @@ class Checks:
             elif not verdict.passed:
                 return self._tripped(each, verdict)
         asked = [self._asked(each, given, on_trip) for each in missing]
-        ended: list[Verdict | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
+        ended: list[GuardrailVerdict | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
         for each, verdict in zip(missing, ended, strict=True):
-            if isinstance(verdict, Verdict) and not verdict.passed:
+            if isinstance(verdict, GuardrailVerdict) and not verdict.passed:
                 return self._tripped(each, verdict)
         raised = [error for error in ended if isinstance(error, BaseException)]
         if raised:
-            raise next((error for error in raised if not isinstance(error, Suspend)), raised[0])
+            raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
         return None
 
     def _key(self, guardrail: Guardrail) -> str:
-        return f"{self._ctx.scope}/{PREFIX}{self._stage}:{guardrail.name}"
+        return f"{self._ctx._scope}/{PREFIX}{self._stage}:{guardrail.name}"
 
     def _place_of(self, guardrail: Guardrail) -> RunContext[Any]:
         # A place of its own: its questions and steps are counted apart from those of whoever is asked beside it.
-        return RunContext(self._ctx.run, self._ctx.origin, self._key(guardrail), self._ctx.call)
+        return RunContext(self._ctx._run, self._ctx._origin, self._key(guardrail), self._ctx.tool_call)
 
-    def _recorded(self, guardrail: Guardrail) -> Verdict | None:
-        log = self._ctx.run.log
-        event = log.find(self._key(guardrail), Stepped) if log.has_past else None
+    def _recorded(self, guardrail: Guardrail) -> GuardrailVerdict | None:
+        log = self._ctx._run.log
+        event = log.find(self._key(guardrail), StepCompleted) if log.has_past else None
         if event is None:
             return None
-        self._place_of(guardrail).apply_changes(event.changes)
-        self._keep(event.changes)
-        return msgspec.convert(event.value, Verdict)
+        self._place_of(guardrail)._apply_changes(event.value_changes)
+        self._keep(event.value_changes)
+        return msgspec.convert(event.result, GuardrailVerdict)
 
-    def _keep(self, changes: Changes | None) -> None:
+    def _keep(self, changes: ValueChanges | None) -> None:
         # What happens inside a tool call is not looked for any more once the call is recorded as a whole.
-        if self._ctx.call is not None:
+        if self._ctx.tool_call is not None:
             write_again(self._ctx, changes)
 
-    async def _asked(self, guardrail: Guardrail, given: Any, on_trip: Callable[[], object] | None) -> Verdict:
-        ctx, own, log = self._ctx, self._place_of(guardrail), self._ctx.run.log
-        log.announce(own.scope, Stepped)
+    async def _asked(self, guardrail: Guardrail, given: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
+        ctx, own, log = self._ctx, self._place_of(guardrail), self._ctx._run.log
+        log.announce(own._scope, StepCompleted)
         try:
             ruling = guardrail.check(own, given)
             verdict = _verdict(await ruling if isawaitable(ruling) else ruling, guardrail.name)
@@ -152,27 +154,27 @@ class Checks:
             raise
         except Exception as error:
             because = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise GuardrailFailed(guardrail.name, ctx.agent, stage=self._stage, because=because) from error
-        name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own.take_changes()
-        log.write(Stepped(own.scope, ctx.origin, time(), name, msgspec.to_builtins(verdict), changes))
+            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, because=because) from error
+        name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own._take_changes()
+        log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._keep(changes)
         if on_trip is not None and not verdict.passed:
             on_trip()
         await log.settle()
         return verdict
 
-    def _tripped(self, guardrail: Guardrail, verdict: Verdict) -> GuardrailTripped:
-        return GuardrailTripped(
+    def _tripped(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
+        return GuardrailTrippedError(
             guardrail.name,
             self._ctx.agent,
             stage=self._stage,
             reason=verdict.reason,
             verdict=verdict,
-            tool=self._ctx.call.name if self._ctx.call is not None else "",
+            tool=self._ctx.tool_call.name if self._ctx.tool_call is not None else "",
         )
 
 
-def write_again(ctx: RunContext[Any], changes: Changes | None) -> None:
+def write_again(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
     """Let what a part of an effect did to the values be recorded with the whole of it, too."""
     if changes is not None:
         ctx.values.update(changes.written)
@@ -180,13 +182,13 @@ def write_again(ctx: RunContext[Any], changes: Changes | None) -> None:
             ctx.values.delete(name)
 
 
-def verdict_in(event: Stepped) -> tuple[Stage, str, Verdict] | None:
+def verdict_in(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
     """The stage, the guardrail and the verdict that the event records; None if it records something else."""
     # A step of the application may have such a name too, but its key says that it is a step.
     if not event.name.startswith(PREFIX) or not event.key.endswith(f"/{event.name}"):
         return None
     stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
-    return cast(Stage, stage), guardrail, msgspec.convert(event.value, Verdict)
+    return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
 
 
 def _named(check: Any, name: str) -> Guardrail:
@@ -203,18 +205,18 @@ def _named(check: Any, name: str) -> Guardrail:
         raise SetupError(f"the guardrail `{called}` must take two arguments: the context, and what it guards") from None
     except ValueError:
         pass  # Some callables have no signature to look at; they show at the first call whether they fit.
-    return Guardrail(called, cast(Check, check))
+    return Guardrail(called, cast(GuardrailFunction, check))
 
 
-def _verdict(ruling: Any, name: str) -> Verdict:
+def _verdict(ruling: Any, name: str) -> GuardrailVerdict:
     """The verdict as it will be read back from the log."""
     match ruling:
         case None:
-            return Verdict(True)
+            return GuardrailVerdict(True)
         case bool():
-            return Verdict(ruling)
-        case Verdict(passed=bool(), reason=str()):
-            info = as_json_value(f"the info in the verdict of guardrail `{name}`", ruling.info)
+            return GuardrailVerdict(ruling)
+        case GuardrailVerdict(passed=bool(), reason=str()):
+            info = to_json_value(f"the info in the verdict of guardrail `{name}`", ruling.info)
             return msgspec.structs.replace(ruling, info=info)
         case _:
             raise SetupError(f"guardrail `{name}` returned {ruling!r}; {_WORKS}")

@@ -4,7 +4,7 @@ from ..messages import ToolSpec
 from .base import Tool
 
 
-class Wrapper:
+class ToolWrapper:
     """What wrappers share. Your own need not inherit from it: an attribute `inner` is enough."""
 
     def __init__(self, inner: Tool) -> None:
@@ -19,7 +19,7 @@ class Wrapper:
         return f"{type(self).__name__}({self.inner!r})"
 
 
-def unwrapped(tool: Tool) -> Tool:
+def unwrap_tool(tool: Tool) -> Tool:
     """The tool at the bottom of all wrappers; the tool itself if it has none."""
     # Not isinstance(inner, Tool): before Python 3.12 that would read `spec`, and so compile a schema nobody asked for.
     while callable(getattr(inner := getattr(tool, "inner", None), "call", None)):

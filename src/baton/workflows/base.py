@@ -30,11 +30,11 @@ class Workflow(BaseAgent[Any, Out]):
         if not self.sub_agents:
             raise SetupError(f"`{self.name}` has no steps; give at least one agent in sub_agents=[…]")
 
-    def children(self) -> Sequence[BaseAgent[Any, Any]]:
+    def _transfer_children(self) -> Sequence[BaseAgent[Any, Any]]:
         """None: a step is not transferred to, and does not transfer back."""
         return ()
 
-    def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
+    def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
         """The steps."""
         return tuple(dict.fromkeys(self.sub_agents))
 
@@ -43,7 +43,7 @@ class Workflow(BaseAgent[Any, Out]):
     ) -> tuple[Action | None, Origin]:
         """Run the steps one after the other until one of them ends with an action; that action, and the last step."""
         for position, step in enumerate(self.sub_agents):
-            if ctx.run.signals.stop == "now":
+            if ctx._run.signals.stop == "now":
                 # A step may have swallowed the cancellation; the run is over all the same.
                 raise asyncio.CancelledError
             outcome = await ctx.inside(step, f"{round}{position}", after=after)

@@ -4,7 +4,7 @@ from typing import Any
 
 from ..context import RunContext
 from ..messages import ToolSpec
-from ..tools import ToolOutcome
+from ..tools import ToolResult
 
 
 class BreakLoopTool:
@@ -15,12 +15,12 @@ class BreakLoopTool:
             "break_loop",
             "End the loop you are working in, because what it is for is done. Nothing in it runs again after you.",
             {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
-            is_strict=True,
+            strict=True,
         )
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Take note that the loop is to end; arguments are ignored."""
-        return ToolOutcome("The loop ends when you are done.", breaks_loop=True)
+        return ToolResult("The loop ends when you are done.", breaks_loop=True)
 
     def __repr__(self) -> str:
         return "break_loop_tool"

@@ -34,7 +34,7 @@ class LoopAgent(Workflow[Any]):
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Go round; the output is that of the step that ran last."""
-        after, iteration = ctx.origin, 0
+        after, iteration = ctx._origin, 0
         while not self.max_iterations or iteration < self.max_iterations:
             action, after = await self.run_in_turn(ctx, after, round=f"{iteration}.")
             if type(action) is BreakLoop:

@@ -9,10 +9,10 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from ..agents import AgentContext, AgentHooks, BaseAgent, Outcome, in_time
-from ..context import History, WatchedValues
-from ..errors import BranchesFailed, BranchTimeout, SetupError, checked_choice, ends_the_run
-from ..events import Action, BreakLoop, Exit, Stepped
+from ..agents import AgentContext, AgentHooks, BaseAgent, FlowOutcome, run_with_deadline
+from ..context import History, TrackedValues
+from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, check_choice, ends_run
+from ..events import Action, BreakLoop, Exit, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED
 from ..messages import UserMessage
@@ -28,8 +28,8 @@ class _Branch(Struct):
     place: str
     step: BaseAgent[Any, Any]
     history: History
-    values: WatchedValues
-    outcome: Outcome | None = None
+    values: TrackedValues
+    outcome: FlowOutcome | None = None
     failure: str = ""
     """What went wrong, if that is to be passed over."""
 
@@ -37,7 +37,7 @@ class _Branch(Struct):
 class ParallelAgent(Workflow[dict[str, Any]]):
     """Runs all its sub-agents at once. None of them reads what the others say; who comes after reads all of it.
 
-    `on_error="collect"` lets all branches end and then raises BranchesFailed, "fail_fast" stops the others at the
+    `on_error="collect"` lets all branches end and then raises BranchesFailedError, "fail_fast" stops the others at the
     first error, "ignore" goes on without the branches that failed. `reducers` say how a value that several branches
     write is merged; without one, the branch that is declared last wins. The output is a dict of the branches' outputs.
     """
@@ -56,7 +56,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         hooks: AgentHooks | None = None,
     ) -> None:
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
-        checked_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
+        check_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
         if max_concurrency is not None and not (_is_number(max_concurrency, int) and max_concurrency >= 1):
             raise SetupError(f"`{name}` has max_concurrency={max_concurrency!r}; give at least 1, or None for no limit")
         if branch_timeout is not None and not (_is_number(branch_timeout, int, float) and branch_timeout > 0):
@@ -72,9 +72,9 @@ class ParallelAgent(Workflow[dict[str, Any]]):
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the branches, wait for all of them, and join what they said and wrote."""
-        mark = len(ctx.history.entries)
+        mark = len(ctx._history.entries)
         branches = [
-            _Branch(str(place), step, ctx.history.fork(), WatchedValues(dict(ctx.run.values)))
+            _Branch(str(place), step, ctx._history.fork(), TrackedValues(dict(ctx._run.values)))
             for place, step in enumerate(self.sub_agents)
         ]
         try:
@@ -83,9 +83,9 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             # Also of a run that stops here: its result shows what was said so far.
             for branch in branches:
                 if branch.failure:
-                    ctx.history.add(UserMessage(branch.failure), ctx.origin)
+                    ctx._history.add(UserMessage(branch.failure), ctx._origin)
                 else:
-                    ctx.history.join(branch.history, mark)
+                    ctx._history.join(branch.history, mark)
         self._merge(ctx, branches)
         named = zip(self._names, branches, strict=True)
         ended = {name: branch.outcome for name, branch in named if branch.outcome is not None}
@@ -108,30 +108,30 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         if raised:
             self._raise_what_ended(raised)
         for branch, outcome in zip(branches, ended, strict=True):
-            branch.outcome = cast("Outcome | None", outcome)
+            branch.outcome = cast("FlowOutcome | None", outcome)
 
     def _raise_what_ended(self, raised: Mapping[str, BaseException]) -> None:
         errors = {name: error for name, error in raised.items() if isinstance(error, Exception)}
         for error in errors.values():
-            if self.on_error == "fail_fast" or ends_the_run(error):
+            if self.on_error == "fail_fast" or ends_run(error):
                 raise error
         # A question first: what failed beside it is tried again when the answer is there. Nobody but the branch itself
         # can have cancelled it: then it gave up, and the run stops as it would in a sequence.
         for error in raised.values():
             if not isinstance(error, Exception):
                 raise error
-        raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
+        raise BranchesFailedError(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
         self, ctx: AgentContext[Any], branch: _Branch, *, room: asyncio.Semaphore | None
-    ) -> Outcome | None:
+    ) -> FlowOutcome | None:
         """What a branch comes to that must wait for room, or may fail without harm; None if it has failed."""
-        log, inside = ctx.run.log, f"{ctx.scope}/{branch.place}"
+        log, inside = ctx._run.log, f"{ctx._scope}/{branch.place}"
         key = f"{inside}/{FAILED}"
-        failed = log.find(key, Stepped) if log.has_past else None
+        failed = log.find(key, StepCompleted) if log.has_past else None
         if failed is not None:
-            ctx.run.meter.count_again(log.visit(inside))
-            branch.failure = str(failed.value)
+            ctx._run.meter.count_again(log.visit(inside))
+            branch.failure = str(failed.result)
             return None
         try:
             if room is None:
@@ -139,20 +139,20 @@ class ParallelAgent(Workflow[dict[str, Any]]):
             async with room:
                 return await self._work(ctx, branch)
         except Exception as error:
-            if self.on_error != "ignore" or ends_the_run(error):
+            if self.on_error != "ignore" or ends_run(error):
                 raise
             _logger.warning("`%s` failed in `%s`; the others go on", branch.step.name, self.name, exc_info=True)
             branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
-            log.write(Stepped(key, ctx.origin, time(), FAILED, branch.failure))
+            log.write(StepCompleted(key, ctx._origin, time(), FAILED, branch.failure))
             return None
 
-    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, Outcome]:
-        run = ctx.run.part(values=branch.values)
+    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, FlowOutcome]:
+        run = ctx._run.part(values=branch.values)
         work = ctx.inside(branch.step, branch.place, run=run, history=branch.history)
         seconds = self.branch_timeout
         if seconds is None:
             return work
-        return in_time(work, seconds, lambda: BranchTimeout(self.name, branch.step.name, seconds))
+        return run_with_deadline(work, seconds, lambda: BranchTimeoutError(self.name, branch.step.name, seconds))
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
         """Write to the run's values what the branches wrote to theirs."""
@@ -225,7 +225,7 @@ def _apart(names: Sequence[str]) -> list[str]:
     return list(apart)
 
 
-def _strongest(outcomes: Sequence[Outcome], ctx: AgentContext[Any]) -> Action | None:
+def _strongest(outcomes: Sequence[FlowOutcome], ctx: AgentContext[Any]) -> Action | None:
     """What the whole ends with: an exit of any branch, else a break of the loop around, else nothing."""
     for kind in (Exit, BreakLoop):
         for outcome in outcomes:

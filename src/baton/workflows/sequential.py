@@ -15,5 +15,5 @@ class SequentialAgent(Workflow[Any]):
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Run the steps; the last one's output is the output."""
-        action, _ = await self.run_in_turn(ctx, ctx.origin)
+        action, _ = await self.run_in_turn(ctx, ctx._origin)
         return action

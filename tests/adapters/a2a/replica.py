@@ -6,10 +6,10 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 from baton import Agent, Runner, Transfer, agent
-from baton.adapters.a2a import anywhere, serve_a2a
+from baton.adapters.a2a import a2a_app, allow_any_url
 from baton.agents import AgentContext
 from baton.messages import text_of
-from baton.models import Chunk, ModelRequest, Response, TextChunk
+from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
 
 PIECES = [f"{number} " for number in range(400)]
 HALF = len(PIECES) // 2
@@ -48,7 +48,7 @@ class Counting:
         await self._desk.until("go")
         for piece in PIECES[HALF:]:
             yield TextChunk(piece)
-        yield Response(stop_reason="stop")
+        yield ModelResponse(stop_reason="stop")
 
 
 def team(folder: Path) -> Runner:
@@ -76,9 +76,9 @@ def team(folder: Path) -> Runner:
         await ctx.say("done")
         return None
 
-    return Runner(worker, store=folder / "runs.db", lease=2)
+    return Runner(worker, store=folder / "runs.db", lease_seconds=2)
 
 
 if __name__ == "__main__":
-    app = serve_a2a(team(Path(sys.argv[2])), push_policy=anywhere, push_pauses=(0.05, 0.1, 0.2))
+    app = a2a_app(team(Path(sys.argv[2])), push_policy=allow_any_url, push_retry_delays=(0.05, 0.1, 0.2))
     app.run(port=int(sys.argv[1]))

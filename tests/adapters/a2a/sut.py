@@ -14,9 +14,9 @@ import grpc.aio
 from tests.adapters.a2a.stage import served
 
 from baton import BaseAgent
-from baton.adapters.a2a import A2AServer, anywhere, serve_a2a
+from baton.adapters.a2a import A2AApp, a2a_app, allow_any_url
 from baton.agents import AgentContext
-from baton.errors import Declined
+from baton.errors import TaskDeclinedError
 from baton.messages import Content, Data, File
 
 OUTPUT = "output.txt"
@@ -65,8 +65,8 @@ def _saying(content: Content) -> Callable[[Sut, AgentContext], Awaitable[None]]:
 
 
 async def _write(sut: Sut, ctx: AgentContext) -> None:
-    await ctx.write("chunk-1 ")
-    await ctx.write("chunk-2")
+    await ctx.stream_text("chunk-1 ")
+    await ctx.stream_text("chunk-2")
     await ctx.say("chunk-1 chunk-2")
 
 
@@ -76,7 +76,7 @@ async def _reply(sut: Sut, ctx: AgentContext) -> None:
 
 
 async def _decline(sut: Sut, ctx: AgentContext) -> None:
-    raise Declined("rejected")
+    raise TaskDeclinedError("rejected")
 
 
 async def _fail(sut: Sut, ctx: AgentContext) -> None:
@@ -118,7 +118,7 @@ class Place(NamedTuple):
 
     http: str
     grpc: str
-    app: A2AServer
+    app: A2AApp
 
 
 @asynccontextmanager
@@ -130,9 +130,9 @@ async def served_sut(
     sut.delay, sut.asks_on = delay, asks_on
     server = grpc.aio.server()
     at = f"127.0.0.1:{server.add_insecure_port(f'127.0.0.1:{grpc_port}')}"
-    given: dict[str, Any] = {"messages": True, "push_policy": anywhere, "push_pauses": (0.05,), "grpc_url": at}
-    app = serve_a2a(sut, **given | options)
-    app.add_to(server)
+    given: dict[str, Any] = {"allow_message_replies": True, "push_policy": allow_any_url, "push_retry_delays": (0.05,), "grpc_url": at}
+    app = a2a_app(sut, **given | options)
+    app.add_to_grpc(server)
     await server.start()
     try:
         async with served(app, port) as url:

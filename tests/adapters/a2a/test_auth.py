@@ -10,7 +10,7 @@ from tests.adapters.a2a.stage import client_at, sent, served, streamed
 from tests.adapters.http.ways import CASES
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.a2a import JWT, ApiKey, Auth, Bearer, serve_a2a
+from baton.adapters.a2a import APIKeyAuth, Auth, BearerAuth, JWTAuth, a2a_app
 from baton.errors import SetupError
 from baton.testing import ScriptedModel, call
 
@@ -21,7 +21,7 @@ async def test_each_way_is_declared_and_enforced(
 ) -> None:
     message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
-    app = serve_a2a(Agent("A", model=ScriptedModel(["hi"])), auth=auth)
+    app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), auth=auth)
     async with served(app) as url, httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["securitySchemes"] == {auth.name: scheme}
@@ -36,7 +36,7 @@ async def test_each_way_is_declared_and_enforced(
 
 
 async def test_a_key_in_the_query() -> None:
-    app = serve_a2a(Agent("A", model=ScriptedModel([])), auth=ApiKey({"k1": "ann"}, place="query", key_name="key"))
+    app = a2a_app(Agent("A", model=ScriptedModel([])), auth=APIKeyAuth({"k1": "ann"}, location="query", key_name="key"))
     async with served(app) as url, httpx.AsyncClient(base_url=url, headers={"A2A-Version": "1.0"}) as http:
         assert (await http.get("/tasks?key=k1")).status_code == 200
         assert (await http.get("/tasks?key=k2")).status_code == 401
@@ -50,7 +50,7 @@ async def test_tasks_and_contexts_belong_to_their_callers() -> None:
 
     model = ScriptedModel([call("ask"), "hi bob", "yes, ann"])
     runner = Runner(Agent("A", tools=[ask]), model=model, store="memory:")
-    app = serve_a2a(runner, auth=Bearer({"t1": "ann", "t2": "bob"}))
+    app = a2a_app(runner, auth=BearerAuth({"t1": "ann", "t2": "bob"}))
     async with served(app) as url:
         ann = client_at(url, streams=False, headers={"Authorization": "Bearer t1"})
         bob = client_at(url, headers={"Authorization": "Bearer t2"})
@@ -76,7 +76,7 @@ async def test_who_has_no_name_gets_into_nobodys_context() -> None:
     # X7
     model = ScriptedModel(["hi ann", "hi you", "hi again", "hi ann again"])
     runner = Runner(Agent("A"), model=model, store="memory:")
-    for_ann, for_all = serve_a2a(runner, auth=Bearer({"t1": "ann"})), serve_a2a(runner)
+    for_ann, for_all = a2a_app(runner, auth=BearerAuth({"t1": "ann"})), a2a_app(runner)
     async with served(for_ann) as here, served(for_all) as there:
         ann = client_at(here, streams=False, headers={"Authorization": "Bearer t1"})
         async with ann as one, client_at(there, streams=False) as other:
@@ -94,7 +94,7 @@ async def test_who_has_no_name_gets_into_nobodys_context() -> None:
 
 async def test_whoever_has_the_only_token_sees_everything() -> None:
     runner = Runner(Agent("A"), model=ScriptedModel(["hi"]), store="memory:")
-    async with served(serve_a2a(runner, auth={"t1": "ann"})) as here, served(serve_a2a(runner, auth="root")) as there:
+    async with served(a2a_app(runner, auth={"t1": "ann"})) as here, served(a2a_app(runner, auth="root")) as there:
         ann = client_at(here, streams=False, headers={"Authorization": "Bearer t1"})
         root = client_at(there, streams=False, headers={"Authorization": "Bearer root"})
         async with ann as one, root as other:
@@ -109,8 +109,8 @@ def _said(text: str, context: str) -> Any:
 
 
 def test_a_service_without_auth_stays_on_this_machine() -> None:
-    app = serve_a2a(Agent("A", model=ScriptedModel([])))
+    app = a2a_app(Agent("A", model=ScriptedModel([])))
     with pytest.raises(SetupError, match=r"open to everybody at 0\.0\.0\.0"):
         app.run(host="0.0.0.0")
     with pytest.raises(SetupError, match="must name how tokens are signed"):
-        JWT("key", algorithms=["none"])
+        JWTAuth("key", algorithms=["none"])

@@ -10,8 +10,8 @@ import pytest
 from tests.adapters.a2a.stage import served
 
 from baton import Agent, Runner
-from baton.adapters.a2a import serve_a2a
-from baton.stores import all_records
+from baton.adapters.a2a import a2a_app
+from baton.stores import iter_records
 from baton.testing import ScriptedModel
 
 V1 = {"A2A-Version": "1.0"}
@@ -22,10 +22,10 @@ HOOK = {"url": "http://8.8.8.8/hook"}
 async def http() -> AsyncGenerator[httpx.AsyncClient]:
     """At a service whose store must be empty at the end."""
     runner = Runner(Agent("A", description="A."), model=ScriptedModel(["hi"], cycle=True), store="memory:")
-    app = serve_a2a(runner, largest_body=20_000)
+    app = a2a_app(runner, max_body=20_000)
     async with served(app) as url, httpx.AsyncClient(base_url=url, headers=V1) as client:
         yield client
-        assert [record async for record in all_records(runner.need_store("test"))] == []
+        assert [record async for record in iter_records(runner._require_store("test"))] == []
 
 
 def _call(method: Any = "SendMessage", params: Any = None, **more: Any) -> dict[str, Any]:
@@ -195,7 +195,7 @@ async def test_other_versions(http: httpx.AsyncClient, caplog: pytest.LogCapture
 
 async def test_an_extension_that_is_required() -> None:
     card = {"capabilities": {"streaming": True, "extensions": [{"uri": "urn:x", "required": True}]}}
-    app = serve_a2a(Agent("A", model=ScriptedModel(["hi"])), card=card)
+    app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), card=card)
     async with served(app) as url, httpx.AsyncClient(base_url=url, headers=V1) as http:
         refused = await http.post("/", json=_call(params=_message()))
         taken = await http.post("/", json=_call(params=_message()), headers={"A2A-Extensions": "urn:x"})

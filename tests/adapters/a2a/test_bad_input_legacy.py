@@ -10,8 +10,8 @@ import pytest
 from tests.adapters.a2a.stage import served
 
 from baton import Agent, Runner
-from baton.adapters.a2a import A2AServer, Bearer, serve_a2a
-from baton.stores import all_records
+from baton.adapters.a2a import A2AApp, BearerAuth, a2a_app
+from baton.stores import iter_records
 from baton.testing import ScriptedModel
 
 JSON = {"Content-Type": "application/json"}
@@ -24,9 +24,9 @@ PRIVATE = (
 )
 
 
-def _app(**options: Any) -> A2AServer:
+def _app(**options: Any) -> A2AApp:
     runner = Runner(Agent("A", description="A."), model=ScriptedModel(["hi"], cycle=True), store="memory:")
-    return serve_a2a(runner, largest_body=20_000, compat_03=True, **options)
+    return a2a_app(runner, max_body=20_000, compat_03=True, **options)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ async def http(caplog: pytest.LogCaptureFixture) -> AsyncGenerator[httpx.AsyncCl
             yield client
         ours = [each for each in caplog.records if each.name.startswith(("baton", "a2a", "uvicorn", "starlette"))]
         assert ours == []
-        assert [record async for record in all_records(app.runner.need_store("test"))] == []
+        assert [record async for record in iter_records(app.runner._require_store("test"))] == []
 
 
 def _call(method: Any = "message/send", params: Any = None, **more: Any) -> dict[str, Any]:
@@ -208,7 +208,7 @@ async def test_an_extension_that_is_required_is_so_in_0_3() -> None:
 
 
 async def test_tasks_of_others_are_not_there() -> None:
-    app = _app(auth=Bearer({"a": "ann", "b": "bob"}))
+    app = _app(auth=BearerAuth({"a": "ann", "b": "bob"}))
     ann, bob = {"Authorization": "Bearer a"}, {"Authorization": "Bearer b"}
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         task = (await http.post("/", json=_call(params=_said()), headers=ann)).json()["result"]["id"]

@@ -10,7 +10,7 @@ import pytest
 from tests.adapters.a2a.sut import Place, served_sut
 from tests.adapters.a2a.wires import GrpcWire, Line, Told, message
 
-from baton.adapters.a2a import ApiKey, Basic, Bearer
+from baton.adapters.a2a import APIKeyAuth, BasicAuth, BearerAuth
 from baton.stores import MemoryStore, RunRecord
 
 
@@ -23,9 +23,9 @@ async def _line(**options: Any) -> AsyncGenerator[Line]:
 @pytest.mark.parametrize(
     ("auth", "metadata"),
     [
-        (Bearer({"t": "ann"}), {"Authorization": "Bearer t"}),
-        (ApiKey({"k": "ann"}), {"X-API-Key": "k"}),
-        (Basic({"ann": "p"}), {"Authorization": "Basic YW5uOnA="}),
+        (BearerAuth({"t": "ann"}), {"Authorization": "Bearer t"}),
+        (APIKeyAuth({"k": "ann"}), {"X-API-Key": "k"}),
+        (BasicAuth({"ann": "p"}), {"Authorization": "Basic YW5uOnA="}),
     ],
 )
 async def test_callers_say_who_they_are_in_metadata_and_have_tasks_of_their_own(
@@ -35,9 +35,9 @@ async def test_callers_say_who_they_are_in_metadata_and_have_tasks_of_their_own(
     async with _line(auth=auth) as line:
         asked = {"message": message("tck-complete-task")}
         task = (await line.wire.call("SendMessage", asked, metadata))["task"]["id"]
-        record = await line.place.app.runner.need_store("test").record(task)
+        record = await line.place.app.runner._require_store("test").record(task)
         assert record is not None
-        assert record.caller == "ann"
+        assert record.owner == "ann"
         assert await line.refused("GetTask", id=task) == "INVALID_REQUEST"
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await _raw(line.place, "GetTask")

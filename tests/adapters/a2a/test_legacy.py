@@ -7,7 +7,7 @@ import httpx
 from tests.adapters.a2a.stage import client_at, sent, served, text_in
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.a2a import Bearer, serve_a2a
+from baton.adapters.a2a import BearerAuth, a2a_app
 from baton.testing import ScriptedModel, call
 
 
@@ -28,7 +28,7 @@ def _message(text: str, **more: Any) -> dict[str, Any]:
 
 async def test_both_versions_see_the_same_tasks() -> None:
     runner = Runner(Agent("A", tools=[ask]), model=ScriptedModel([call("ask"), "fine", "new"]), store="memory:")
-    app = serve_a2a(runner, compat_03=True)
+    app = a2a_app(runner, compat_03=True)
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert (card["protocolVersion"], card["url"]) == ("0.3", f"{url}/")
@@ -48,7 +48,7 @@ async def test_both_versions_see_the_same_tasks() -> None:
 
 
 async def test_a_stream_of_0_3() -> None:
-    app = serve_a2a(Agent("A", model=ScriptedModel(["one two"], stream=True)), compat_03=True)
+    app = a2a_app(Agent("A", model=ScriptedModel(["one two"], stream=True)), compat_03=True)
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         answer = await http.post("/", json=_call("message/stream", message=_message("hi")))
     assert answer.headers["content-type"].startswith("text/event-stream")
@@ -58,7 +58,7 @@ async def test_a_stream_of_0_3() -> None:
 
 
 async def test_callers_of_0_3_must_say_who_they_are_as_well() -> None:
-    app = serve_a2a(Agent("A", model=ScriptedModel(["hi"])), compat_03=True, auth=Bearer({"t": "ann"}))
+    app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), compat_03=True, auth=BearerAuth({"t": "ann"}))
     async with served(app) as url, httpx.AsyncClient(base_url=url) as http:
         assert (await http.post("/", json=_call("message/send", message=_message("hi")))).status_code == 401
         assert (await http.get("/v1/tasks/x")).status_code == 401
@@ -67,6 +67,6 @@ async def test_callers_of_0_3_must_say_who_they_are_as_well() -> None:
         )
         task = taken.json()["result"]
         assert task["status"]["state"] == "completed"
-        record = await app.runner.need_store("test").record(task["id"])
+        record = await app.runner._require_store("test").record(task["id"])
         assert record is not None
-        assert (record.caller, record.thread.partition(":")[0]) == ("ann", "ann")
+        assert (record.owner, record.thread.partition(":")[0]) == ("ann", "ann")

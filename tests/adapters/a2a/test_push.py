@@ -16,7 +16,7 @@ from tests.adapters.a2a.hook import Hook
 from tests.adapters.a2a.stage import client_at, said, sent, served, streamed
 
 from baton import Agent, Runner
-from baton.adapters.a2a import anywhere, public_only, serve_a2a
+from baton.adapters.a2a import a2a_app, allow_any_url, allow_public_urls
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel
 
@@ -24,7 +24,7 @@ from baton.testing import ScriptedModel
 async def test_a_webhook_that_is_away_twice_is_told_all_the_same_and_in_order() -> None:
     hook = Hook(failures=2)
     runner = Runner(Agent("A"), model=ScriptedModel(["hi"]), store="memory:")
-    app = serve_a2a(runner, push_policy=anywhere, push_pauses=(0.05, 0.1, 0.2))
+    app = a2a_app(runner, push_policy=allow_any_url, push_retry_delays=(0.05, 0.1, 0.2))
     async with hook.at() as address, served(app) as url, client_at(url) as client:
         request = said("go")
         request.configuration.task_push_notification_config.CopyFrom(
@@ -44,7 +44,7 @@ async def test_a_webhook_that_is_away_twice_is_told_all_the_same_and_in_order() 
 
 
 async def test_configurations_are_kept_read_and_dropped() -> None:
-    app = serve_a2a(Agent("A", model=ScriptedModel(["hi"])), push_policy=anywhere)
+    app = a2a_app(Agent("A", model=ScriptedModel(["hi"])), push_policy=allow_any_url)
     async with served(app) as url, client_at(url, streams=False) as client:
         task = await sent(client, "go")
         made = await client.create_task_push_notification_config(
@@ -69,7 +69,7 @@ async def test_configurations_are_kept_read_and_dropped() -> None:
 
 async def test_configurations_are_no_runs_and_last_as_long_as_their_task() -> None:
     store = MemoryStore()
-    app = serve_a2a(Runner(Agent("A", model=ScriptedModel(["hi"])), store=store), push_policy=anywhere)
+    app = a2a_app(Runner(Agent("A", model=ScriptedModel(["hi"])), store=store), push_policy=allow_any_url)
     async with served(app) as url, client_at(url, streams=False) as client:
         task = await sent(client, "go")
         await client.create_task_push_notification_config(
@@ -77,7 +77,7 @@ async def test_configurations_are_no_runs_and_last_as_long_as_their_task() -> No
         )
         assert [record.run_id for record in (await store.list()).records] == [task.id]
         assert (await client.list_tasks(ListTasksRequest())).total_size == 1
-        assert await app.runner.unfinished() == []
+        assert await app.runner.list_unfinished() == []
         wanted = ListTaskPushNotificationConfigsRequest(task_id=task.id)
         assert len((await client.list_task_push_notification_configs(wanted)).configs) == 1
         await store.delete(task.id)
@@ -88,17 +88,17 @@ async def test_configurations_are_no_runs_and_last_as_long_as_their_task() -> No
 
 async def test_an_address_that_may_not_be_called_begins_no_task() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([])), store="memory:")
-    async with served(serve_a2a(runner)) as url, client_at(url, streams=False) as client:
+    async with served(a2a_app(runner)) as url, client_at(url, streams=False) as client:
         request = said("go")
         request.configuration.task_push_notification_config.url = "http://127.0.0.1:1/a"
         with pytest.raises(InvalidParamsError):
             await streamed(client.send_message(request))
-    assert (await runner.need_store("test").list()).records == ()
+    assert (await runner._require_store("test").list()).records == ()
 
 
 async def test_private_addresses_are_refused_unless_allowed() -> None:
     async with (
-        served(serve_a2a(Agent("A", model=ScriptedModel(["hi"])))) as url,
+        served(a2a_app(Agent("A", model=ScriptedModel(["hi"])))) as url,
         client_at(url, streams=False) as client,
     ):
         task = await sent(client, "go")
@@ -107,6 +107,6 @@ async def test_private_addresses_are_refused_unless_allowed() -> None:
                 await client.create_task_push_notification_config(
                     TaskPushNotificationConfig(task_id=task.id, url=address)
                 )
-    assert await public_only("http://93.184.216.34/x")
-    assert not await public_only("http://100.64.0.1/x")
-    assert not await anywhere("file:///etc/passwd")
+    assert await allow_public_urls("http://93.184.216.34/x")
+    assert not await allow_public_urls("http://100.64.0.1/x")
+    assert not await allow_any_url("file:///etc/passwd")

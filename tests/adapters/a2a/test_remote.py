@@ -10,12 +10,12 @@ from tests.adapters.a2a.plain import plain_service
 from tests.adapters.a2a.stage import served
 
 from baton import Agent, RunContext, Runner, agent, tool
-from baton.adapters.a2a import RemoteAgent, serve_a2a
+from baton.adapters.a2a import RemoteAgent, a2a_app
 from baton.agents import AgentContext
-from baton.errors import RemoteError, RemoteRejected, RemoteUnavailable, SetupError
+from baton.errors import RemoteError, RemoteRejectedError, RemoteUnavailableError, SetupError
 from baton.events import TextDelta
 from baton.messages import text_of
-from baton.testing import ScriptedModel, Stream, call, transfer_to
+from baton.testing import ScriptedModel, ScriptedStream, call, transfer_to
 from baton.workflows import LoopAgent
 
 
@@ -37,9 +37,9 @@ def _router(remote: RemoteAgent, store: Any = None) -> Runner:
 
 async def test_a_transfer_to_a_remote_agent_streams_its_words() -> None:
     gate = asyncio.Event()
-    model = ScriptedModel([Stream("It is ", gate, "sunny.")])
+    model = ScriptedModel([ScriptedStream("It is ", gate, "sunny.")])
     weather = Agent("Weather", description="Knows the weather.", model=model)
-    async with served(serve_a2a(weather)) as url:
+    async with served(a2a_app(weather)) as url:
         remote = await RemoteAgent.discover(url)
         assert (remote.name, remote.description) == ("Weather", "Knows the weather.")
         heard: list[str] = []
@@ -61,7 +61,7 @@ async def test_a_question_there_is_a_question_here_also_after_both_have_been_res
 
     def there() -> Any:
         alerts = Agent("Weather", description="Warns.", tools=[send_alert], model=model)
-        return serve_a2a(alerts, store=tmp_path / "there.db")
+        return a2a_app(alerts, store=tmp_path / "there.db")
 
     async with served(there(), port):
         result = await _router(remote, tmp_path / "here.db").run("Warn Rome.")
@@ -82,7 +82,7 @@ async def test_a_question_there_is_a_question_here_also_after_both_have_been_res
 
 async def test_a_remote_agent_as_a_tool_asks_through_its_caller() -> None:
     model = ScriptedModel([call("send_alert", city="Oslo"), "Sent."])
-    async with served(serve_a2a(Agent("Alerts", description="Warns.", tools=[send_alert], model=model))) as url:
+    async with served(a2a_app(Agent("Alerts", description="Warns.", tools=[send_alert], model=model))) as url:
         remote = RemoteAgent(url, name="Alerts", description="Warns.")
         local = ScriptedModel([call("alerts", request="warn Oslo"), "Done."])
         runner = Runner(Agent("Desk", tools=[remote.as_tool("alerts")], model=local))
@@ -97,7 +97,7 @@ async def test_a_remote_agent_as_a_tool_asks_through_its_caller() -> None:
 
 async def test_several_questions_are_answered_one_after_the_other() -> None:
     model = ScriptedModel([[call("send_alert", city="Oslo"), call("send_alert", city="Rome")], "Both."])
-    async with served(serve_a2a(Agent("Alerts", tools=[send_alert], model=model))) as url:
+    async with served(a2a_app(Agent("Alerts", tools=[send_alert], model=model))) as url:
         remote = RemoteAgent(url, name="Alerts", description="Warns.")
         runner = Runner(remote)
         result = await runner.run("Storm!")
@@ -120,7 +120,7 @@ async def test_a_cancel_here_is_a_cancel_there() -> None:
         finally:
             ended.append(ctx.run_id)
 
-    async with served(serve_a2a(slow)) as url:
+    async with served(a2a_app(slow)) as url:
         remote = RemoteAgent(url, name="Slow", description="Takes its time.")
         async with Runner(remote).stream("go") as run:
             await begun.wait()
@@ -131,7 +131,7 @@ async def test_a_cancel_here_is_a_cancel_there() -> None:
 
 async def test_a_conversation_goes_on_in_the_same_context() -> None:
     model = ScriptedModel(["one", "two"])
-    async with served(serve_a2a(Agent("Echo", model=model))) as url:
+    async with served(a2a_app(Agent("Echo", model=model))) as url:
         remote = RemoteAgent(url, name="Echo", description="Echoes.")
 
         @agent("Then", description="Asks again.")
@@ -164,14 +164,14 @@ async def test_a_service_of_the_plain_sdk(streams: bool) -> None:
         with pytest.raises(RemoteError, match="failed: no") as failed:
             await runner.run("fail")
         assert failed.value.state == "failed"
-        with pytest.raises(RemoteRejected, match="not mine"):
+        with pytest.raises(RemoteRejectedError, match="not mine"):
             await runner.run("refuse")
         await remote.close()
 
 
 async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
-    remote = RemoteAgent(f"http://127.0.0.1:{_free_port()}", name="Gone", description="Gone.", patience=0.3)
-    with pytest.raises(RemoteUnavailable, match="`Gone`"):
+    remote = RemoteAgent(f"http://127.0.0.1:{_free_port()}", name="Gone", description="Gone.", unavailable_timeout=0.3)
+    with pytest.raises(RemoteUnavailableError, match="`Gone`"):
         await Runner(remote).run("hello?")
     await remote.close()
     with pytest.raises(SetupError, match="wants the address"):
@@ -190,7 +190,7 @@ async def test_a_connection_that_is_lost_is_made_anew_and_nothing_is_told_twice(
 
     def there() -> Any:
         model = ScriptedModel([call("look"), "Sunny."] if not (tmp_path / "there.db").exists() else ["Sunny."])
-        return serve_a2a(Agent("Weather", tools=[look], model=model), store=tmp_path / "there.db")
+        return a2a_app(Agent("Weather", tools=[look], model=model), store=tmp_path / "there.db")
 
     remote = RemoteAgent(f"http://127.0.0.1:{port}", name="Weather", description="Weather.")
     async with served(there(), port):

@@ -26,11 +26,11 @@ from tests.adapters.a2a.stage import (
     text_in,
 )
 
-from baton import Agent, RunContext, Runner, agent, guarded, tool
-from baton.adapters.a2a import serve_a2a
+from baton import Agent, RunContext, Runner, agent, tool, with_guardrails
+from baton.adapters.a2a import a2a_app
 from baton.agents import AgentContext
 from baton.messages import Data, File, Text
-from baton.testing import ScriptedModel, Stream, call
+from baton.testing import ScriptedModel, ScriptedStream, call
 
 BINDINGS = ["JSONRPC", "HTTP+JSON"]
 
@@ -49,7 +49,7 @@ def _travel() -> Runner:
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_task_is_begun_read_listed_and_goes_on_in_its_context(binding: str) -> None:
     runner = Runner(Agent("Echo", description="Echoes."), model=ScriptedModel(["one", "two"]), store="memory:")
-    async with served(serve_a2a(runner)) as url, client_at(url, binding=binding, streams=False) as client:
+    async with served(a2a_app(runner)) as url, client_at(url, binding=binding, streams=False) as client:
         first = await sent(client, "hello")
         assert (first.status.state, text_in(first)) == (COMPLETED, "one")
         assert [part.text for part in first.history[0].parts] == ["hello"]
@@ -57,7 +57,7 @@ async def test_a_task_is_begun_read_listed_and_goes_on_in_its_context(binding: s
         second = await sent(client, "again", context=first.context_id)
         assert second.context_id == first.context_id
         assert second.id != first.id
-        assert len(await runner.thread(first.context_id).history()) == 4
+        assert len(await runner.thread(first.context_id).messages()) == 4
 
         assert await client.get_task(GetTaskRequest(id=first.id)) == first
         page = await client.list_tasks(ListTasksRequest(context_id=first.context_id, page_size=1))
@@ -74,7 +74,7 @@ async def test_a_task_is_begun_read_listed_and_goes_on_in_its_context(binding: s
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_stream_begins_with_the_task_and_ends_with_its_end(binding: str) -> None:
     model = ScriptedModel([" ".join(["word"] * 200)], stream=True)
-    app = serve_a2a(Runner(Agent("A"), model=model, store="memory:"))
+    app = a2a_app(Runner(Agent("A"), model=model, store="memory:"))
     async with served(app) as url, client_at(url, binding=binding) as client:
         answers = await streamed(client.send_message(said("go")))
         view = assembled(answers)
@@ -90,7 +90,7 @@ async def test_a_stream_begins_with_the_task_and_ends_with_its_end(binding: str)
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_question_pauses_the_task_and_a_follow_up_answers_it(binding: str) -> None:
-    async with served(serve_a2a(_travel())) as url, client_at(url, binding=binding, streams=False) as client:
+    async with served(a2a_app(_travel())) as url, client_at(url, binding=binding, streams=False) as client:
         asked = await sent(client, "to Rome")
         assert asked.status.state == INPUT_REQUIRED
         text, data = asked.status.message.parts
@@ -115,16 +115,16 @@ async def test_a_follow_up_goes_on_after_a_restart(tmp_path: Path) -> None:
             model = ScriptedModel(["You fly."])
         return Runner(Agent("Travel", tools=[book]), model=model, store=tmp_path / "runs.db")
 
-    async with served(serve_a2a(again())) as url, client_at(url, streams=False) as client:
+    async with served(a2a_app(again())) as url, client_at(url, streams=False) as client:
         asked = await sent(client, "to Rome")
-    async with served(serve_a2a(again())) as url, client_at(url) as client:
+    async with served(a2a_app(again())) as url, client_at(url) as client:
         view = assembled(await streamed(client.send_message(said("09:40", task=asked.id))))
     assert (view.task.id, view.states[-1]) == (asked.id, COMPLETED)
     assert text_in(view.task) == "You fly."
 
 
 async def test_subscribers_hear_the_same_whether_the_task_waits_or_works() -> None:
-    async with served(serve_a2a(_travel())) as url, client_at(url) as client:
+    async with served(a2a_app(_travel())) as url, client_at(url) as client:
         asked = assembled(await streamed(client.send_message(said("to Rome")))).task
         assert asked.status.state == INPUT_REQUIRED
         listening = [
@@ -142,8 +142,8 @@ async def test_subscribers_hear_the_same_whether_the_task_waits_or_works() -> No
 
 async def test_a_client_that_is_cut_off_comes_back_and_misses_nothing() -> None:
     gates = [asyncio.Event() for _ in range(2)]
-    model = ScriptedModel([Stream("one ", "two ", gates[0], "three ", gates[1], "four")])
-    async with served(serve_a2a(Runner(Agent("A"), model=model, store="memory:"))) as url:
+    model = ScriptedModel([ScriptedStream("one ", "two ", gates[0], "three ", gates[1], "four")])
+    async with served(a2a_app(Runner(Agent("A"), model=model, store="memory:"))) as url:
         async with client_at(url) as client:
             view = Assembled()
             async for answer in client.send_message(said("go")):
@@ -169,7 +169,7 @@ async def test_a_silent_agent_is_cancelled_and_a_task_that_has_ended_is_not() ->
     async def silent(ctx: AgentContext) -> None:
         await asyncio.Event().wait()
 
-    async with served(serve_a2a(silent)) as url, client_at(url, streams=False) as client:
+    async with served(a2a_app(silent)) as url, client_at(url, streams=False) as client:
         task = await sent(client, "go", at_once=True)
         stopped = await client.cancel_task(CancelTaskRequest(id=task.id))
         assert stopped.status.state == CANCELED
@@ -184,7 +184,7 @@ async def test_what_fails_says_nothing_of_why(caplog: pytest.LogCaptureFixture) 
     async def broken(ctx: AgentContext) -> None:
         raise RuntimeError("password is hunter2")
 
-    async with served(serve_a2a(broken)) as url, client_at(url, streams=False) as client:
+    async with served(a2a_app(broken)) as url, client_at(url, streams=False) as client:
         task = await sent(client, "go")
     assert task.status.state == FAILED
     assert "hunter2" not in str(task)
@@ -198,7 +198,7 @@ async def test_files_and_data_go_both_ways() -> None:
         assert message.content == (Text("see"), Data({"n": 1}))
         await ctx.say((Text("made"), File(data=b"a,b", media_type="text/csv", name="t.csv"), Data({"n": 2})))
 
-    async with served(serve_a2a(mirror)) as url, client_at(url, streams=False) as client:
+    async with served(a2a_app(mirror)) as url, client_at(url, streams=False) as client:
         task = await sent(client, "see", data={"n": 1})
     text, file, data = task.artifacts[0].parts
     assert (text.text, file.raw, file.filename, file.media_type) == ("made", b"a,b", "t.csv", "text/csv")
@@ -206,7 +206,7 @@ async def test_files_and_data_go_both_ways() -> None:
 
 
 async def test_a_second_task_in_a_busy_context_runs_beside_the_first() -> None:
-    async with served(serve_a2a(_travel())) as url, client_at(url, streams=False) as client:
+    async with served(a2a_app(_travel())) as url, client_at(url, streams=False) as client:
         first = await sent(client, "to Rome")
         second = await sent(client, "to Oslo", context=first.context_id)
         assert second.id != first.id
@@ -220,7 +220,7 @@ async def test_the_card_says_what_the_team_can_do_and_is_not_sent_twice() -> Non
 
     weather = Agent("Weather", description="Knows the weather.")
     router = Agent("Router", description="Routes.", sub_agents=[weather])
-    app = serve_a2a(Runner(router, model=ScriptedModel([]), store="memory:"), card={"version": "7"})
+    app = a2a_app(Runner(router, model=ScriptedModel([]), store="memory:"), card={"version": "7"})
     async with served(app) as url, httpx.AsyncClient() as http:
         answer = await http.get(f"{url}/.well-known/agent-card.json")
         card = answer.json()
@@ -249,7 +249,7 @@ async def test_an_agent_may_answer_with_a_message_and_sees_what_was_sent(binding
         ctx.values.set("a2a.reply", "message")
         await ctx.say(f"{ctx.values['a2a']['messageId']}: {ctx.values['a2a']['metadata']['n']}")
 
-    async with served(serve_a2a(terse)) as url, client_at(url, binding=binding, streams=False) as client:
+    async with served(a2a_app(terse)) as url, client_at(url, binding=binding, streams=False) as client:
         request = said("hi")
         request.message.message_id = "m-1"
         request.message.metadata["n"] = 7
@@ -261,15 +261,15 @@ async def test_a_guardrail_that_says_no_rejects_the_task() -> None:
     def only_weather(ctx: RunContext, messages: object) -> bool:
         return False
 
-    desk = guarded(Agent("A", model=ScriptedModel(["hi"])), input=[only_weather])
-    async with served(serve_a2a(desk)) as url, client_at(url, streams=False) as client:
+    desk = with_guardrails(Agent("A", model=ScriptedModel(["hi"])), input_guardrails=[only_weather])
+    async with served(a2a_app(desk)) as url, client_at(url, streams=False) as client:
         task = await sent(client, "hi")
     assert task.status.state == REJECTED
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
 async def test_a_service_can_be_mounted_in_another_app(binding: str) -> None:
-    a2a = serve_a2a(Agent("A", model=ScriptedModel(["hi"])))
+    a2a = a2a_app(Agent("A", model=ScriptedModel(["hi"])))
     outer = Starlette(routes=[Mount("/agents/a", a2a)])
     async with served(outer) as url, client_at(f"{url}/agents/a", binding=binding, streams=False) as client:
         assert text_in(await sent(client, "hello")) == "hi"

@@ -12,7 +12,7 @@ from a2a.types.a2a_pb2 import AgentCard
 from tests.adapters.a2a.hook import webhook
 from tests.adapters.a2a.sut import served_sut
 
-from baton.adapters.a2a import Bearer
+from baton.adapters.a2a import BearerAuth
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ async def test_the_card_for_those_who_are_known() -> None:
     # §7.10: agent/getAuthenticatedExtendedCard
     more = AgentCard(name="More", description="More.", version="1", skills=[])
     more.supported_interfaces.add(url="http://localhost/", protocol_binding="JSONRPC", protocol_version="0.3")
-    options: dict[str, Any] = {"compat_03": True, "extended_card": more, "auth": Bearer({"t": "ann"})}
+    options: dict[str, Any] = {"compat_03": True, "extended_card": more, "auth": BearerAuth({"t": "ann"})}
     async with served_sut(**options) as place, httpx.AsyncClient(base_url=place.http) as http:
         card = (await http.get("/.well-known/agent-card.json")).json()
         assert card["supportsAuthenticatedExtendedCard"] is True

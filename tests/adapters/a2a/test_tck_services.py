@@ -10,7 +10,7 @@ from tests.adapters.a2a.hook import webhook
 from tests.adapters.a2a.sut import served_sut
 from tests.adapters.a2a.wires import V1, Line, RestWire, fits, message
 
-from baton.adapters.a2a import Bearer
+from baton.adapters.a2a import BearerAuth
 
 WEBHOOK: dict[str, Any] = {"id": "hook", "url": "https://example.com/hook"}
 
@@ -123,7 +123,7 @@ async def test_the_card_says_how_the_service_is_reached_and_may_be_kept() -> Non
 async def test_a_card_for_those_who_are_known() -> None:
     # CARD-EXT-001, CARD-EXT-002
     more = pb.AgentCard(name="More", description="More.", version="1")
-    options: dict[str, Any] = {"extended_card": more, "auth": Bearer({"t": "ann"})}
+    options: dict[str, Any] = {"extended_card": more, "auth": BearerAuth({"t": "ann"})}
     async with served_sut(**options) as place, httpx.AsyncClient() as http:
         refused = await http.get(f"{place.http}/extendedAgentCard", headers=V1)
         shown = await http.get(f"{place.http}/extendedAgentCard", headers=V1 | {"Authorization": "Bearer t"})

@@ -16,18 +16,18 @@ from google.protobuf.json_format import ParseDict
 from tests.adapters.a2a.stage import COMPLETED, assembled, said, served, streamed, text_in
 
 from baton import Agent
-from baton.adapters.a2a import A2AServer, Bearer, serve_a2a
+from baton.adapters.a2a import A2AApp, BearerAuth, a2a_app
 from baton.testing import ScriptedModel
 
 KEY = "k" * 32
 
 
-def _by_the_sdk(app: A2AServer, server: grpc.aio.Server) -> None:
+def _by_the_sdk(app: A2AApp, server: grpc.aio.Server) -> None:
     generated: Any = services
     generated.add_A2AServiceServicer_to_server(GrpcHandler(app.handler), server)
 
 
-async def _over_grpc(app: A2AServer, add: Callable[[A2AServer, grpc.aio.Server], None] = A2AServer.add_to) -> None:
+async def _over_grpc(app: A2AApp, add: Callable[[A2AApp, grpc.aio.Server], None] = A2AApp.add_to_grpc) -> None:
     server = grpc.aio.server()
     port = server.add_insecure_port("127.0.0.1:0")
     add(app, server)
@@ -46,20 +46,20 @@ async def _over_grpc(app: A2AServer, add: Callable[[A2AServer, grpc.aio.Server],
         await app.close()
 
 
-@pytest.mark.parametrize("add", [A2AServer.add_to, _by_the_sdk])
+@pytest.mark.parametrize("add", [A2AApp.add_to_grpc, _by_the_sdk])
 async def test_grpc(add: Any) -> None:
-    await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel(["hello there"], stream=True))), add)
+    await _over_grpc(a2a_app(Agent("A", model=ScriptedModel(["hello there"], stream=True))), add)
 
 
-@pytest.mark.parametrize("add", [A2AServer.add_to, _by_the_sdk])
+@pytest.mark.parametrize("add", [A2AApp.add_to_grpc, _by_the_sdk])
 async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler(add: Any) -> None:
     with pytest.raises(InvalidRequestError, match="say who you are"):
-        await _over_grpc(serve_a2a(Agent("A", model=ScriptedModel([])), auth=Bearer({"t": "ann"})), add)
+        await _over_grpc(a2a_app(Agent("A", model=ScriptedModel([])), auth=BearerAuth({"t": "ann"})), add)
 
 
 async def test_a_signed_card() -> None:
     header: ProtectedHeader = {"alg": "HS256", "kid": "one", "jku": None, "typ": "JOSE"}
-    app = serve_a2a(Agent("A", model=ScriptedModel([])), sign=create_agent_card_signer(KEY, header))
+    app = a2a_app(Agent("A", model=ScriptedModel([])), sign_card=create_agent_card_signer(KEY, header))
     async with served(app) as url, httpx.AsyncClient() as http:
         answer = await http.get(f"{url}/.well-known/agent-card.json")
     card = ParseDict(answer.json(), AgentCard())

@@ -10,7 +10,7 @@ from ag_ui.core import Event
 from pydantic import TypeAdapter
 from tests.sockets import frames_in
 
-from baton.server import serving
+from baton.server import serve_in_background
 
 _EVENTS: Any = TypeAdapter(Event)
 _PAIRS = {
@@ -128,5 +128,5 @@ def text_in(told: list[dict[str, Any]]) -> str:
 @asynccontextmanager
 async def front_of(app: Any, token: str = "") -> AsyncGenerator[Front]:
     """Serve an app, and talk with it."""
-    async with serving(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
+    async with serve_in_background(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
         yield Front(session, url, token=token)

@@ -7,12 +7,12 @@ import pytest
 from tests.adapters.agui.talking import Front, front_of, kinds_of, text_in
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, agent, tool
-from baton.adapters.agui import frontend_tools, serve_agui
+from baton.adapters.agui import agui_app, with_frontend_tools
 from baton.agents import AgentContext
 from baton.errors import SetupError
-from baton.runner import Hub
+from baton.runner import BackgroundRunner
 from baton.stores import MemoryStore
-from baton.testing import ScriptedModel, Stream, call
+from baton.testing import ScriptedModel, ScriptedStream, call
 
 PICK: dict[str, Any] = {
     "name": "pick_color",
@@ -47,12 +47,12 @@ def _desk(*steps: Any) -> Agent:
 
 
 def _app(team: Any, **options: Any) -> Any:
-    return serve_agui(Runner(team, store="memory:"), **options)
+    return agui_app(Runner(team, store="memory:"), **options)
 
 
 async def test_words_come_as_they_are_spoken_and_the_thread_goes_on() -> None:
     gate = asyncio.Event()
-    model = ScriptedModel([Stream("hel", gate, "lo"), "again"])
+    model = ScriptedModel([ScriptedStream("hel", gate, "lo"), "again"])
     async with front_of(_app(Agent("Desk", model=model))) as front:
         told = await front.run("hi", heard=lambda event: gate.set() if "delta" in event else None)
         assert kinds_of(told) == [
@@ -98,7 +98,7 @@ async def test_tools_state_and_usage() -> None:
 
 
 async def test_those_who_get_the_floor_are_steps_and_those_inside_are_subagents() -> None:
-    helper = Agent("Helper", description="Helps.", model=ScriptedModel([Stream("he", "lp")]))
+    helper = Agent("Helper", description="Helps.", model=ScriptedModel([ScriptedStream("he", "lp")]))
     weather = Agent("Weather", description="Knows.", model=ScriptedModel(["sunny"]))
     router = Agent(
         "Router",
@@ -133,8 +133,8 @@ async def test_workflows_are_told_with_who_is_inside_whom() -> None:
 
 async def test_a_question_interrupts_and_its_answer_resumes_on_any_replica() -> None:
     store = MemoryStore()
-    here = serve_agui(Runner(_desk(call("ask_me")), store=store))
-    there = serve_agui(Runner(_desk("thanks"), store=store))
+    here = agui_app(Runner(_desk(call("ask_me")), store=store))
+    there = agui_app(Runner(_desk("thanks"), store=store))
     async with front_of(here) as front, front_of(there) as other:
         told = await front.run("hi")
         outcome = told[-1]["outcome"]
@@ -193,7 +193,7 @@ async def test_a_question_that_nobody_will_answer_ends_its_run() -> None:
 
 async def test_front_end_tools_are_called_and_their_results_come_as_messages() -> None:
     model = ScriptedModel([call("pick_color"), "red it is", call("pick_color"), "never mind then"])
-    team = frontend_tools(Agent("Desk", tools=[note], model=model))
+    team = with_frontend_tools(Agent("Desk", tools=[note], model=model))
     async with front_of(_app(team)) as front:
         told = await front.run("hi", tools=[PICK, {"name": "note", "description": "Mine, not yours."}])
         (started,) = [event for event in told if event["type"] == "TOOL_CALL_START"]
@@ -216,7 +216,7 @@ async def test_front_end_tools_are_called_and_their_results_come_as_messages() -
 
 async def test_a_front_end_tool_that_failed_says_so_and_one_may_be_answered_by_resume() -> None:
     model = ScriptedModel([(call("pick_color"), call("ask_me")), "well"])
-    team = frontend_tools(Agent("Desk", tools=[ask_me], model=model))
+    team = with_frontend_tools(Agent("Desk", tools=[ask_me], model=model))
     async with front_of(_app(team)) as front:
         told = await front.run("hi", tools=[PICK])
         interrupts = {each["reason"]: each for each in told[-1]["outcome"]["interrupts"]}
@@ -252,12 +252,12 @@ async def test_a_run_that_is_cancelled_elsewhere_says_so() -> None:
         begun.set()
         await asyncio.Event().wait()
 
-    hub = Hub(Runner(silent, store="memory:"))
-    async with front_of(serve_agui(hub, heartbeat=0.01)) as front:
+    hub = BackgroundRunner(Runner(silent, store="memory:"))
+    async with front_of(agui_app(hub, heartbeat=0.01)) as front:
         running = asyncio.create_task(front.run("hi"))
         await begun.wait()
         assert await Front(front.session, front.url).refused("me too") == (409, "thread_busy")
-        await hub.stop("t1-r1")
+        await hub.cancel("t1-r1")
         told = await running
     assert told[-1]["outcome"] == {"type": "cancelled"}
 
@@ -275,7 +275,7 @@ async def test_a_request_that_is_broken_off_cancels_its_run_unless_told_otherwis
             over.set()
 
     runner = Runner(slow, store="memory:")
-    async with front_of(serve_agui(runner, on_disconnect=on_disconnect)) as front:
+    async with front_of(agui_app(runner, on_disconnect=on_disconnect)) as front:
         async with front.session.post(front.url, json=front.request("hi")) as answer:
             await answer.content.readline()
             answer.close()
@@ -284,7 +284,7 @@ async def test_a_request_that_is_broken_off_cancels_its_run_unless_told_otherwis
         await over.wait()
         async for _ in runner.watch("t1-r1"):
             pass
-    record = await runner.need_store("test").record("t1-r1")
+    record = await runner._require_store("test").record("t1-r1")
     assert record is not None
     assert record.status == ("cancelled" if on_disconnect == "cancel" else "completed")
 
@@ -309,7 +309,7 @@ async def test_what_is_not_a_request_and_who_may_not_ask() -> None:
 
 def test_what_cannot_be_served() -> None:
     with pytest.raises(SetupError, match="store"):
-        serve_agui(Runner(_desk("x")))
+        agui_app(Runner(_desk("x")))
     with pytest.raises(SetupError, match="on_disconnect"):
         _app(_desk("x"), on_disconnect="panic")
 
@@ -318,4 +318,4 @@ def test_what_cannot_be_served() -> None:
         await ctx.say("x")
 
     with pytest.raises(SetupError, match="frontend_tools"):
-        frontend_tools(code)
+        with_frontend_tools(code)

@@ -5,7 +5,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from baton.adapters.agui.messages import as_ours, as_theirs, content_of
-from baton.adapters.http.problems import Problem
+from baton.adapters.http.problems import ServingError
 from baton.messages import AssistantMessage, Audio, Content, Data, File, Image, Text, ToolCall, ToolMessage, UserMessage
 
 _PARTS: TypeAdapter[object] = TypeAdapter(agui.ContentPart)
@@ -31,7 +31,7 @@ def test_without_media_it_is_text() -> None:
 def test_what_is_not_here_is_refused() -> None:
     for source in ({"type": "data", "value": "~~", "mimeType": "image/png"}, {"type": "file", "value": "file-1"}):
         part = _PARTS.validate_python({"type": "image", "source": source})
-        with pytest.raises(Problem) as refused:
+        with pytest.raises(ServingError) as refused:
             content_of([part])
         assert (refused.value.status, refused.value.code) == (422, "invalid")
 

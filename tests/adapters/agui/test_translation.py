@@ -6,21 +6,21 @@ import pytest
 from tests.adapters.agui.talking import checked, kinds_of, text_in
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent, tool
-from baton.adapters.agui.translation import Translator
+from baton.adapters.agui.translation import EventTranslator
 from baton.events import (
-    NOBODY,
-    Cancelled,
+    RUN_ORIGIN,
+    AgentStarted,
     Delta,
     Event,
-    Failed,
     Origin,
     ReasoningDelta,
+    RunCancelled,
+    RunFailed,
     RunStarted,
-    Started,
     TextDelta,
     ToolCallDelta,
 )
-from baton.testing import ScriptedModel, Stream, call
+from baton.testing import ScriptedModel, ScriptedStream, call
 
 
 @tool
@@ -34,7 +34,7 @@ def _team() -> Any:
     def says(name: str, *steps: Any) -> Agent:
         return Agent(name, description=name, tools=[ask_me], model=ScriptedModel([*steps]))
 
-    inner = says("Inner", Stream("in", "ner"))
+    inner = says("Inner", ScriptedStream("in", "ner"))
     desk = Agent(
         "Desk",
         description="Desk.",
@@ -47,7 +47,7 @@ def _team() -> Any:
 
 
 def _told(past: list[Event], rest: list[Event | Delta]) -> list[dict[str, Any]]:
-    translator = Translator(run="r", thread="t", wire_run="w", past=past, answered=(), show_errors=False)
+    translator = EventTranslator(run="r", thread="t", wire_run="w", past=past, answered=(), show_errors=False)
     events = [*translator.begin(), *[told for event in rest for told in translator.hear(event)]]
     if not translator.is_over:
         events += translator.broken()
@@ -64,7 +64,7 @@ async def _recorded() -> list[Event]:
 
 async def test_a_stream_that_begins_anywhere_is_well_formed() -> None:
     events = await _recorded()
-    stops = [place for place, event in enumerate(events, 1) if type(event).__name__ in ("Suspended", "Completed")]
+    stops = [place for place, event in enumerate(events, 1) if type(event).__name__ in ("RunSuspended", "RunCompleted")]
     assert len(stops) == 3
     for place in range(1, len(events)):
         end = next(stop for stop in stops if stop > place or stop == stops[-1])
@@ -73,7 +73,9 @@ async def test_a_stream_that_begins_anywhere_is_well_formed() -> None:
         assert _told(events[:place], [*events[place : end - 1]])[-1]["type"] == "RUN_ERROR"
 
 
-@pytest.mark.parametrize("ending", [Failed("f", NOBODY, 0.0, "ValueError", "secret"), Cancelled("c", NOBODY, 0.0)])
+@pytest.mark.parametrize(
+    "ending", [RunFailed("f", RUN_ORIGIN, 0.0, "ValueError", "secret"), RunCancelled("c", RUN_ORIGIN, 0.0)]
+)
 async def test_a_run_that_breaks_off_anywhere_closes_everything(ending: Event) -> None:
     events = await _recorded()
     for place in range(1, len(events) - 1):
@@ -82,21 +84,21 @@ async def test_a_run_that_breaks_off_anywhere_closes_everything(ending: Event) -
 
 
 def _runs_on(events: list[Event]) -> bool:
-    return not any(type(event).__name__ == "Suspended" for event in events)
+    return not any(type(event).__name__ == "RunSuspended" for event in events)
 
 
 def test_thoughts_come_before_words_and_what_is_open_is_closed() -> None:
     desk = Origin("1", "Desk")
-    began: list[Event] = [RunStarted("run", NOBODY, 0.0, "r", "Desk")]
+    began: list[Event] = [RunStarted("run", RUN_ORIGIN, 0.0, "r", "Desk")]
     told = _told(
         began,
         [
-            Started("1/start", desk, 0.0),
+            AgentStarted("1/start", desk, 0.0),
             ReasoningDelta(desk, "hmm"),
             TextDelta(desk, ""),
             TextDelta(desk, "wel"),
             ToolCallDelta(desk, 0, "c1", "x"),
-            Cancelled("c", NOBODY, 0.0),
+            RunCancelled("c", RUN_ORIGIN, 0.0),
         ],
     )
     assert kinds_of(told)[3:10] == [

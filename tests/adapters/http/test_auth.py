@@ -10,10 +10,10 @@ from tests.adapters.http.ways import CASES
 
 from baton import Agent, Runner
 from baton.adapters import mcp_app
-from baton.adapters.a2a import serve_a2a
-from baton.adapters.agui import serve_agui
-from baton.adapters.http import ApiKey, Auth, Bearer, Caller
-from baton.adapters.http.auth import caller_in, ways_of
+from baton.adapters.a2a import a2a_app
+from baton.adapters.agui import agui_app
+from baton.adapters.http import APIKeyAuth, Auth, BearerAuth, Principal
+from baton.adapters.http.auth import authenticate, to_auth_list
 from baton.errors import SetupError
 from baton.server import api_app
 from baton.testing import ScriptedModel
@@ -28,8 +28,8 @@ AGUI = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", 
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 FACES: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "api": (api_app, {"method": "GET", "url": "/runs"}),
-    "agui": (serve_agui, {"method": "POST", "url": "/", "json": AGUI}),
-    "a2a": (serve_a2a, {"method": "GET", "url": "/tasks"}),
+    "agui": (agui_app, {"method": "POST", "url": "/", "json": AGUI}),
+    "a2a": (a2a_app, {"method": "GET", "url": "/tasks"}),
     "mcp": (mcp_app, {"method": "POST", "url": "/mcp", "json": INITIALIZE}),
 }
 
@@ -52,7 +52,7 @@ async def test_every_face_takes_every_way(face: str, case: tuple[Any, ...]) -> N
 
 
 async def test_the_openapi_document_names_the_ways_that_are_enforced() -> None:
-    ways = [Bearer({"t": "ann"}), ApiKey({"k": "bob"}, place="cookie", key_name="key")]
+    ways = [BearerAuth({"t": "ann"}), APIKeyAuth({"k": "bob"}, location="cookie", key_name="key")]
     async with served(api_app(_runner(), auth=ways)) as url, httpx.AsyncClient(base_url=url) as http:
         document = (await http.get("/openapi.json")).json()
         refused = await http.get("/runs")
@@ -73,7 +73,7 @@ async def test_a_caller_has_the_same_runs_whichever_way_they_come() -> None:
     runner, auth = _runner(), {"t": "ann", "u": "bob"}
     async with (
         served(api_app(runner, auth=auth)) as api,
-        served(serve_a2a(runner, auth=auth)) as a2a,
+        served(a2a_app(runner, auth=auth)) as a2a,
         httpx.AsyncClient(headers={"Authorization": "Bearer t", "A2A-Version": "1.0"}) as http,
     ):
         message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "hi"}], "contextId": "c"}
@@ -99,19 +99,19 @@ async def test_a_name_that_no_store_can_keep_is_none(name: str) -> None:
     class Odd(Auth):
         name = "odd"
 
-        def scheme(self) -> dict[str, Any]:
+        def openapi_scheme(self) -> dict[str, Any]:
             return {"type": "http", "scheme": "Odd"}
 
-        async def caller(self, request: Any) -> Caller | None:
-            return Caller(name)
+        async def authenticate(self, request: Any) -> Principal | None:
+            return Principal(name)
 
     request: Any = None
-    assert await caller_in(request, [Odd()]) is None
+    assert await authenticate(request, [Odd()]) is None
 
 
 def test_ways_that_cannot_be_told_apart_are_refused() -> None:
     with pytest.raises(SetupError, match="two ways of auth are called `bearer`"):
-        ways_of([Bearer("a"), Bearer("b")])
+        to_auth_list([BearerAuth("a"), BearerAuth("b")])
     with pytest.raises(SetupError, match="names no way"):
-        ways_of([])
-    assert [each.name for each in ways_of([Bearer("a"), Bearer("b", name="other")])] == ["bearer", "other"]
+        to_auth_list([])
+    assert [each.name for each in to_auth_list([BearerAuth("a"), BearerAuth("b", name="other")])] == ["bearer", "other"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import jwt
 
-from baton.adapters.http import JWT, ApiKey, Auth, Basic, Bearer, MutualTLS
+from baton.adapters.http import APIKeyAuth, Auth, BasicAuth, BearerAuth, JWTAuth, MutualTLSAuth
 
 KEY = "k" * 32
 
@@ -27,21 +27,21 @@ GOOD = {"sub": "ann", "exp": int(time()) + 600, "aud": "us"}
 CASES: list[tuple[str, Auth, dict[str, str], list[dict[str, str]], dict[str, Any]]] = [
     (
         "bearer",
-        Bearer({"t1": "ann"}),
+        BearerAuth({"t1": "ann"}),
         {"Authorization": "Bearer t1"},
         [{}, {"Authorization": "Bearer t2"}, {"Authorization": "Bearer"}, {"Authorization": "Basic t1"}],
         {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
     ),
     (
         "bearer by function",
-        Bearer(_async_owner),
+        BearerAuth(_async_owner),
         {"Authorization": "bearer t1"},
         [{"Authorization": "Bearer t2"}],
         {"httpAuthSecurityScheme": {"scheme": "Bearer"}},
     ),
     (
         "jwt",
-        JWT(KEY, algorithms=["HS256"], audience="us"),
+        JWTAuth(KEY, algorithms=["HS256"], audience="us"),
         {"Authorization": f"Bearer {_signed(GOOD)}"},
         [
             {"Authorization": f"Bearer {_signed(GOOD, 'x' * 32)}"},
@@ -55,21 +55,21 @@ CASES: list[tuple[str, Auth, dict[str, str], list[dict[str, str]], dict[str, Any
     ),
     (
         "key in a header",
-        ApiKey({"k1": "ann"}),
+        APIKeyAuth({"k1": "ann"}),
         {"X-API-Key": "k1"},
         [{}, {"X-API-Key": "k2"}],
         {"apiKeySecurityScheme": {"location": "header", "name": "X-API-Key"}},
     ),
     (
         "key in a cookie",
-        ApiKey({"k1": "ann"}, place="cookie", key_name="key"),
+        APIKeyAuth({"k1": "ann"}, location="cookie", key_name="key"),
         {"Cookie": "key=k1"},
         [{}, {"Cookie": "key=k2"}],
         {"apiKeySecurityScheme": {"location": "cookie", "name": "key"}},
     ),
     (
         "basic",
-        Basic({"ann": "secret"}),
+        BasicAuth({"ann": "secret"}),
         {"Authorization": _basic("ann:secret")},
         [
             {"Authorization": _basic("ann:wrong")},
@@ -81,7 +81,7 @@ CASES: list[tuple[str, Auth, dict[str, str], list[dict[str, str]], dict[str, Any
     ),
     (
         "mtls",
-        MutualTLS(),
+        MutualTLSAuth(),
         {"X-Client-Cert-Subject": "ann"},
         [{}],
         {"mtlsSecurityScheme": {"description": "A client certificate."}},

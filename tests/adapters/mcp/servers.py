@@ -13,14 +13,14 @@ from typing import Any, cast
 import uvicorn
 
 from baton import Agent, RunContext, Runner
-from baton.adapters import MCPServer
-from baton.context import Limits, Meter, Run
-from baton.events import NOBODY, ToolReturned
+from baton.adapters import MCPToolset
+from baton.context import Limits, RunState, UsageMeter
+from baton.events import RUN_ORIGIN, ToolReturned
 from baton.log import Log
 from baton.messages import Content
 from baton.runner import RunResult
 from baton.testing import ScriptedModel, call
-from baton.tools import Tool, ToolOutcome
+from baton.tools import Tool, ToolResult
 
 FAULTY = str(Path(__file__).with_name("faulty.py"))
 
@@ -50,17 +50,17 @@ async def calls(source: Any, *wanted: tuple[str, dict[str, Any]]) -> list[Conten
 
 def context() -> RunContext[Any]:
     """A place in a run of its own."""
-    return RunContext(Run("r", Log(), None, {}, Meter(Limits())), NOBODY, "1/m1.0")
+    return RunContext(RunState("r", Log(), None, {}, UsageMeter(Limits())), RUN_ORIGIN, "1/m1.0")
 
 
 @asynccontextmanager
-async def opened(source: MCPServer) -> AsyncGenerator[dict[str, Tool]]:
+async def opened(source: MCPToolset) -> AsyncGenerator[dict[str, Tool]]:
     """The source's tools by name, to be called from wherever the test likes."""
     async with source:
-        yield {tool.spec.name: tool for tool in await source.tools_for(context())}
+        yield {tool.spec.name: tool for tool in await source.get_tools(context())}
 
 
-def pid_in(outcome: ToolOutcome) -> int:
+def pid_in(outcome: ToolResult) -> int:
     """The process that a call says it was carried out by."""
     assert isinstance(outcome.content, str)
     return int(outcome.content)

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from tests.adapters.mcp.servers import caller, calls, faulty, results
 
 from baton import Agent, Runner
-from baton.adapters import MCPServer
+from baton.adapters import MCPToolset
 from baton.errors import AnswerError
-from baton.events import Stepped
+from baton.events import StepCompleted
 from baton.models import ModelRequest
-from baton.testing import ScriptedModel, call, survives_crashes
+from baton.testing import ScriptedModel, assert_survives_crashes, call
 
 
 class Size(BaseModel):
@@ -60,7 +60,7 @@ def shop(diary: list[str]) -> SDKServer:
 async def test_a_servers_question_suspends_the_run_and_the_answer_goes_back_with_the_servers_state() -> None:
     diary: list[str] = []
     server = shop(diary)
-    runner, _ = caller(MCPServer(server), [call("order", item="hat")])
+    runner, _ = caller(MCPToolset(server), [call("order", item="hat")])
     result = await runner.run("hi")
     [question] = result.interrupts
     assert question.payload == {
@@ -71,11 +71,11 @@ async def test_a_servers_question_suspends_the_run_and_the_answer_goes_back_with
     }
     with pytest.raises(AnswerError, match="does not fit"):
         await runner.resume(result.run_id, {"size": "large"})
-    [stepped] = [event for event in result.events if isinstance(event, Stepped)]
-    assert stepped.value["requestState"]
+    [stepped] = [event for event in result.events if isinstance(event, StepCompleted)]
+    assert stepped.result["requestState"]
     # Taken up elsewhere: all that is needed is in the log.
-    other, _ = caller(MCPServer(server))
-    resumed = await other.resume(other.adopt(result.events), {"size": 7})
+    other, _ = caller(MCPToolset(server))
+    resumed = await other.resume(other.load_log(result.events), {"size": 7})
     assert results(resumed) == ["hat: 7"]
     # The SDK comes past its question in every round; a third time would mean that the state was not taken.
     assert diary == ["asked", "asked", "ordered hat"]
@@ -83,17 +83,17 @@ async def test_a_servers_question_suspends_the_run_and_the_answer_goes_back_with
 
 
 async def test_a_question_of_a_server_survives_a_crash_after_every_event() -> None:
-    source = MCPServer(shop([]))
+    source = MCPToolset(shop([]))
     runner, _ = caller(source, [call("order", item="hat")], [call("order", item="coat")])
     # The server seals its state anew each time.
-    report = await survives_crashes(
-        runner.kept_in, "hi", answers={"size": 7}, alike=lambda line: re.sub(r'"requestState":"[^"]+"', "", line)
+    report = await assert_survives_crashes(
+        runner.with_store, "hi", answers={"size": 7}, alike=lambda line: re.sub(r'"requestState":"[^"]+"', "", line)
     )
     assert report.crashes >= report.events > 10
 
 
 async def test_false_declines() -> None:
-    runner, _ = caller(MCPServer(shop([])), [call("order", item="hat")])
+    runner, _ = caller(MCPToolset(shop([])), [call("order", item="hat")])
     result = await runner.run("hi")
     assert results(await runner.resume(result.run_id, False)) == ["no hat"]
 
@@ -101,7 +101,7 @@ async def test_false_declines() -> None:
 async def test_the_answer_reaches_a_process_that_was_started_anew_in_the_meantime(tmp_path: Path) -> None:
     # The process of a suspended run ends, and with it the key of its state: it is asked once more, and told at once.
     diary = tmp_path / "diary"
-    source = MCPServer(faulty(), env={"DIARY": str(diary)})
+    source = MCPToolset(faulty(), env={"DIARY": str(diary)})
     runner, _ = caller(source, [call("order", item="hat")])
     result = await runner.run("hi")
     assert not diary.exists()
@@ -124,10 +124,10 @@ async def test_among_calls_at_once_the_one_that_asks_is_found_and_the_others_are
         return what
 
     runner, _ = caller(
-        MCPServer(server, protocol="legacy"), [call("act", what="a"), call("ask"), call("act", what="b")]
+        MCPToolset(server, protocol_version="legacy"), [call("act", what="a"), call("ask"), call("act", what="b")]
     )
     result = await runner.run("hi")
-    assert [asked.call.name for asked in result.interrupts if asked.call is not None] == ["ask"]
+    assert [asked.tool_call.name for asked in result.interrupts if asked.tool_call is not None] == ["ask"]
     resumed = await runner.resume(result.run_id, {"size": 7})
     assert set(results(resumed)) == {"a", "b", "7"}
     assert sorted(diary) == ["a", "b"]
@@ -145,7 +145,7 @@ async def test_a_page_that_must_be_visited_first_is_a_question_as_well(answer: b
             raise UrlElicitationRequiredError([page])
         return "in"
 
-    runner, _ = caller(MCPServer(server, protocol="legacy"), [call("enter")])
+    runner, _ = caller(MCPToolset(server, protocol_version="legacy"), [call("enter")])
     result = await runner.run("hi")
     [question] = result.interrupts
     assert (question.payload["message"], question.payload["url"]) == ("Sign in.", "https://example.org/in")
@@ -153,10 +153,10 @@ async def test_a_page_that_must_be_visited_first_is_a_question_as_well(answer: b
 
 
 async def test_a_server_may_ask_the_agents_model_only_if_it_is_allowed_and_the_answer_is_recorded() -> None:
-    refused = await calls(MCPServer(shop([])), ("colour", {}))
+    refused = await calls(MCPToolset(shop([])), ("colour", {}))
     assert "sampling" in str(refused)
     model = ScriptedModel([[call("colour")], "blue", "done"])
-    runner = Runner(Agent("A", tools=[MCPServer(shop([]), sampling=True)], model=model))
+    runner = Runner(Agent("A", tools=[MCPToolset(shop([]), allow_sampling=True)], model=model))
     result = await runner.run("hi")
     assert results(result) == ["blue by scripted"]
     asked: ModelRequest = model.requests[1]
@@ -166,7 +166,7 @@ async def test_a_server_may_ask_the_agents_model_only_if_it_is_allowed_and_the_a
 
 
 async def test_folders_are_told_if_there_are_any(tmp_path: Path) -> None:
-    source = MCPServer(shop([]), roots=[tmp_path])
+    source = MCPToolset(shop([]), roots=[tmp_path])
     assert await calls(source, ("folders", {})) == [f"{tmp_path.name}: {tmp_path.as_uri()}"]
 
 
@@ -180,6 +180,6 @@ async def test_what_a_server_logs_is_logged_here(protocol: str, caplog: pytest.L
         return ""
 
     with caplog.at_level(logging.INFO, "baton.mcp"), pytest.warns(UserWarning, match="deprecated"):
-        await calls(MCPServer(server, protocol=protocol), ("talk", {}))
+        await calls(MCPToolset(server, protocol_version=protocol), ("talk", {}))
     said: list[Any] = [(record.levelname, record.getMessage()) for record in caplog.records]
     assert ("WARNING", "the server `chatty`: the oven is hot") in said

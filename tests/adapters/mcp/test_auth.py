@@ -13,8 +13,8 @@ from tests.adapters.mcp.guarded import SECRET, guarded, visited
 from tests.adapters.mcp.servers import caller, calls, results
 
 from baton import Runner, SetupError
-from baton.adapters.mcp import AuthorizationCode, ClientCredentials, FileTokens, MCPServer
-from baton.errors import ToolsUnavailable
+from baton.adapters.mcp import AuthorizationCode, ClientCredentials, FileTokenStore, MCPToolset
+from baton.errors import ToolsUnavailableError
 from baton.events import encode_log
 from baton.runner import RunResult
 from baton.testing import call
@@ -39,19 +39,19 @@ async def test_a_token_or_headers_that_a_function_gives_are_shown_with_each_requ
         async def headers() -> dict[str, str]:
             return {"Authorization": "Bearer good"}
 
-        assert await calls(MCPServer(servers.url, auth="good"), ("read", {})) == ["read"]
-        assert await calls(MCPServer(servers.url, auth=headers), ("read", {})) == ["read"]
-        with pytest.raises(ToolsUnavailable, match="HTTP 401 Unauthorized"):
-            await MCPServer(servers.url, auth="bad").__aenter__()
-        with pytest.raises(ToolsUnavailable, match=r"it wants to know who asks: MCPServer\(…, auth=…\)"):
-            await MCPServer(servers.url).__aenter__()
+        assert await calls(MCPToolset(servers.url, auth="good"), ("read", {})) == ["read"]
+        assert await calls(MCPToolset(servers.url, auth=headers), ("read", {})) == ["read"]
+        with pytest.raises(ToolsUnavailableError, match="HTTP 401 Unauthorized"):
+            await MCPToolset(servers.url, auth="bad").__aenter__()
+        with pytest.raises(ToolsUnavailableError, match=r"it wants to know who asks: MCPToolset\(…, auth=…\)"):
+            await MCPToolset(servers.url).__aenter__()
         assert servers.asked == []
 
 
 async def test_a_program_with_credentials_of_its_own_gets_a_token_once() -> None:
     async with guarded() as servers:
         auth = ClientCredentials(client_id="client", client_secret=SECRET, issuer=servers.root)
-        source = MCPServer(servers.url, auth=auth)
+        source = MCPToolset(servers.url, auth=auth)
         assert await calls(source, ("read", {})) == await calls(source, ("read", {})) == ["read"]
         assert servers.asked == ["client_credentials"]
 
@@ -65,20 +65,20 @@ async def test_a_program_can_sign_instead_of_telling_a_secret() -> None:
     async with guarded() as servers:
         servers.public_key = public.decode()
         auth = ClientCredentials(client_id="client", private_key=pem, algorithm="ES256", issuer=servers.root)
-        assert await calls(MCPServer(servers.url, auth=auth), ("read", {})) == ["read"]
+        assert await calls(MCPToolset(servers.url, auth=auth), ("read", {})) == ["read"]
 
 
 async def test_credentials_are_shown_to_nobody_but_the_issuer_they_are_for() -> None:
     async with guarded() as servers:
         auth = ClientCredentials(client_id="client", client_secret=SECRET, issuer="https://elsewhere.example.org")
-        with pytest.raises(ToolsUnavailable, match="there is no leave to use"):
-            await MCPServer(servers.url, auth=auth).__aenter__()
+        with pytest.raises(ToolsUnavailableError, match="there is no leave to use"):
+            await MCPToolset(servers.url, auth=auth).__aenter__()
         assert servers.asked == []
 
 
 async def test_a_user_gives_leave_by_visiting_a_page_while_the_run_is_suspended() -> None:
     async with guarded() as servers:
-        source = MCPServer(servers.url, auth=leave())
+        source = MCPToolset(servers.url, auth=leave())
         runner, model = caller(source, [call("read")])
         result = await runner.run("hi")
         [question] = result.interrupts
@@ -98,13 +98,13 @@ async def test_the_answer_may_come_to_another_process_and_no_secret_is_in_the_lo
     async with guarded() as servers:
 
         def fresh() -> Runner[Any, str]:
-            source = MCPServer(servers.url, auth=leave(tokens=FileTokens(tmp_path / "tokens")))
+            source = MCPToolset(servers.url, auth=leave(tokens=FileTokenStore(tmp_path / "tokens")))
             return caller(source, [call("read")])[0]
 
         first, second = fresh(), fresh()
         result = await first.run("hi")
         answers = await visit_for(result)
-        result = await second.resume(second.adopt(result.events), answers)
+        result = await second.resume(second.load_log(result.events), answers)
         assert results(result) == ["read"]
         assert servers.asked == ["register", "authorize read", "authorization_code"]
         log = encode_log(result.events).decode()
@@ -119,13 +119,13 @@ async def test_an_answer_to_a_page_that_nobody_remembers_leads_to_another_page()
     async with guarded() as servers:
 
         def fresh() -> Runner[Any, str]:
-            return caller(MCPServer(servers.url, auth=leave()), [call("read")])[0]
+            return caller(MCPToolset(servers.url, auth=leave()), [call("read")])[0]
 
         first, second = fresh(), fresh()
         result = await first.run("hi")
         answers = await visit_for(result)
         # What was kept in memory is gone in the other process.
-        result = await second.resume(second.adopt(result.events), answers)
+        result = await second.resume(second.load_log(result.events), answers)
         [question] = result.interrupts
         assert question.id not in answers
         assert results(await second.resume(result.run_id, await visit_for(result))) == ["read"]
@@ -141,12 +141,12 @@ async def test_an_answer_to_a_page_that_nobody_remembers_leads_to_another_page()
 )
 async def test_a_user_who_gives_no_leave_ends_the_run_and_may_think_again(answer: Any, because: str) -> None:
     async with guarded() as servers:
-        runner, _ = caller(MCPServer(servers.url, auth=leave()), [call("read")])
+        runner, _ = caller(MCPToolset(servers.url, auth=leave()), [call("read")])
         result = await runner.run("hi", run_id="r")
         if answer is not False:
             state = result.interrupts[0].payload["url"].partition("&state=")[2].partition("&")[0]
             answer = {**answer, "state": state}
-        with pytest.raises(ToolsUnavailable, match=because):
+        with pytest.raises(ToolsUnavailableError, match=because):
             await runner.resume("r", answer)
         if answer is False:
             return
@@ -159,8 +159,8 @@ async def test_a_token_that_has_ended_is_renewed_without_the_user_also_after_a_r
 ) -> None:
     async with guarded() as servers:
 
-        def source() -> MCPServer:
-            return MCPServer(servers.url, auth=leave(tokens=FileTokens(tmp_path), visit=visited))
+        def source() -> MCPToolset:
+            return MCPToolset(servers.url, auth=leave(tokens=FileTokenStore(tmp_path), on_authorize=visited))
 
         assert await calls(source(), ("read", {})) == ["read"]
         assert servers.asked == ["register", "authorize read", "authorization_code"]
@@ -173,18 +173,18 @@ async def test_a_token_that_has_ended_is_renewed_without_the_user_also_after_a_r
 async def test_a_server_that_is_never_content_does_not_send_the_user_round_for_ever() -> None:
     async with guarded() as servers:
         servers.lifetime = 0
-        with pytest.raises(ToolsUnavailable, match="leave was given 3 times"):
-            await MCPServer(servers.url, auth=leave(visit=visited)).__aenter__()
+        with pytest.raises(ToolsUnavailableError, match="leave was given 3 times"):
+            await MCPToolset(servers.url, auth=leave(on_authorize=visited)).__aenter__()
 
 
 async def test_a_call_that_needs_more_leave_waits_for_it_and_is_made_once() -> None:
     async with guarded() as servers:
-        runner, _ = caller(MCPServer(servers.url, auth=leave()), [call("read"), call("write")])
+        runner, _ = caller(MCPToolset(servers.url, auth=leave()), [call("read"), call("write")])
         result = await runner.run("hi")
         result = await runner.resume(result.run_id, await visit_for(result))
         [question] = result.interrupts
-        assert question.call is not None
-        assert question.call.name == "write"
+        assert question.tool_call is not None
+        assert question.tool_call.name == "write"
         result = await runner.resume(result.run_id, await visit_for(result))
         assert results(result) == ["read", "written"]
         assert sorted(servers.calls) == ["read", "write"]
@@ -193,19 +193,19 @@ async def test_a_call_that_needs_more_leave_waits_for_it_and_is_made_once() -> N
 
 async def test_a_function_can_send_the_user_instead_also_while_nothing_runs() -> None:
     async with guarded() as servers:
-        async with MCPServer(servers.url, auth=leave(visit=visited)) as source:
+        async with MCPToolset(servers.url, auth=leave(on_authorize=visited)) as source:
             assert servers.asked == ["register", "authorize read", "authorization_code"]
             assert await calls(source, ("write", {})) == ["written"]
 
         async def lost(url: str) -> str:
             return f"{BACK}?code=1&state=another"
 
-        with pytest.raises(ToolsUnavailable, match="what `visit` gave is no answer"):
-            await MCPServer(servers.url, auth=leave(visit=lost)).__aenter__()
+        with pytest.raises(ToolsUnavailableError, match="what `visit` gave is no answer"):
+            await MCPToolset(servers.url, auth=leave(on_authorize=lost)).__aenter__()
 
 
 async def test_one_that_is_kept_open_without_leave_is_opened_by_the_first_run_that_gets_it() -> None:
-    async with guarded() as servers, MCPServer(servers.url, auth=leave()) as source:
+    async with guarded() as servers, MCPToolset(servers.url, auth=leave()) as source:
         runner, _ = caller(source, [call("read")])
         result = await runner.run("hi")
         assert results(await runner.resume(result.run_id, await visit_for(result))) == ["read"]
@@ -215,7 +215,7 @@ async def test_one_that_is_kept_open_without_leave_is_opened_by_the_first_run_th
 async def test_two_servers_ask_at_once_and_leave_given_elsewhere_counts() -> None:
     async with guarded() as one, guarded() as other:
         auth = leave()
-        sources = [MCPServer(one.url, auth=auth, prefix="one"), MCPServer(other.url, auth=auth, prefix="other")]
+        sources = [MCPToolset(one.url, auth=auth, prefix="one"), MCPToolset(other.url, auth=auth, prefix="other")]
         runner, _ = caller(sources, [call("one_read"), call("other_read")])
         result = await runner.run("hi")
         assert len(result.interrupts) == 2
@@ -230,7 +230,7 @@ async def test_two_servers_ask_at_once_and_leave_given_elsewhere_counts() -> Non
 
 async def test_calls_with_a_token_go_side_by_side() -> None:
     async with guarded() as servers:
-        source = MCPServer(servers.url, auth=leave(visit=visited))
+        source = MCPToolset(servers.url, auth=leave(on_authorize=visited))
         runner, _ = caller(source, [call("gather") for _ in range(5)])
         # Each waits on the server until all are there; it answers them only then.
         assert results(await runner.run("hi")) == ["together"] * 5
@@ -238,9 +238,9 @@ async def test_calls_with_a_token_go_side_by_side() -> None:
 
 def test_what_is_no_way_to_show_who_asks_is_refused_and_secrets_are_not_shown() -> None:
     with pytest.raises(SetupError, match="takes a token, a function that gives headers"):
-        MCPServer("https://example.org/mcp", auth=42)  # pyright: ignore[reportArgumentType]
+        MCPToolset("https://example.org/mcp", auth=42)  # pyright: ignore[reportArgumentType]
     with pytest.raises(SetupError, match="headers and auth are for those"):
-        MCPServer("uvx mcp-server-time", auth="token")
+        MCPToolset("uvx mcp-server-time", auth="token")
     with pytest.raises(SetupError, match="either a client_secret or a private_key"):
         ClientCredentials(client_id="a", issuer="https://example.org")
     auth = ClientCredentials(client_id="a", client_secret="hidden", issuer="https://example.org")
@@ -250,7 +250,7 @@ def test_what_is_no_way_to_show_who_asks_is_refused_and_secrets_are_not_shown() 
 
 async def test_many_who_wait_for_the_same_leave_are_shown_the_same_page() -> None:
     async with guarded() as servers:
-        source = MCPServer(servers.url, auth=leave())
+        source = MCPToolset(servers.url, auth=leave())
         runners = [caller(source, [call("read")])[0] for _ in range(5)]
         waiting = await asyncio.gather(*[runner.run("hi") for runner in runners])
         assert len({result.interrupts[0].payload["url"] for result in waiting}) == 1

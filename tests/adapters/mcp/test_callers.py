@@ -60,7 +60,7 @@ async def test_runs_belong_to_whoever_asked_for_them() -> None:
         await ann.open()
         await bob.open()
         assert "Which size?" in await ann.called("desk", request="a shirt")
-        (record,) = (await runner.need_store("test").list()).records
-        assert record.caller == "ann"
+        (record,) = (await runner._require_store("test").list()).records
+        assert record.owner == "ann"
         assert "no run" in await bob.called("answer_run", run_id=record.run_id, answers="3")
         assert await ann.called("answer_run", run_id=record.run_id, answers="3") == "done"

@@ -26,9 +26,9 @@ from tests.adapters.mcp.servers import (
 )
 
 from baton import RunContext
-from baton.adapters import MCPServer
-from baton.errors import ToolError, ToolsUnavailable
-from baton.events import NOBODY
+from baton.adapters import MCPToolset
+from baton.errors import ToolError, ToolsUnavailableError
+from baton.events import RUN_ORIGIN
 from baton.testing import call
 
 
@@ -38,7 +38,7 @@ def diary(tmp_path: Path) -> Path:
 
 
 async def test_fifty_calls_at_once_from_as_many_tasks_and_then_a_cancelled_one(diary: Path) -> None:
-    async with opened(MCPServer(faulty(), env={"DIARY": str(diary)})) as tools:
+    async with opened(MCPToolset(faulty(), env={"DIARY": str(diary)})) as tools:
         outcomes = await asyncio.gather(*[tools["echo"].call(context(), f'{{"text": "{n}"}}') for n in range(50)])
         assert [outcome.content for outcome in outcomes] == [str(n) for n in range(50)]
         before = pid_in(await tools["process"].call(context(), "{}"))
@@ -57,7 +57,7 @@ async def test_fifty_calls_at_once_from_as_many_tasks_and_then_a_cancelled_one(d
 async def test_a_call_in_whose_middle_the_server_dies_is_told_so_and_the_next_one_finds_a_new_server(
     diary: Path,
 ) -> None:
-    source = MCPServer(faulty(), env={"DIARY": str(diary)})
+    source = MCPToolset(faulty(), env={"DIARY": str(diary)})
     lost, answered, read = await calls(source, ("die", {}), ("echo", {"text": "hello"}), ("read_or_die", {}))
     assert str(lost).startswith("it is unknown whether `die` was carried out: the server `python")
     assert answered == "hello"
@@ -69,7 +69,7 @@ async def test_a_call_in_whose_middle_the_server_dies_is_told_so_and_the_next_on
 async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them_and_so_does_a_closed_one(
     diary: Path,
 ) -> None:
-    source = MCPServer(faulty(), env={"DIARY": str(diary)})
+    source = MCPToolset(faulty(), env={"DIARY": str(diary)})
     async with opened(source) as tools:
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(3)]
@@ -89,7 +89,7 @@ async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them_
 
 
 async def test_a_run_that_is_cancelled_leaves_no_process_behind(diary: Path) -> None:
-    runner, _ = caller(MCPServer(faulty(), env={"DIARY": str(diary)}), [call("process")], [call("linger")])
+    runner, _ = caller(MCPToolset(faulty(), env={"DIARY": str(diary)}), [call("process")], [call("linger")])
     async with runner.stream("hi") as live:
         await until_noted(diary, "linger")
         await live.cancel()
@@ -100,7 +100,7 @@ async def test_a_run_that_is_cancelled_leaves_no_process_behind(diary: Path) -> 
 
 async def test_an_http_server_that_dies_and_comes_back_with_other_tools(diary: Path) -> None:
     port = free_port()
-    source = MCPServer(f"http://127.0.0.1:{port}/mcp")
+    source = MCPToolset(f"http://127.0.0.1:{port}/mcp")
     with process_at(port, diary) as process:
         await until_reachable(port)
         async with opened(source) as tools:
@@ -113,11 +113,11 @@ async def test_an_http_server_that_dies_and_comes_back_with_other_tools(diary: P
             with pytest.raises(ToolError, match=r"`echo` was not called: the server at .* cannot be reached"):
                 await tools["echo"].call(context(), '{"text": ""}')
             # What it offered is remembered, and calls tell the model what is the matter.
-            assert {tool.spec.name for tool in await source.tools_for(context())} == set(tools)
+            assert {tool.spec.name for tool in await source.get_tools(context())} == set(tools)
             with process_at(port, diary, "newer"):
                 await until_reachable(port)
                 assert (await tools["echo"].call(context(), '{"text": "back"}')).content == "back"
-                assert {tool.spec.name for tool in await source.tools_for(context())} == {*tools, "novelty"}
+                assert {tool.spec.name for tool in await source.get_tools(context())} == {*tools, "novelty"}
 
 
 async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> None:
@@ -133,7 +133,7 @@ async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> 
     port = free_port()
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(served(app(), port))
-        async with opened(MCPServer(url, protocol="legacy")) as tools:
+        async with opened(MCPToolset(url, protocol_version="legacy")) as tools:
             assert (await tools["echo"].call(context(), '{"text": "one"}')).content == "one"
             await stack.aclose()
             async with served(app(), port):
@@ -144,8 +144,8 @@ async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> 
 
 
 async def test_a_server_that_is_not_there_is_no_cancellation_for_whoever_wanted_its_tools() -> None:
-    source = MCPServer(f"http://127.0.0.1:{free_port()}/mcp")
-    with pytest.raises(ToolsUnavailable, match=r"cannot be reached: .*ConnectError"):
+    source = MCPToolset(f"http://127.0.0.1:{free_port()}/mcp")
+    with pytest.raises(ToolsUnavailableError, match=r"cannot be reached: .*ConnectError"):
         await source.__aenter__()
     current = asyncio.current_task()
     assert current is not None
@@ -159,18 +159,18 @@ async def test_a_server_that_wants_credentials_says_so() -> None:
             await send({"type": "http.response.body", "body": b""})
 
     async with served(closed_shop, free_port()) as url:
-        with pytest.raises(ToolsUnavailable, match="HTTP 401 Unauthorized"):
-            await MCPServer(url).__aenter__()
+        with pytest.raises(ToolsUnavailableError, match="HTTP 401 Unauthorized"):
+            await MCPToolset(url).__aenter__()
 
 
 async def test_a_server_that_never_answers_is_given_up_by_all_who_wait_for_it_at_once() -> None:
-    source = MCPServer([sys.executable, "-c", "import sys; sys.stdin.read()"], startup=0.3)
-    run = context().run
-    waiting = [source.tools_for(RunContext(run, NOBODY, str(n))) for n in range(40)]
+    source = MCPToolset([sys.executable, "-c", "import sys; sys.stdin.read()"], connect_timeout=0.3)
+    run = context()._run
+    waiting = [source.get_tools(RunContext(run, RUN_ORIGIN, str(n))) for n in range(40)]
     async with asyncio.timeout(8):
         endings = await asyncio.gather(*waiting, return_exceptions=True)
     assert {str(ending).partition(": ")[2] for ending in endings} == {"the server `python` did not answer within 0.3 s"}
-    assert {type(ending) for ending in endings} == {ToolsUnavailable}
+    assert {type(ending) for ending in endings} == {ToolsUnavailableError}
     await run.opened[source].close()
 
 
@@ -180,7 +180,7 @@ async def test_servers_may_be_closed_in_any_order_by_any_task() -> None:
         made.add_tool(_hello)
         return made
 
-    sources = [MCPServer(server(), protocol=protocol) for protocol in ("auto", "legacy", "auto", "legacy")]
+    sources = [MCPToolset(server(), protocol_version=protocol) for protocol in ("auto", "legacy", "auto", "legacy")]
     for source in sources:
         await source.__aenter__()
     for place in (1, 0, 3, 2):
@@ -209,7 +209,7 @@ async def test_a_call_that_takes_too_long_ends_with_a_word_to_the_model(protocol
     server = SDKServer("slow")
     server.add_tool(linger)
     server.add_tool(_hello)
-    source = MCPServer(server, timeout=0.3, protocol=protocol)
+    source = MCPToolset(server, timeout=0.3, protocol_version=protocol)
     assert await calls(source, ("linger", {}), ("_hello", {})) == [
         "tool `linger` did not finish within 0.3 s",
         "hello",

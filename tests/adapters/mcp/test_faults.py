@@ -22,8 +22,8 @@ from tests.adapters.mcp.servers import (
     until_reachable,
 )
 
-from baton.adapters import MCPServer
-from baton.errors import ToolError, ToolsUnavailable, ToolTimeout
+from baton.adapters import MCPToolset
+from baton.errors import ToolError, ToolsUnavailableError, ToolTimeoutError
 from baton.tools import Tool
 
 MANY = 50
@@ -37,7 +37,7 @@ runpy.run_path({program!r}, run_name="__main__")
 class World:
     """A server that can be killed, and started anew as another version."""
 
-    def __init__(self, source: MCPServer, diary: Path, replace: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(self, source: MCPToolset, diary: Path, replace: Callable[[int], Awaitable[None]]) -> None:
         self.source = source
         self.diary = diary
         self.replace = replace
@@ -53,7 +53,7 @@ async def over_pipes(tmp_path: Path, **facts: Any) -> AsyncGenerator[World]:
         flag.touch()
         os.kill(pid, signal.SIGKILL)
 
-    yield World(MCPServer([sys.executable, str(program)], env={"DIARY": str(diary)}, **facts), diary, replace)
+    yield World(MCPToolset([sys.executable, str(program)], env={"DIARY": str(diary)}, **facts), diary, replace)
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def over_http(tmp_path: Path, **facts: Any) -> AsyncGenerator[World]:
             stack.enter_context(process_at(port, diary, "newer"))
             await until_reachable(port)
 
-        yield World(MCPServer(f"http://127.0.0.1:{port}/mcp", **facts), diary, replace)
+        yield World(MCPToolset(f"http://127.0.0.1:{port}/mcp", **facts), diary, replace)
 
 
 ways = pytest.mark.parametrize("way", [over_pipes, over_http])
@@ -89,7 +89,7 @@ async def _echoes(tools: dict[str, Tool]) -> None:
 async def test_killed_in_the_middle_of_fifty_calls_and_replaced_by_another_version(
     way: Any, protocol: str, tmp_path: Path
 ) -> None:  # M2, M3
-    async with way(tmp_path, protocol=protocol) as world, opened(world.source) as tools:
+    async with way(tmp_path, protocol_version=protocol) as world, opened(world.source) as tools:
         await _echoes(tools)
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(MANY)]
@@ -110,7 +110,7 @@ async def test_killed_in_the_middle_of_fifty_calls_and_replaced_by_another_versi
 @ways
 @protocols
 async def test_cancelled_and_late_calls_leave_it_usable(way: Any, protocol: str, tmp_path: Path) -> None:  # M2
-    async with way(tmp_path, protocol=protocol, timeout=20) as world, opened(world.source) as tools:
+    async with way(tmp_path, protocol_version=protocol, timeout=20) as world, opened(world.source) as tools:
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(MANY)]
         await until_noted(world.diary, "linger\n" * MANY)
@@ -133,7 +133,7 @@ async def test_its_own_time_limit_ends_a_call_and_nothing_else(way: Any, tmp_pat
         late = asyncio.create_task(tools["linger"].call(context(), "{}"))
         await until_noted(world.diary, "linger")
         await _echoes(tools)
-        with pytest.raises(ToolTimeout):
+        with pytest.raises(ToolTimeoutError):
             await late
         assert pid_in(await tools["process"].call(context(), "{}")) == pid
 
@@ -159,24 +159,24 @@ async def test_closed_from_several_tasks_while_calls_are_on_their_way(way: Any, 
 async def test_closed_while_it_is_being_opened(tmp_path: Path, closings: int) -> None:
     diary = tmp_path / "diary"
     program = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}.'); sys.stdin.read()"
-    source = MCPServer([sys.executable, "-c", program, str(diary)])
+    source = MCPToolset([sys.executable, "-c", program, str(diary)])
     opening = asyncio.create_task(source.__aenter__())
     async with asyncio.timeout(20):
         await until_noted(diary, ".")
         await asyncio.gather(*[asyncio.create_task(source.close()) for _ in range(closings)])
-        with pytest.raises(ToolsUnavailable):
+        with pytest.raises(ToolsUnavailableError):
             await opening
     with pytest.raises(ProcessLookupError):
         os.kill(int(diary.read_text().strip(".")), 0)
 
 
 async def test_many_servers_opened_by_one_task_and_closed_by_others_in_another_order(tmp_path: Path) -> None:  # M2
-    sources = [MCPServer(faulty(), env={"DIARY": str(tmp_path / str(n))}) for n in range(4)]
+    sources = [MCPToolset(faulty(), env={"DIARY": str(tmp_path / str(n))}) for n in range(4)]
     for source in sources:
         await source.__aenter__()
     pids: list[int] = []
     for source in sources:
-        tools = {tool.spec.name: tool for tool in await source.tools_for(context())}
+        tools = {tool.spec.name: tool for tool in await source.get_tools(context())}
         pids.append(pid_in(await tools["process"].call(context(), "{}")))
     for place in (2, 0, 3, 1):
         await asyncio.create_task(sources[place].close())

@@ -12,7 +12,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel
 from tests.adapters.mcp.servers import caller, faulty, results
 
-from baton.adapters import MCPServer
+from baton.adapters import MCPToolset
 from baton.testing import call
 
 
@@ -50,8 +50,8 @@ def shop(diary: list[str]) -> SDKServer:
     return server
 
 
-def older(server: Any, **facts: Any) -> MCPServer:
-    return MCPServer(server, protocol="legacy", **facts)
+def older(server: Any, **facts: Any) -> MCPToolset:
+    return MCPToolset(server, protocol_version="legacy", **facts)
 
 
 async def test_the_call_waits_for_the_answer_and_is_made_once() -> None:  # M5
@@ -91,14 +91,14 @@ async def test_after_a_restart_it_is_made_again_only_if_that_does_no_harm(name: 
     result = await first.run("hi")
     await source.close()
     second, _ = caller(older(server))
-    resumed = await second.resume(second.adopt(result.events), {"size": 7})
+    resumed = await second.resume(second.load_log(result.events), {"size": 7})
     [given] = results(resumed)
     assert str(given).startswith(begins)
     assert diary.count("begun hat") == ends
 
 
 async def test_patience_ends_and_with_it_the_process(tmp_path: Path) -> None:
-    source = older(faulty(), patience=0.2, env={"DIARY": str(tmp_path / "diary")})
+    source = older(faulty(), suspend_timeout=0.2, env={"DIARY": str(tmp_path / "diary")})
     runner, _ = caller(source, [call("process")], [call("order", item="hat")])
     result = await runner.run("hi")
     assert result.status == "suspended"

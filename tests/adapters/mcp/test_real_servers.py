@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from tests.adapters.mcp.servers import caller, calls, results
 
-from baton.adapters import MCPServer
-from baton.events import Progress
+from baton.adapters import MCPToolset
+from baton.events import ProgressDelta
 from baton.messages import Image, Text
 from baton.testing import call
 
@@ -40,7 +40,7 @@ def node(request: pytest.FixtureRequest) -> Path:
 
 
 async def test_the_time_server() -> None:
-    source = MCPServer([sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"], prefix="clock")
+    source = MCPToolset([sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"], prefix="clock")
     given = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     converted, wrong = await calls(
         source, ("clock_convert_time", given), ("clock_convert_time", {**given, "time": "noon"})
@@ -58,7 +58,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 async def test_the_git_server(repository: Path) -> None:
-    source = MCPServer([sys.executable, "-m", "mcp_server_git", "--repository", str(repository)])
+    source = MCPToolset([sys.executable, "-m", "mcp_server_git", "--repository", str(repository)])
     runner, model = caller(source, [call("git_status", repo_path=str(repository))])
     [status] = results(await runner.run("hi"))
     assert "a.txt" in str(status)
@@ -67,7 +67,7 @@ async def test_the_git_server(repository: Path) -> None:
 
 @pytest.mark.timeout(300)
 async def test_the_server_that_does_everything(node: Path) -> None:
-    source = MCPServer([str(node / "mcp-server-everything")], roots=[node])
+    source = MCPToolset([str(node / "mcp-server-everything")], roots=[node])
     runner, _ = caller(
         source,
         [call("echo", message="hello"), call("get-sum", a=2, b=3), call("get-tiny-image")],
@@ -77,7 +77,7 @@ async def test_the_server_that_does_everything(node: Path) -> None:
     )
     async with source:
         async with runner.stream("hi") as live:
-            steps = [event.done async for event in live if isinstance(event, Progress)]
+            steps = [event.done async for event in live if isinstance(event, ProgressDelta)]
         given = results(live.result)
         assert {"Echo: hello", "The sum of 2 and 3 is 5."} < {*map(str, given[:3])}
         [image] = [content for content in given[:3] if not isinstance(content, str)]
@@ -98,7 +98,7 @@ async def test_the_file_server_stays_in_the_folders_it_is_told(node: Path, tmp_p
     outside.mkdir()
     (inside / "a.txt").write_text("hello")
     (outside / "b.txt").write_text("secret")
-    source = MCPServer([str(node / "mcp-server-filesystem"), str(inside)], roots=[inside])
+    source = MCPToolset([str(node / "mcp-server-filesystem"), str(inside)], roots=[inside])
     content, refused = await calls(
         source,
         ("read_text_file", {"path": str(inside / "a.txt")}),
@@ -110,7 +110,7 @@ async def test_the_file_server_stays_in_the_folders_it_is_told(node: Path, tmp_p
 
 @pytest.mark.timeout(300)
 async def test_the_memory_server_remembers_between_runs(node: Path, tmp_path: Path) -> None:
-    source = MCPServer([str(node / "mcp-server-memory")], env={"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")})
+    source = MCPToolset([str(node / "mcp-server-memory")], env={"MEMORY_FILE_PATH": str(tmp_path / "memory.jsonl")})
     ada = {"name": "Ada", "entityType": "person", "observations": ["likes engines"]}
     await calls(source, ("create_entities", {"entities": [ada]}))
     [graph] = await calls(source, ("read_graph", {}))

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from tests.adapters.mcp.servers import free_port, served
 
 from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.adapters import MCPServer, mcp_app, mcp_server
+from baton.adapters import MCPToolset, mcp_app, mcp_server
 from baton.testing import ScriptedModel, call
 
 
@@ -104,13 +104,13 @@ async def test_every_agent_can_be_a_tool_and_structured_output_stays_structured(
     bookings = Agent("Bookings", description="Books trips.", output_type=Bill)
     model = ScriptedModel({"Bookings": ['{"euro": 40}']})
     team = Agent("Desk", description="Helps.", sub_agents=[bookings])
-    async with Client(mcp_server(team, each=True, model=model)) as client:
+    async with Client(mcp_server(team, tool_per_agent=True, model=model)) as client:
         assert [each.name for each in (await client.list_tools()).tools] == ["desk", "bookings", "answer_run"]
         result = await client.call_tool("bookings", {"request": "a trip"})
     assert result.structured_content == {"euro": 40}
     assert text_in(result) == '{"euro": 40}'
     with pytest.raises(SetupError, match="give the agent to say these here"):
-        mcp_server(Runner(team), each=True)
+        mcp_server(Runner(team), tool_per_agent=True)
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
@@ -205,7 +205,7 @@ async def test_a_client_that_gives_up_cancels_the_run() -> None:
 async def test_a_team_can_use_another_team_as_a_server_and_questions_go_all_the_way_through() -> None:
     inner = mcp_server(desk([call("pay", euro=5)], "done"))
     outer = Runner(
-        Agent("Boss", tools=[MCPServer(inner)], model=ScriptedModel([[call("desk", request="pay")], "fine"]))
+        Agent("Boss", tools=[MCPToolset(inner)], model=ScriptedModel([[call("desk", request="pay")], "fine"]))
     )
     result = await outer.run("hi")
     [question] = result.interrupts

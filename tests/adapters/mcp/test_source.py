@@ -12,14 +12,14 @@ from mcp_types import EmbeddedResource, ResourceLink, TextResourceContents, Tool
 from tests.adapters.mcp.servers import caller, calls, faulty, results
 
 from baton import Agent, RunContext, Runner, SetupError
-from baton.adapters import MCPServer
-from baton.errors import ToolsUnavailable
-from baton.events import Progress
+from baton.adapters import MCPToolset
+from baton.errors import ToolsUnavailableError
+from baton.events import ProgressDelta
 from baton.messages import Audio as Sound
 from baton.messages import Data, File, Text, ToolMessage
 from baton.messages import Image as Picture
 from baton.testing import ScriptedModel, call
-from baton.tools import effect_of
+from baton.tools import tool_effect
 
 
 def kitchen() -> SDKServer:
@@ -62,7 +62,7 @@ def names(model: ScriptedModel, turn: int = 0) -> list[str]:
 
 
 async def test_a_servers_tools_are_the_agents_and_their_results_are_kept_whole() -> None:
-    runner, model = caller(MCPServer(kitchen()), [call("menu")], [call("plate")], [call("burn")])
+    runner, model = caller(MCPToolset(kitchen()), [call("menu")], [call("plate")], [call("burn")])
     result = await runner.run("hi")
     assert names(model) == ["menu", "plate", "burn", "cook"]
     menu, plate, burn = results(result)
@@ -81,24 +81,24 @@ async def test_a_servers_tools_are_the_agents_and_their_results_are_kept_whole()
 
 
 async def test_progress_is_told_while_the_tool_runs() -> None:
-    runner, _ = caller(MCPServer(kitchen()), [call("cook", dish="soup")])
+    runner, _ = caller(MCPToolset(kitchen()), [call("cook", dish="soup")])
     async with runner.stream("hi") as live:
-        told = [event async for event in live if isinstance(event, Progress)]
+        told = [event async for event in live if isinstance(event, ProgressDelta)]
     assert [(event.text, event.done, event.total) for event in told] == [("half done", 1, 2)]
     assert results(live.result) == ["soup after 1"]
 
 
 async def test_a_prefix_keeps_servers_apart_and_without_one_equal_names_are_refused() -> None:
-    runner, model = caller([MCPServer(kitchen(), prefix="ours"), MCPServer(kitchen())], [call("ours_menu")])
+    runner, model = caller([MCPToolset(kitchen(), prefix="ours"), MCPToolset(kitchen())], [call("ours_menu")])
     await runner.run("hi")
     assert names(model)[:5] == ["ours_menu", "ours_plate", "ours_burn", "ours_cook", "menu"]
-    runner, _ = caller([MCPServer(kitchen()), MCPServer(kitchen())])
+    runner, _ = caller([MCPToolset(kitchen()), MCPToolset(kitchen())])
     with pytest.raises(SetupError, match="`A` is offered two tools called `menu`; give the source of one a prefix"):
         await runner.run("hi")
 
 
 async def test_only_what_is_wanted_is_offered(caplog: pytest.LogCaptureFixture) -> None:
-    runner, model = caller(MCPServer(kitchen(), include=["menu", "cook", "dessert"], exclude=["cook"]))
+    runner, model = caller(MCPToolset(kitchen(), include=["menu", "cook", "dessert"], exclude=["cook"]))
     await runner.run("hi")
     assert names(model) == ["menu"]
     assert "the server `kitchen` has no tool `dessert`" in caplog.text
@@ -106,7 +106,7 @@ async def test_only_what_is_wanted_is_offered(caplog: pytest.LogCaptureFixture) 
 
 @pytest.mark.parametrize(("approval", "asks"), [(True, 2), (["cook"], 1), (_has_dish, 1)])
 async def test_calls_can_be_made_to_need_approval(approval: Any, asks: int) -> None:
-    source = MCPServer(kitchen(), approval=approval)
+    source = MCPToolset(kitchen(), needs_approval=approval)
     runner, _ = caller(source, [call("menu"), call("cook", dish="soup")])
     result = await runner.run("hi")
     assert len(result.interrupts) == asks
@@ -124,25 +124,25 @@ async def test_schemas_are_the_servers_own_and_a_strict_copy_is_made_only_where_
     async def anything(data: dict[str, Any]) -> str:
         return ""
 
-    verbatim, model = caller(MCPServer(server, include=["cook"]))
+    verbatim, model = caller(MCPToolset(server, include=["cook"]))
     await verbatim.run("hi")
     [listed] = [tool for tool in await server.list_tools() if tool.name == "cook"]
     assert model.requests[0].tools[0].parameters == listed.input_schema
-    assert not model.requests[0].tools[0].is_strict
+    assert not model.requests[0].tools[0].strict
     strict, model = caller(
-        MCPServer(server, include=["cook", "anything"], strict=True), [call("cook", dish="soup", minutes=None)]
+        MCPToolset(server, include=["cook", "anything"], strict=True), [call("cook", dish="soup", minutes=None)]
     )
     assert results(await strict.run("hi")) == ["soup after 1"]
     cook, loose = model.requests[0].tools
-    assert (cook.is_strict, loose.is_strict) == (True, False)
+    assert (cook.strict, loose.strict) == (True, False)
     assert cook.parameters["required"] == ["dish", "minutes"]
     assert cook.parameters["additionalProperties"] is False
 
 
 async def test_hints_say_what_a_tool_does_outside() -> None:
-    async with MCPServer(kitchen()) as source:
+    async with MCPToolset(kitchen()) as source:
         ctx: Any = None
-        effects = {tool.spec.name: effect_of(tool) for tool in await source.tools_for(ctx)}
+        effects = {tool.spec.name: tool_effect(tool) for tool in await source.get_tools(ctx)}
     assert effects == {"menu": "read", "plate": "idempotent", "burn": "idempotent", "cook": "idempotent"}
 
 
@@ -160,7 +160,7 @@ async def test_tools_are_listed_again_when_the_server_says_that_they_have_change
         await (ctx.session.send_tool_list_changed() if protocol == "legacy" else ctx.notify_tools_changed())
         return "ok"
 
-    runner, model = caller(MCPServer(server, protocol=protocol), [call("grow")], [call("grown")])
+    runner, model = caller(MCPToolset(server, protocol_version=protocol), [call("grow")], [call("grown")])
     assert results(await runner.run("hi")) == ["ok", "grown"]
     assert [names(model, turn) for turn in range(2)] == [["grow"], ["grow", "grown"]]
 
@@ -169,7 +169,7 @@ async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("API_KEY", "hidden")
-    source = MCPServer(faulty(), env={"TOKEN": "given"})
+    source = MCPToolset(faulty(), env={"TOKEN": "given"})
     process = ("process", dict[str, Any]())
     async with source:
         kept = await asyncio.gather(calls(source, process), calls(source, process))
@@ -184,13 +184,13 @@ async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_
 
 async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the_run_can_be_resumed() -> None:
     model = ScriptedModel(["done"])
-    broken = MCPServer([sys.executable, "-c", "import sys; sys.exit('the disk is full')"])
+    broken = MCPToolset([sys.executable, "-c", "import sys; sys.exit('the disk is full')"])
     runner = Runner(Agent("A", tools=[broken], model=model))
-    with pytest.raises(ToolsUnavailable, match=r"(?s)cannot be reached.*the disk is full"):
+    with pytest.raises(ToolsUnavailableError, match=r"(?s)cannot be reached.*the disk is full"):
         await runner.run("hi", run_id="r")
     assert not model.requests
-    mended = Runner(Agent("A", tools=[MCPServer(kitchen())], model=model))
-    mended.adopt(await runner.events("r"))
+    mended = Runner(Agent("A", tools=[MCPToolset(kitchen())], model=model))
+    mended.load_log(await runner.events("r"))
     assert (await mended.resume("r")).output == "done"
 
 
@@ -201,12 +201,12 @@ async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the
         ("", {}, "'' is no MCP server; give a command"),
         ("http://x/mcp", {"env": {"A": "b"}}, "env and cwd are for commands"),
         (["x"], {"headers": {"A": "b"}}, "headers and auth are for those, env is for commands"),
-        ("x", {"include": "menu"}, r"MCPServer\(include='menu'\) should be a list of names"),
+        ("x", {"include": "menu"}, r"MCPToolset\(include='menu'\) should be a list of names"),
     ],
 )
 def test_what_is_no_server_is_refused_at_once(server: Any, facts: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SetupError, match=complaint):
-        MCPServer(server, **facts)
+        MCPToolset(server, **facts)
 
 
 def test_the_library_is_loaded_when_it_is_needed_and_missed_by_name() -> None:
@@ -225,14 +225,14 @@ except baton.SetupError as error:
 
 
 def test_a_message_about_a_server_shows_no_secrets() -> None:
-    assert repr(MCPServer("https://user:pass@example.org:81/mcp?key=1")) == (
-        "MCPServer(the server at https://example.org:81/mcp)"
+    assert repr(MCPToolset("https://user:pass@example.org:81/mcp?key=1")) == (
+        "MCPToolset(the server at https://example.org:81/mcp)"
     )
-    assert repr(MCPServer("uvx mcp-server-time --key=1")) == "MCPServer(the server `uvx mcp-server-time`)"
+    assert repr(MCPToolset("uvx mcp-server-time --key=1")) == "MCPToolset(the server `uvx mcp-server-time`)"
 
 
 async def test_one_loop_cannot_use_what_another_opened() -> None:
-    source = MCPServer(kitchen())
+    source = MCPToolset(kitchen())
     runner, _ = caller(source)
     async with source:
         with pytest.raises(SetupError, match="opened in another event loop"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.cli.voice.devices import Microphone, Speaker, sounddevice
+from baton.cli.voice.devices import AudioOutput, Microphone, sounddevice
 from baton.testing import speech
 
 
@@ -51,7 +51,7 @@ def system() -> Any:
 async def test_the_speaker_plays_in_order_and_says_how_far_it_is(system: Any) -> None:
     """R7: a playback tracker that the application feeds."""
     reports: list[tuple[str, float]] = []
-    speaker = Speaker(system, lambda item, played: reports.append((item, played)))
+    speaker = AudioOutput(system, lambda item, played: reports.append((item, played)))
     (stream,) = system.opened
     speaker.play("a", speech("one", ms_per_word=30))
     speaker.play("b", speech("two", ms_per_word=20))
@@ -65,7 +65,7 @@ async def test_the_speaker_plays_in_order_and_says_how_far_it_is(system: Any) ->
 
 async def test_the_speaker_is_quiet_at_once_when_it_is_stopped(system: Any) -> None:
     reports: list[tuple[str, float]] = []
-    speaker = Speaker(system, lambda item, played: reports.append((item, played)))
+    speaker = AudioOutput(system, lambda item, played: reports.append((item, played)))
     (stream,) = system.opened
     speaker.play("a", speech("one"))
     await stream.exchange(bytearray(stream.size))

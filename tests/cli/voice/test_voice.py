@@ -206,7 +206,7 @@ def test_a_lost_connection_is_taken_up_again_and_shown(write: Write, baton: Invo
         f"""{LIVE}
 from baton.errors import ModelConnectionError
 steps = [Stream("Let me", ModelConnectionError("the cable is out")), "Here I am again."]
-runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps), reconnect_pause=0.0)
+runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps), reconnect_delay=0.0)
 gone = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps[:1]), max_reconnects=0)
 """
     )

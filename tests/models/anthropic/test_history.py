@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.errors import RequestError
+from baton.errors import ModelRequestError
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -72,7 +72,7 @@ def test_a_failed_call_is_told_in_words_and_its_pictures_after_the_results() -> 
     second = ToolCall("c2", "look")
     told = turns(
         UserMessage("Hi"),
-        AssistantMessage(calls=(CALL, second)),
+        AssistantMessage(tool_calls=(CALL, second)),
         ToolMessage("c1", "look", (Text("blurred"), Image(url="https://example.org/a.png")), is_error=True),
         ToolMessage("c2", "look", "a dog"),
         UserMessage("So?"),
@@ -122,7 +122,7 @@ def test_thoughts_alone_are_no_turn() -> None:
 def test_ids_of_others_are_made_fit_and_stay_different() -> None:
     calls = (ToolCall("a:b", "look"), ToolCall("a/b", "look"))
     told = turns(
-        UserMessage("Hi"), AssistantMessage(calls=calls), ToolMessage("a:b", "look"), ToolMessage("a/b", "look")
+        UserMessage("Hi"), AssistantMessage(tool_calls=calls), ToolMessage("a:b", "look"), ToolMessage("a/b", "look")
     )
     assert [block["id"] for block in told[1][1]] == ["a_b", "a_bx"]
     assert [block["tool_use_id"] for block in told[2][1]] == ["a_b", "a_bx"]
@@ -130,7 +130,7 @@ def test_ids_of_others_are_made_fit_and_stay_different() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"at": ', "[1]", "7"])
 def test_arguments_that_are_no_object_are_kept_in_one(arguments: str) -> None:
-    told = turns(UserMessage("Hi"), AssistantMessage(calls=(ToolCall("c1", "look", arguments),)))
+    told = turns(UserMessage("Hi"), AssistantMessage(tool_calls=(ToolCall("c1", "look", arguments),)))
     assert told[1][1][0]["input"] == {"arguments": arguments}
 
 
@@ -176,5 +176,5 @@ def test_parts(part: Part, block: dict[str, Any]) -> None:
     ],
 )
 def test_what_claude_cannot_read_is_an_error_that_says_what_works(part: Part, why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(ModelRequestError, match=why):
         block_of(part)

@@ -12,7 +12,7 @@ HELLO = (UserMessage("Hello"),)
 WAVE = ToolSpec("wave", "Wave a hand.")
 CALLED: tuple[Message, ...] = (
     *HELLO,
-    AssistantMessage(calls=(ToolCall("c1", "wave"),)),
+    AssistantMessage(tool_calls=(ToolCall("c1", "wave"),)),
     ToolMessage("c1", "wave", "ok"),
 )
 
@@ -122,7 +122,7 @@ def test_tools_that_were_called_are_there_although_none_may_be_called_any_more()
 
 def test_a_schema_is_closed_and_its_bounds_are_told_in_words() -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 3}}, "required": ["age"]}
-    given = asked(output=OutputSchema("person", schema), tools=(ToolSpec("wave", "", schema, is_strict=True),))
+    given = asked(output=OutputSchema("person", schema), tools=(ToolSpec("wave", "", schema, strict=True),))
     written = given["output_config"]["format"]["schema"]
     assert written["additionalProperties"] is False
     assert "minimum" not in written["properties"]["age"]
@@ -132,7 +132,7 @@ def test_a_schema_is_closed_and_its_bounds_are_told_in_words() -> None:
 
 def test_a_schema_of_keys_that_are_not_known_is_told_in_words() -> None:
     schema = {"type": "object", "properties": {"ages": {"type": "object", "additionalProperties": {"type": "integer"}}}}
-    given = asked(output=OutputSchema("ages", schema), tools=(ToolSpec("wave", "", schema, is_strict=True),))
+    given = asked(output=OutputSchema("ages", schema), tools=(ToolSpec("wave", "", schema, strict=True),))
     assert "output_config" not in given
     assert "nothing but JSON" in given["system"]
     assert given["tools"] == [{"name": "wave", "input_schema": schema}]
@@ -140,7 +140,7 @@ def test_a_schema_of_keys_that_are_not_known_is_told_in_words() -> None:
 
 def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
     settings = ModelSettings(
-        timeout=3, stop=("END",), extra_headers={"x-one": "1"}, extra_body={"service_tier": "auto"}
+        timeout=3, stop_sequences=("END",), extra_headers={"x-one": "1"}, extra_body={"service_tier": "auto"}
     )
     given = asked(settings=settings)
     assert given["stop_sequences"] == ["END"]

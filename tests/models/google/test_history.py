@@ -49,7 +49,7 @@ def test_responses_match_the_calls_in_number_and_order_and_words_follow() -> Non
 def test_pictures_of_results_come_after_all_responses() -> None:
     told = turns(
         UserMessage("Hi"),
-        AssistantMessage(calls=(CALL, ToolCall("c2", "bow"))),
+        AssistantMessage(tool_calls=(CALL, ToolCall("c2", "bow"))),
         ToolMessage("c1", "look", (Text("this"), Image(data=b"png"))),
         ToolMessage("c2", "bow", "done"),
     )
@@ -71,7 +71,7 @@ def test_a_conversation_begins_and_ends_with_the_user() -> None:
 
 
 def test_calls_after_words_of_the_model_have_a_turn_of_their_own() -> None:
-    told = turns(UserMessage("Hi"), AssistantMessage("One."), AssistantMessage(calls=(CALL,)))
+    told = turns(UserMessage("Hi"), AssistantMessage("One."), AssistantMessage(tool_calls=(CALL,)))
     assert [role for role, _ in told] == ["user", "model", "user", "model", "user"]
 
 
@@ -87,7 +87,9 @@ def test_signatures_go_back_to_the_call_they_came_with() -> None:
 
 def test_a_signature_of_a_call_that_is_gone_is_dropped() -> None:
     reasoning = (Reasoning("", "google", {"signature": "YQ==", "call": 0, "name": "transfer"}),)
-    _, parts = turns(UserMessage("Hi"), AssistantMessage(calls=(CALL,), reasoning=reasoning), wants_signatures=True)[1]
+    _, parts = turns(
+        UserMessage("Hi"), AssistantMessage(tool_calls=(CALL,), reasoning=reasoning), wants_signatures=True
+    )[1]
     assert [part.get("thought_signature") for part in parts] == [UNSIGNED]
 
 
@@ -97,7 +99,7 @@ def test_a_signature_of_words_goes_back_with_them() -> None:
 
 
 def test_calls_of_other_models_are_marked_where_signatures_are_wanted() -> None:
-    said = AssistantMessage(calls=(CALL, ToolCall("c2", "bow")))
+    said = AssistantMessage(tool_calls=(CALL, ToolCall("c2", "bow")))
     assert [part.get("thought_signature") for part in turns(UserMessage("Hi"), said, wants_signatures=True)[1][1]] == [
         UNSIGNED,
         None,

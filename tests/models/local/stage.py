@@ -8,9 +8,9 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from baton.messages import Message, ToolSpec, Usage, UserMessage
-from baton.models import CallChunk, Chunk, ModelRequest, ModelSettings, TextChunk
+from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk, ToolCallChunk
 from baton.models.local import LocalModel
-from baton.models.local.engine import Hear, Job, Outcome
+from baton.models.local.engine import DecodeJob, DecodeResult, Hear
 from baton.models.local.weights import Weights, WeightsPart
 
 Played = Sequence[str] | Exception
@@ -20,10 +20,10 @@ class ScriptedEngine:
     """Plays answers by the kind of job, each a list of pieces or an exception; keeps the jobs."""
 
     def __init__(self, **answers: Sequence[Played]) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[DecodeJob] = []
         self._answers = {kind: iter(played) for kind, played in answers.items()}
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
+    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
         self.jobs.append(job)
         answer = next(self._answers[job.kind])
         if isinstance(answer, Exception):
@@ -31,8 +31,8 @@ class ScriptedEngine:
         hear("")
         for piece in answer:
             if hear(piece):
-                return Outcome()
-        return Outcome(Usage(100, len(answer), 60), "stop")
+                return DecodeResult()
+        return DecodeResult(Usage(100, len(answer), 60), "stop")
 
     @property
     def kinds(self) -> list[str]:
@@ -45,11 +45,11 @@ class EndlessEngine:
     def __init__(self) -> None:
         self.has_ended = Event()
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
+    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
         while not hear("on "):
             pass
         self.has_ended.set()
-        return Outcome()
+        return DecodeResult()
 
 
 GET_WEATHER = ToolSpec(
@@ -93,7 +93,7 @@ def text_in(chunks: Sequence[Chunk]) -> str:
 
 def call_in(chunks: Sequence[Chunk]) -> tuple[str, str]:
     """The name and the arguments of the only call."""
-    pieces = [chunk for chunk in chunks if isinstance(chunk, CallChunk)]
+    pieces = [chunk for chunk in chunks if isinstance(chunk, ToolCallChunk)]
     assert {piece.index for piece in pieces} == {0}
     assert pieces[0].id
     return pieces[0].name, "".join(piece.arguments for piece in pieces)

@@ -3,10 +3,10 @@
 from tests.models.local.stage import GET_WEATHER, SECTION, TRANSFER, asked
 
 from baton.messages import ToolSpec
-from baton.models.local.options import Option, options_of
+from baton.models.local.options import Choice, options_of
 
 
-def _named(options: tuple[Option, ...]) -> dict[str, str]:
+def _named(options: tuple[Choice, ...]) -> dict[str, str]:
     return {option.name: option.description for option in options}
 
 

@@ -12,7 +12,7 @@ from baton.models.local.wording import WORDS, Language
 EN, ZH = WORDS["en"], WORDS["zh"]
 RESULT = (
     UserMessage("Is it warm in Oslo?"),
-    AssistantMessage(calls=(ToolCall("1", "get_weather", '{"city":"Oslo"}'),)),
+    AssistantMessage(tool_calls=(ToolCall("1", "get_weather", '{"city":"Oslo"}'),)),
     ToolMessage("1", "get_weather", "25°C"),
 )
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from baton.errors import SetupError, WeightsError
-from baton.models import resolve
+from baton.models import resolve_model
 from baton.models.local import LocalModel
 from baton.models.local.weights import (
     DEFAULT,
@@ -60,7 +60,7 @@ def test_weights_that_are_not_whole_are_not_loaded(folder: Path) -> None:
 
 def test_an_unknown_name_is_explained() -> None:
     with pytest.raises(SetupError, match=r"no embedded model `gpt-5`; there are: `qwen2.5-coder`, `smollm2`, or give"):
-        resolve("local:gpt-5")
+        resolve_model("local:gpt-5")
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_local_alone_means_the_default(folder: Path) -> None:
     with kept_path(DEFAULT, folder).open("wb") as file:
         file.truncate(known_weights()[DEFAULT].size)  # A file of that size with nothing on disk.
-    assert resolve("local").name == f"local:{DEFAULT}"
-    assert resolve("local") is resolve(f"local:{DEFAULT}")
+    assert resolve_model("local").name == f"local:{DEFAULT}"
+    assert resolve_model("local") is resolve_model(f"local:{DEFAULT}")
 
 
 def test_what_is_here_is_listed_and_removed(folder: Path) -> None:

@@ -5,9 +5,9 @@ from tests.models.openai.raw import RawServer, answered, whole
 
 from baton.errors import AuthenticationError, SetupError
 from baton.messages import UserMessage
-from baton.models import ModelRequest, ModelSettings, resolve
+from baton.models import ModelRequest, ModelSettings, resolve_model
 from baton.models.openai import OpenAIModel
-from baton.models.openai.endpoint import PROVIDERS, Endpoint
+from baton.models.openai.endpoint import PROVIDERS, OpenAIEndpoint
 
 ASK = ModelRequest([UserMessage("Hello")], stream=False)
 HI = whole({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})
@@ -97,7 +97,7 @@ async def test_a_server_of_ones_own_needs_no_key() -> None:
 def test_where_ollama_is(host: str | None, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if host is not None:
         monkeypatch.setenv("OLLAMA_HOST", host)
-    assert Endpoint("ollama").base_url == url
+    assert OpenAIEndpoint("ollama").base_url == url
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,11 @@ def test_an_address_that_is_none() -> None:
 
 def test_a_key_is_not_shown() -> None:
     model = OpenAIModel("m", api_key="sk-secret")
-    endpoint = Endpoint("openai", api_key="sk-secret")
+    endpoint = OpenAIEndpoint("openai", api_key="sk-secret")
     assert "secret" not in f"{model!r} {model} {endpoint!r}"
 
 
 def _named(name: str) -> OpenAIModel:
-    model = resolve(name)
+    model = resolve_model(name)
     assert isinstance(model, OpenAIModel)
     return model

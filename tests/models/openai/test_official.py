@@ -9,7 +9,13 @@ import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 from tests.models.openai.raw import CUT, HANG, STREAM, Asked, RawServer, answered, delta, event, heard, stream, whole
 
-from baton.errors import AuthenticationError, MalformedResponseError, ModelConnectionError, ModelTimeout, RateLimitError
+from baton.errors import (
+    AuthenticationError,
+    MalformedResponseError,
+    ModelConnectionError,
+    ModelTimeoutError,
+    RateLimitError,
+)
 from baton.messages import AssistantMessage, Image, Text, ToolCall, ToolMessage, ToolSpec, UserMessage
 from baton.models import Chunk, ModelRequest, ModelSettings, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
@@ -28,7 +34,7 @@ REQUEST = ModelRequest(
         UserMessage("Go on."),
     ],
     instructions="Be brief.",
-    tools=(ToolSpec("add", "Adds.", SCHEMA, is_strict=True), ToolSpec("now")),
+    tools=(ToolSpec("add", "Adds.", SCHEMA, strict=True), ToolSpec("now")),
     settings=ModelSettings(
         temperature=0.5,
         top_p=0.9,
@@ -36,13 +42,13 @@ REQUEST = ModelRequest(
         tool_choice="add",
         parallel_tool_calls=False,
         reasoning_effort="low",
-        stop=("END",),
+        stop_sequences=("END",),
         seed=7,
         timeout=9.0,
         extra_headers={"X-Trace": "1"},
         extra_body={"service_tier": "flex"},
     ),
-    output=OutputSchema("Sum", SCHEMA, is_strict=True),
+    output_schema=OutputSchema("Sum", SCHEMA, strict=True),
 )
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 CHAT: dict[str, Any] = {
@@ -192,8 +198,8 @@ async def test_failures_of_the_official_client_are_ours() -> None:
         (whole({"error": {"message": "slow"}}, 429, retry_after="7"), RateLimitError),
         ([CUT], ModelConnectionError),
         ([STREAM + event(delta(content="One")), CUT], ModelConnectionError),
-        ([STREAM + event(delta(content="One")), HANG], ModelTimeout),
-        ([HANG], ModelTimeout),
+        ([STREAM + event(delta(content="One")), HANG], ModelTimeoutError),
+        ([HANG], ModelTimeoutError),
         (stream("{"), MalformedResponseError),
         (whole(b"<p>", content_type="text/html"), MalformedResponseError),
     ]

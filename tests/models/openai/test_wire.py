@@ -11,7 +11,7 @@ import pytest
 import trustme
 from tests.models.openai.raw import CUT, END, HANG, STREAM, RawServer, answered, delta, event, heard, stream, whole
 
-from baton.errors import MalformedResponseError, ModelConnectionError, ModelError, ModelTimeout, SetupError
+from baton.errors import MalformedResponseError, ModelConnectionError, ModelError, ModelTimeoutError, SetupError
 from baton.messages import UserMessage
 from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk
 from baton.models.openai import OpenAIModel
@@ -112,7 +112,7 @@ async def test_a_whole_answer_cut_in_the_middle() -> None:
 @pytest.mark.parametrize("sent", [[], [STREAM + event(delta(content="One"))]])
 async def test_nothing_comes_within_the_time_allowed(sent: list[bytes]) -> None:
     async with RawServer([*sent, HANG]) as server:
-        with pytest.raises(ModelTimeout, match=r"nothing came from `openai:gpt-test` for 0\.05 s") as caught:
+        with pytest.raises(ModelTimeoutError, match=r"nothing came from `openai:gpt-test` for 0\.05 s") as caught:
             await answered(server.model(), PATIENT_FOR_A_MOMENT)
     assert caught.value.retryable
 

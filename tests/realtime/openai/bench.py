@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.settings import Manners, SessionSettings
-from baton.testing.conformance.realtime_bench import Conversing
+from baton.realtime.settings import RealtimeSettings, SessionConfig
+from baton.testing.conformance.realtime_bench import ConversationProbe
 from baton.testing.servers import OpenAIRealtimeServer
 
-SPOKEN = SessionSettings("Desk", "Be kind.")
-WRITTEN = SessionSettings("Desk", "Be kind.", manners=Manners(modality="text"))
+SPOKEN = SessionConfig("Desk", "Be kind.")
+WRITTEN = SessionConfig("Desk", "Be kind.", settings=RealtimeSettings(modality="text"))
 
 
 def model_of(server: OpenAIRealtimeServer, **options: Any) -> OpenAIRealtimeModel:
@@ -21,11 +21,11 @@ def model_of(server: OpenAIRealtimeServer, **options: Any) -> OpenAIRealtimeMode
 
 @asynccontextmanager
 async def talk(
-    server: OpenAIRealtimeServer, settings: SessionSettings = SPOKEN, **options: Any
-) -> AsyncGenerator[Conversing, None]:
+    server: OpenAIRealtimeServer, settings: SessionConfig = SPOKEN, **options: Any
+) -> AsyncGenerator[ConversationProbe, None]:
     """A conversation between the two."""
     connection = await model_of(server, **options).connect(settings)
     try:
-        yield Conversing(connection)
+        yield ConversationProbe(connection)
     finally:
         await connection.close()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.realtime.openai.bench import SPOKEN, talk
 
-from baton.errors import RequestError
+from baton.errors import ModelRequestError
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -22,10 +22,10 @@ from baton.messages import (
     ToolSpec,
     UserMessage,
 )
-from baton.realtime.commands import AddItem, Configure, Respond
+from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
 from baton.realtime.openai.sending import session_of
-from baton.realtime.settings import Manners, SessionSettings, TurnDetection
-from baton.realtime.signals import Configured, ItemAdded, Trouble
+from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from baton.realtime.signals import ItemAdded, ProviderErrorReceived, SessionConfigured
 from baton.testing.servers import OpenAIRealtimeServer
 from baton.testing.servers.realtime import speech
 
@@ -78,9 +78,9 @@ async def test_a_history_with_calls_and_results() -> None:  # R3
     ]
     messages, told = await added(*history, count=8)
     assert messages[:3] == [SystemMessage("Be kind."), UserMessage("Hello"), AssistantMessage("A moment.")]
-    assert messages[3] == AssistantMessage(calls=(ToolCall("call_1", "f", '{"a":1}'),))
+    assert messages[3] == AssistantMessage(tool_calls=(ToolCall("call_1", "f", '{"a":1}'),))
     assert isinstance(messages[4], AssistantMessage)
-    (second,) = messages[4].calls
+    (second,) = messages[4].tool_calls
     assert (second.name, second.arguments) == ("not_a_name", '{"malformed":"{broken"}')
     assert messages[5:] == [
         ToolMessage("call_1", "", "one"),
@@ -104,7 +104,7 @@ async def test_an_id_that_is_too_long_is_known_by_its_own_name() -> None:
 
 
 async def test_what_a_tool_shows_follows_its_result() -> None:
-    call = AssistantMessage(calls=(ToolCall("call_1", "draw", "{}"),))
+    call = AssistantMessage(tool_calls=(ToolCall("call_1", "draw", "{}"),))
     messages, _ = await added(call, ToolMessage("call_1", "draw", (Text("See."), Image(data=PIXEL))), count=3)
     assert messages[1] == ToolMessage("call_1", "", "See.")
     assert messages[2] == UserMessage((Text("From the result of `draw`:"), Image(data=PIXEL)))
@@ -113,7 +113,7 @@ async def test_what_a_tool_shows_follows_its_result() -> None:
 @pytest.mark.parametrize("part", [Image(url="http://a/b.png"), Audio(data=b"ID3"), File(data=b"%PDF")])
 async def test_what_has_no_form_is_refused_before_anything_is_sent(part: Part) -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
-        with pytest.raises(RequestError, match="gpt-realtime"):
+        with pytest.raises(ModelRequestError, match="gpt-realtime"):
             await talking.send(AddItem(UserMessage((Text("Look"), part))))
         await talking.send(AddItem(UserMessage("Hello"), "item_1"))
         await talking.until(ItemAdded)
@@ -127,22 +127,24 @@ TOOLS = (ToolSpec("f", "Does it."),)
     "settings",
     [
         SPOKEN,
-        SessionSettings("A", tools=TOOLS, tool_choice="f", voice="marin"),
-        SessionSettings("A", tools=TOOLS, tool_choice="required"),
-        SessionSettings("A", manners=Manners(modality="text", turn_detection=None, transcription=None)),
-        SessionSettings("A", manners=Manners(input_format="g711_ulaw", output_format="g711_alaw", speed=1.25)),
-        SessionSettings("A", manners=Manners(turn_detection=TurnDetection("semantic_vad", eagerness="high"))),
-        SessionSettings(
-            "A", manners=Manners(turn_detection=TurnDetection(threshold=0.7, prefix_ms=100, silence_ms=300))
+        SessionConfig("A", tools=TOOLS, tool_choice="f", voice="marin"),
+        SessionConfig("A", tools=TOOLS, tool_choice="required"),
+        SessionConfig("A", settings=RealtimeSettings(modality="text", turn_detection=None, transcription=None)),
+        SessionConfig("A", settings=RealtimeSettings(input_format="g711_ulaw", output_format="g711_alaw", speed=1.25)),
+        SessionConfig("A", settings=RealtimeSettings(turn_detection=TurnDetection("semantic_vad", eagerness="high"))),
+        SessionConfig(
+            "A", settings=RealtimeSettings(turn_detection=TurnDetection(threshold=0.7, prefix_ms=100, silence_ms=300))
         ),
-        SessionSettings("A", manners=Manners(language="de", noise_reduction="far_field", max_output_tokens=500)),
-        SessionSettings("A", voice="voice_1234"),
+        SessionConfig(
+            "A", settings=RealtimeSettings(language="de", noise_reduction="far_field", max_output_tokens=500)
+        ),
+        SessionConfig("A", voice="voice_1234"),
     ],
 )
-async def test_every_setting_is_taken(settings: SessionSettings) -> None:
+async def test_every_setting_is_taken(settings: SessionConfig) -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server, settings) as talking:
-        await talking.send(Configure(settings))
-        await talking.until(Configured)
+        await talking.send(ConfigureSession(settings))
+        await talking.until(SessionConfigured)
         assert server.complaints == []
         wanted = session_of(settings, with_voice=True)
         in_force = server.sessions[0].settings
@@ -156,22 +158,22 @@ async def test_every_setting_is_taken(settings: SessionSettings) -> None:
 
 def test_more_settings_are_merged_in() -> None:
     extra = {"truncation": "disabled", "audio": {"input": {"transcription": {"prompt": "Names: Ada."}}}}
-    session = session_of(SessionSettings("A", manners=Manners(extra=extra)), with_voice=True)
+    session = session_of(SessionConfig("A", settings=RealtimeSettings(extra_body=extra)), with_voice=True)
     assert session["truncation"] == "disabled"
     assert session["audio"]["input"]["transcription"] == {"model": "gpt-4o-mini-transcribe", "prompt": "Names: Ada."}
     assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
 
 
 async def test_the_voice_of_the_conversation_is_for_agents_that_name_none() -> None:
-    manners = Manners(voice="sage")
-    assert session_of(SessionSettings("A", manners=manners), with_voice=True)["audio"]["output"]["voice"] == "sage"
-    own = SessionSettings("A", voice="ash", manners=manners)
+    manners = RealtimeSettings(voice="sage")
+    assert session_of(SessionConfig("A", settings=manners), with_voice=True)["audio"]["output"]["voice"] == "sage"
+    own = SessionConfig("A", voice="ash", settings=manners)
     assert session_of(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
     assert "voice" not in session_of(own, with_voice=False)["audio"]["output"]
 
 
 async def test_a_second_request_while_one_is_answered_is_trouble() -> None:
     async with OpenAIRealtimeServer(["One two three."], pace=1) as server, talk(server) as talking:
-        await talking.send(Respond(id="first"), Respond(id="second"))
-        trouble = await talking.until(Trouble)
+        await talking.send(CreateResponse(id="first"), CreateResponse(id="second"))
+        trouble = await talking.until(ProviderErrorReceived)
     assert (trouble.code, trouble.command_id) == ("conversation_already_has_active_response", "second")

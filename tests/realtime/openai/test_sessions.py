@@ -8,19 +8,19 @@ import pytest
 from tests.realtime.openai.bench import model_of
 
 from baton import tool
-from baton.events import Heard, Said, ToolReturned, Transferred
+from baton.events import AgentResponded, ControlTransferred, ToolReturned, UserMessageAdded
 from baton.realtime import (
-    Manners,
     PlaybackInterrupted,
     RealtimeAgent,
     RealtimeRunner,
     RealtimeSession,
-    Reconnected,
+    RealtimeSettings,
+    SessionReconnected,
     TurnDetection,
 )
-from baton.testing import Stream, call
+from baton.testing import ScriptedStream, call
 from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import Cut, Fault, ServedSession, speech
+from baton.testing.servers.realtime import CutConnection, Fault, ServedSession, speech
 
 
 @tool
@@ -54,7 +54,7 @@ async def until_said(session: RealtimeSession, words: str, seen: list[Any]) -> N
     async with asyncio.timeout(10):
         async for event in session:
             seen.append(event)
-            if isinstance(event, Said) and event.message.content == words:
+            if isinstance(event, AgentResponded) and event.message.content == words:
                 return
 
 
@@ -63,14 +63,14 @@ def facts(events: Iterable[Any]) -> list[str]:
     lines: list[str] = []
     for event in events:
         match event:
-            case Heard(message=message):
+            case UserMessageAdded(message=message):
                 lines.append(f"heard {message.content}")
-            case Said(message=message):
-                calls = ", ".join(each.name for each in message.calls)
+            case AgentResponded(message=message):
+                calls = ", ".join(each.name for each in message.tool_calls)
                 lines.append(f"{event.agent} calls {calls}" if calls else f"{event.agent} says {message.content}")
             case ToolReturned(message=message):
                 lines.append(f"returned {message.content}")
-            case Transferred(target=target):
+            case ControlTransferred(target=target):
                 lines.append(f"to {target}")
             case _:
                 pass
@@ -93,7 +93,7 @@ async def test_a_handoff_and_a_tool_over_the_wire() -> None:  # R4, R6
         async with runner_of(server).connect() as session:
             await session.send_text("What do I owe?")
             await until_said(session, "You have 12 euros.", seen)
-            assert session.agent == "Billing"
+            assert session.active_agent == "Billing"
         server.assert_done()
     assert [line for line in facts(seen) if not line.startswith("returned {")] == WHOLE
     assert server.complaints == []
@@ -104,7 +104,7 @@ async def test_a_handoff_and_a_tool_over_the_wire() -> None:  # R4, R6
 
 
 async def test_the_same_by_voice() -> None:  # R2, R7
-    detection = Manners(turn_detection=TurnDetection(silence_ms=300))
+    detection = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
     async with OpenAIRealtimeServer(STEPS, by=who, hears=["What do I owe?"]) as server:
         seen: list[Any] = []
         async with runner_of(server, manners=detection).connect() as session:
@@ -120,7 +120,7 @@ async def test_the_same_by_voice() -> None:  # R2, R7
 
 
 async def test_the_user_interrupts_over_the_wire() -> None:  # R7
-    steps = [Stream("One two three four five ", asyncio.Event()), "Yes?"]
+    steps = [ScriptedStream("One two three four five ", asyncio.Event()), "Yes?"]
     async with OpenAIRealtimeServer(steps, hears=["Stop"]) as server:
         seen: list[Any] = []
         async with runner_of(server).connect() as session:
@@ -135,18 +135,18 @@ async def test_the_user_interrupts_over_the_wire() -> None:  # R7
 
 
 POINTS: list[Fault] = [
-    Cut("response.created", before=True),
-    Cut("response.created"),
-    Cut("response.function_call_arguments.delta"),
-    Cut("response.function_call_arguments.done"),
-    Cut("response.done", before=True),
-    Cut("response.done"),
-    Cut("session.updated"),
-    Cut("response.created", nth=2),
-    Cut("response.function_call_arguments.done", nth=2),
-    Cut("response.done", nth=2),
-    Cut("conversation.item.added", nth=3, code=1011),
-    Cut("response.output_audio.delta", nth=2),
+    CutConnection("response.created", before=True),
+    CutConnection("response.created"),
+    CutConnection("response.function_call_arguments.delta"),
+    CutConnection("response.function_call_arguments.done"),
+    CutConnection("response.done", before=True),
+    CutConnection("response.done"),
+    CutConnection("session.updated"),
+    CutConnection("response.created", nth=2),
+    CutConnection("response.function_call_arguments.done", nth=2),
+    CutConnection("response.done", nth=2),
+    CutConnection("conversation.item.added", nth=3, code=1011),
+    CutConnection("response.output_audio.delta", nth=2),
 ]
 
 
@@ -166,7 +166,7 @@ async def test_a_cut_anywhere_costs_nothing_but_time(cut: Fault) -> None:  # R8,
             await session.send_text("What do I owe?")
             await until_said(session, "You have 12 euros.", seen)
         assert server.faults_left == []
-    assert any(isinstance(event, Reconnected) for event in seen)
+    assert any(isinstance(event, SessionReconnected) for event in seen)
     assert server.complaints == []
     lines = facts(seen)
     assert lines.count("to Billing") == lines.count("returned A1: 12 €") == 1

@@ -11,8 +11,8 @@ from tests.testing.servers.clients import posted
 
 from baton.errors import OverloadedError, RateLimitError
 from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import Response
-from baton.testing import Step, Stream, call, say
+from baton.models import ModelResponse
+from baton.testing import ScriptedStream, ScriptStep, call, say
 from baton.testing.servers import AnthropicServer
 
 MODEL = "claude-opus-5-5"
@@ -24,7 +24,7 @@ NEW = {"anthropic-version": "2026-10-21", "x-api-key": "test-key"}
 
 
 @asynccontextmanager
-async def played(*steps: Step) -> AsyncGenerator[tuple[AsyncAnthropic, AnthropicServer]]:
+async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[AsyncAnthropic, AnthropicServer]]:
     async with (
         AnthropicServer(steps) as server,
         AsyncAnthropic(api_key=server.api_key, base_url=server.base_url, max_retries=0) as client,
@@ -34,7 +34,7 @@ async def played(*steps: Step) -> AsyncGenerator[tuple[AsyncAnthropic, Anthropic
 
 async def test_an_answer_in_one_piece() -> None:
     thoughtful = AssistantMessage("One moment.", (call("wave", times=2),), (Reasoning("Hm."),))
-    async with played(Response(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))) as (client, _):
+    async with played(ModelResponse(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))) as (client, _):
         said = await client.messages.create(model=MODEL, max_tokens=100, messages=HELLO, tools=[WAVE])
     assert [block.type for block in said.content] == ["thinking", "text", "tool_use"]
     assert said.stop_reason == "tool_use"
@@ -45,8 +45,8 @@ async def test_an_answer_in_one_piece() -> None:
 
 
 async def test_the_official_accumulator_makes_the_same_of_a_stream() -> None:
-    redacted = Reasoning("", opaque={"data": "hidden"})
-    steps = Stream(Reasoning("First. "), redacted, "One ", "moment.", call("wave", why="a" * 40), call("bow"))
+    redacted = Reasoning("", signature={"data": "hidden"})
+    steps = ScriptedStream(Reasoning("First. "), redacted, "One ", "moment.", call("wave", why="a" * 40), call("bow"))
     async with (
         played(steps) as (client, _),
         client.messages.stream(model=MODEL, max_tokens=100, messages=HELLO, tools=[WAVE]) as stream,
@@ -63,7 +63,7 @@ async def test_the_official_accumulator_makes_the_same_of_a_stream() -> None:
 
 
 async def test_an_error_in_the_middle_is_an_error_to_the_client() -> None:
-    async with played(Stream("So ", OverloadedError("busy"))) as (client, _):
+    async with played(ScriptedStream("So ", OverloadedError("busy"))) as (client, _):
         with pytest.raises(anthropic.APIStatusError) as raised:
             async with client.messages.stream(model=MODEL, max_tokens=100, messages=HELLO) as stream:
                 await stream.get_final_message()

@@ -11,8 +11,8 @@ from tests.testing.servers.clients import posted
 
 from baton.errors import ContentFilterError, OverloadedError, RateLimitError
 from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import Response
-from baton.testing import Step, Stream, call, say
+from baton.models import ModelResponse
+from baton.testing import ScriptedStream, ScriptStep, call, say
 from baton.testing.servers import GoogleServer
 
 MODEL = "gemini-3.8-flash"
@@ -27,7 +27,7 @@ WAVE: Any = {"functionDeclarations": [{"name": "wave", "parametersJsonSchema": {
 
 
 @asynccontextmanager
-async def played(*steps: Step) -> AsyncGenerator[tuple[Any, GoogleServer]]:
+async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[Any, GoogleServer]]:
     async with GoogleServer(steps) as server, AsyncClient() as http:
         # Where aiohttp is installed, the SDK would use it in a way that aiohttp warns of.
         options = types.HttpOptions(base_url=server.base_url, httpx_async_client=http)
@@ -38,7 +38,7 @@ async def played(*steps: Step) -> AsyncGenerator[tuple[Any, GoogleServer]]:
 
 async def test_an_answer_in_one_piece() -> None:
     thoughtful = AssistantMessage("One moment.", (call("wave", times=2),), (Reasoning("Hm."),))
-    step = Response(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))
+    step = ModelResponse(thoughtful, Usage(70, 20, cached_tokens=30, reasoning_tokens=5))
     async with played(step) as (models, _):
         said = await models.generate_content(model=MODEL, contents="Hello")
     thought, words, called = said.candidates[0].content.parts
@@ -51,7 +51,7 @@ async def test_an_answer_in_one_piece() -> None:
 
 
 async def test_an_answer_in_pieces() -> None:
-    step = Stream(Reasoning("Hm."), "One ", "moment.", call("wave", why="a" * 40), call("bow"))
+    step = ScriptedStream(Reasoning("Hm."), "One ", "moment.", call("wave", why="a" * 40), call("bow"))
     async with played(step) as (models, _):
         stream = await models.generate_content_stream(model=MODEL, contents="Hello")
         pieces = [piece async for piece in stream]
@@ -64,7 +64,7 @@ async def test_an_answer_in_pieces() -> None:
 
 
 async def test_errors_have_the_form_of_the_official_client() -> None:
-    async with played(RateLimitError("slow down", retry_after=3), Stream("So ", OverloadedError("busy"))) as (
+    async with played(RateLimitError("slow down", retry_after=3), ScriptedStream("So ", OverloadedError("busy"))) as (
         models,
         _,
     ):
@@ -80,7 +80,7 @@ async def test_errors_have_the_form_of_the_official_client() -> None:
 
 
 async def test_what_the_filter_stops() -> None:
-    async with played(ContentFilterError("no"), Stream("So ", ContentFilterError("no"))) as (models, _):
+    async with played(ContentFilterError("no"), ScriptedStream("So ", ContentFilterError("no"))) as (models, _):
         blocked = await models.generate_content(model=MODEL, contents="Hello")
         stream = await models.generate_content_stream(model=MODEL, contents="Hello")
         pieces = [piece async for piece in stream]

@@ -21,8 +21,8 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.models import ModelSettings, Response
-from baton.testing import Step, Stream, call, say
+from baton.models import ModelResponse, ModelSettings
+from baton.testing import ScriptedStream, ScriptStep, call, say
 from baton.testing.servers import OpenAIServer
 
 PATH = "/v1/chat/completions"
@@ -41,12 +41,12 @@ def wave(**function: Any) -> dict[str, Any]:
     return {"type": "function", "function": {"name": "wave", **function}}
 
 
-async def answered(step: Step) -> Any:
+async def answered(step: ScriptStep) -> Any:
     async with OpenAIServer([step]) as server, official(server) as client:
         return await client.chat.completions.create(model="gpt-test", messages=HELLO)
 
 
-async def accumulated(step: Step, **options: Any) -> Any:
+async def accumulated(step: ScriptStep, **options: Any) -> Any:
     """The completion that the official client makes of a stream."""
     asked: dict[str, Any] = {"model": "gpt-test", "messages": HELLO, "stream_options": {"include_usage": True}}
     async with (
@@ -86,23 +86,23 @@ async def test_text_and_arguments_come_in_several_pieces() -> None:
 
 @pytest.mark.parametrize("reason", ["stop", "length", "content_filter"])
 async def test_the_script_says_why_an_answer_ended(reason: str) -> None:
-    step = Response(AssistantMessage("So far"), stop_reason=reason)
+    step = ModelResponse(AssistantMessage("So far"), stop_reason=reason)
     assert (await accumulated_reason(step)) == reason
 
 
-async def accumulated_reason(step: Step) -> str | None:
+async def accumulated_reason(step: ScriptStep) -> str | None:
     async with OpenAIServer([step]) as server, official(server) as client:
         stream = await client.chat.completions.create(model="gpt-test", messages=HELLO, stream=True)
         return [chunk.choices[0].finish_reason async for chunk in stream][-1]
 
 
 async def test_a_filter_in_the_middle_ends_the_answer() -> None:
-    assert await accumulated_reason(Stream("So", ContentFilterError("no"))) == "content_filter"
+    assert await accumulated_reason(ScriptedStream("So", ContentFilterError("no"))) == "content_filter"
 
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_refusal_is_no_content(streams: bool) -> None:
-    step = Response(AssistantMessage("I will not."), stop_reason="refusal")
+    step = ModelResponse(AssistantMessage("I will not."), stop_reason="refusal")
     said = (await accumulated(step) if streams else await answered(step)).choices[0].message
     assert said.refusal == "I will not."
     assert not said.content
@@ -134,7 +134,7 @@ async def test_structured_output_is_parsed_by_the_official_client() -> None:
     async with OpenAIServer(['{"name":"Rome"}']) as server, official(server) as client:
         parsed = await client.chat.completions.parse(model="gpt-test", messages=HELLO, response_format=City)
     assert parsed.choices[0].message.parsed == City(name="Rome")
-    output = server.requests[0].request.output
+    output = server.requests[0].request.output_schema
     assert output is not None
     assert output.name == "City"
 
@@ -184,16 +184,16 @@ async def test_a_request_is_understood() -> None:
                 File(data=data, media_type="application/pdf", name="a.pdf"),
             )
         ),
-        AssistantMessage(calls=(ToolCall("a", "wave"),)),
+        AssistantMessage(tool_calls=(ToolCall("a", "wave"),)),
         ToolMessage("a", "wave", "done"),
         SystemMessage("Hurry."),
         AssistantMessage("Done."),
     )
-    assert [(tool.name, tool.description, tool.parameters, tool.is_strict) for tool in request.tools] == [
+    assert [(tool.name, tool.description, tool.parameters, tool.strict) for tool in request.tools] == [
         ("wave", "Wave.", STRICT, True)
     ]
     assert request.settings == ModelSettings(
-        temperature=0.5, max_tokens=9, tool_choice="wave", parallel_tool_calls=False, stop=("end",), seed=3
+        temperature=0.5, max_tokens=9, tool_choice="wave", parallel_tool_calls=False, stop_sequences=("end",), seed=3
     )
 
 
@@ -229,7 +229,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"messages": [*HELLO, CALLS, RESULT, RESULT]}, "must be a response", "messages.[3].role", None),
     (
         {"messages": [{"role": "assistant", "content": "", "reasoning_content": "Hm"}]},
-        "Unknown",
+        "UnknownEvent",
         None,
         "unknown_parameter",
     ),

@@ -22,8 +22,8 @@ from baton.messages import (
     Usage,
     UserMessage,
 )
-from baton.models import CallChunk, ModelSettings, Response
-from baton.testing import Step, Stream, call, say
+from baton.models import ModelResponse, ModelSettings, ToolCallChunk
+from baton.testing import ScriptedStream, ScriptStep, call, say
 from baton.testing.servers import OpenAIServer
 
 PATH = "/v1/responses"
@@ -33,7 +33,7 @@ WAVE: dict[str, Any] = {"type": "function", "name": "wave", "parameters": None, 
 LOOSE: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-async def answered(step: Step, *, streams: bool, **options: Any) -> OfficialResponse:
+async def answered(step: ScriptStep, *, streams: bool, **options: Any) -> OfficialResponse:
     async with OpenAIServer([step]) as server, official(server) as client:
         if not streams:
             asked: dict[str, Any] = {"model": "gpt-test", "input": "Hello", **options}
@@ -42,7 +42,7 @@ async def answered(step: Step, *, streams: bool, **options: Any) -> OfficialResp
             return await stream.get_final_response()
 
 
-async def events(step: Step, **options: Any) -> list[Any]:
+async def events(step: ScriptStep, **options: Any) -> list[Any]:
     async with OpenAIServer([step]) as server, official(server) as client:
         stream = await client.responses.create(model="gpt-test", input="Hello", stream=True, **options)
         return [event async for event in stream]
@@ -56,7 +56,7 @@ async def test_text_calls_and_thoughts_are_read_by_the_official_client(streams: 
         (Reasoning("First, think."),),
     )
     response = await answered(
-        Response(said, Usage(7, 5, 3, 2)),
+        ModelResponse(said, Usage(7, 5, 3, 2)),
         streams=streams,
         reasoning={"summary": "auto"},
         include=["reasoning.encrypted_content"],
@@ -100,12 +100,12 @@ async def test_events_are_numbered_and_come_in_several_pieces() -> None:
 
 async def test_calls_whose_pieces_come_in_turns_are_kept_apart() -> None:
     pieces = [
-        CallChunk(0, "a", "wave", '{"at":'),
-        CallChunk(1, "b", "bow"),
-        CallChunk(0, "", "", "1}"),
-        CallChunk(1, "", "", "{}"),
+        ToolCallChunk(0, "a", "wave", '{"at":'),
+        ToolCallChunk(1, "b", "bow"),
+        ToolCallChunk(0, "", "", "1}"),
+        ToolCallChunk(1, "", "", "{}"),
     ]
-    response = await answered(Stream(*pieces), streams=True)
+    response = await answered(ScriptedStream(*pieces), streams=True)
     assert [item.arguments for item in response.output if item.type == "function_call"] == ['{"at":1}', "{}"]
 
 
@@ -113,7 +113,7 @@ async def test_calls_whose_pieces_come_in_turns_are_kept_apart() -> None:
 @pytest.mark.parametrize(("stop", "reason"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
 async def test_an_answer_that_was_stopped_is_incomplete(stop: str, reason: str, streams: bool) -> None:
     async with (
-        OpenAIServer([Response(AssistantMessage("So far"), stop_reason=stop)]) as server,
+        OpenAIServer([ModelResponse(AssistantMessage("So far"), stop_reason=stop)]) as server,
         official(server) as client,
     ):
         if streams:
@@ -130,7 +130,7 @@ async def test_an_answer_that_was_stopped_is_incomplete(stop: str, reason: str, 
 
 @pytest.mark.parametrize("streams", [False, True])
 async def test_a_refusal_is_a_part_of_its_own(streams: bool) -> None:
-    response = await answered(Response(AssistantMessage("I will not."), stop_reason="refusal"), streams=streams)
+    response = await answered(ModelResponse(AssistantMessage("I will not."), stop_reason="refusal"), streams=streams)
     (message,) = response.output
     assert message.type == "message"
     assert message.content[0].type == "refusal"
@@ -138,10 +138,10 @@ async def test_a_refusal_is_a_part_of_its_own(streams: bool) -> None:
 
 
 async def test_failures_in_the_middle_are_events() -> None:
-    failed = (await events(Stream("So", OverloadedError("too much"))))[-1]
+    failed = (await events(ScriptedStream("So", OverloadedError("too much"))))[-1]
     assert failed.type == "response.failed"
     assert (failed.response.error.code, failed.response.error.message) == ("server_is_overloaded", "too much")
-    filtered = (await events(Stream("So", ContentFilterError("no"))))[-1]
+    filtered = (await events(ScriptedStream("So", ContentFilterError("no"))))[-1]
     assert filtered.type == "response.incomplete"
 
 
@@ -153,7 +153,7 @@ async def test_structured_output_is_parsed_by_the_official_client() -> None:
     async with OpenAIServer(['{"name":"Rome"}']) as server, official(server) as client:
         parsed = await client.responses.parse(model="gpt-test", input="Hello", text_format=City)
     assert parsed.output_parsed == City(name="Rome")
-    output = server.requests[0].request.output
+    output = server.requests[0].request.output_schema
     assert output is not None
     assert output.name == "City"
 
@@ -174,7 +174,7 @@ async def test_what_a_client_sends_back_is_understood() -> None:
     assert server.requests[1].request.instructions == "Be kind."
     assert (hello, result, hurry) == (UserMessage("Hello"), ToolMessage("a", "wave", "done"), SystemMessage("Hurry."))
     assert isinstance(said, AssistantMessage)
-    assert (said.content, said.calls) == ("Wait.", first.calls)
+    assert (said.content, said.tool_calls) == ("Wait.", first.tool_calls)
     assert [thought.text for thought in said.reasoning] == ["Hm."]
 
 
@@ -216,7 +216,7 @@ async def test_each_answer_of_a_conversation_is_a_message_of_its_own() -> None:
 
 
 async def test_an_answer_of_parts_is_told_as_text() -> None:
-    response = await answered(Stream("So: ", Data({"city": "Rome"})), streams=True)
+    response = await answered(ScriptedStream("So: ", Data({"city": "Rome"})), streams=True)
     assert response.output_text == 'So: {"city":"Rome"}'
 
 
@@ -243,7 +243,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"input": [said("output_text", "user")]}, "'output_text'", "input[0].content[0].type", "invalid_value"),
     ({"input": [{**CALL, "id": "call_a"}, RESULT]}, "begins with 'fc'", "input[0].id", "invalid_value"),
     ({"input": [{**CALL, "name": "a b"}, RESULT]}, "pattern", "input[0].name", "invalid_value"),
-    ({"input": [{**CALL, "tool": 1}, RESULT]}, "Unknown", "input[0].tool", "unknown_parameter"),
+    ({"input": [{**CALL, "tool": 1}, RESULT]}, "UnknownEvent", "input[0].tool", "unknown_parameter"),
     ({"input": [{"type": "function_call"}]}, "Missing", "input[0].call_id", "missing_required_parameter"),
     ({"input": [{**CALL, "call_id": "a" * 65}]}, "length 64", "input[0].call_id", "string_above_max_length"),
     ({"input": [CALL]}, "No tool output found for function call a", "input", None),
@@ -256,7 +256,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"background": True}, "does not support", "background", "unsupported_parameter"),
     ({"include": ["everything"]}, "'everything'", "include[0]", "invalid_value"),
     ({"max_output_tokens": 3}, ">= 16", "max_output_tokens", "integer_below_min_value"),
-    ({"stop": ["x"]}, "Unknown", "stop", "unknown_parameter"),
+    ({"stop": ["x"]}, "UnknownEvent", "stop", "unknown_parameter"),
     ({"stream_options": {}}, "only allowed when 'stream'", "stream_options", None),
     ({"tools": [{"type": "function", "function": {"name": "wave"}}]}, "tools[0]", None, None),
     ({"tools": [WAVE, WAVE]}, "unique", "tools[1].name", None),

@@ -19,16 +19,16 @@ from baton.errors import (
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     OverloadedError,
     RateLimitError,
-    RequestError,
     SetupError,
 )
 from baton.messages import UserMessage
 from baton.models import ModelRequest
-from baton.testing import Stream, call
-from baton.testing.servers import HttpFault, OpenAIServer, Received
+from baton.testing import ScriptedStream, call
+from baton.testing.servers import HttpFault, OpenAIServer, ReceivedRequest
 
 
 async def said(client: AsyncOpenAI, model: str = "gpt-test", messages: Any = HELLO) -> str | None:
@@ -74,7 +74,7 @@ async def test_each_model_has_steps_of_its_own_and_others_do_not_exist() -> None
 
 
 async def test_a_function_chooses_whose_steps_are_played() -> None:
-    def who(received: Received) -> str:
+    def who(received: ReceivedRequest) -> str:
         return "Router" if "routes" in received.request.instructions else "Weather"
 
     steps = {"Router": ["Routed."], "Weather": ["Sunny."]}
@@ -102,7 +102,7 @@ async def test_a_server_without_steps_left_says_who_asked() -> None:
     [
         (AuthenticationError("no"), 401, "invalid_api_key"),
         (ModelNotFoundError("no"), 404, "model_not_found"),
-        (RequestError("no"), 400, None),
+        (ModelRequestError("no"), 400, None),
         (ContextTooLongError("no"), 400, "context_length_exceeded"),
         (ContentFilterError("no"), 400, "content_filter"),
         (RateLimitError("no"), 429, "rate_limit_exceeded"),
@@ -141,7 +141,7 @@ async def test_when_to_come_again_is_a_header() -> None:
 
 
 async def test_a_connection_is_cut_before_or_in_the_middle_of_an_answer() -> None:
-    steps = [ModelConnectionError("cut"), Stream("Hel", "lo", ModelConnectionError("cut"), "!")]
+    steps = [ModelConnectionError("cut"), ScriptedStream("Hel", "lo", ModelConnectionError("cut"), "!")]
     async with OpenAIServer(steps) as server, official(server) as client:
         with pytest.raises(openai.APIConnectionError):
             await said(client)
@@ -155,7 +155,7 @@ async def test_a_connection_is_cut_before_or_in_the_middle_of_an_answer() -> Non
 async def test_garbage_and_nothing_at_all_can_be_sent() -> None:
     steps = [
         MalformedResponseError("<html>"),
-        Stream("Hel", MalformedResponseError("{not json")),
+        ScriptedStream("Hel", MalformedResponseError("{not json")),
         EmptyResponseError(""),
     ]
     async with OpenAIServer([*steps, EmptyResponseError("")]) as server, official(server) as client:
@@ -168,14 +168,14 @@ async def test_garbage_and_nothing_at_all_can_be_sent() -> None:
 
 
 async def test_an_error_in_the_middle_of_an_answer_is_told_there() -> None:
-    async with OpenAIServer([Stream("Hel", OverloadedError("too much"))]) as server, official(server) as client:
+    async with OpenAIServer([ScriptedStream("Hel", OverloadedError("too much"))]) as server, official(server) as client:
         with pytest.raises(openai.APIError, match="too much"):
             await streamed(client)
 
 
 async def test_an_answer_waits_for_an_event_and_a_client_that_leaves_is_noticed() -> None:
     never = asyncio.Event()
-    async with OpenAIServer([Stream("Hel", never, "lo")]) as server, official(server) as client:
+    async with OpenAIServer([ScriptedStream("Hel", never, "lo")]) as server, official(server) as client:
         stream = await client.chat.completions.create(model="gpt-test", messages=HELLO, stream=True)
         async for chunk in stream:
             if chunk.choices[0].delta.content == "Hel":
@@ -190,7 +190,7 @@ async def test_an_answer_waits_for_an_event_and_a_client_that_leaves_is_noticed(
 
 async def test_pieces_can_take_their_time() -> None:
     loop = asyncio.get_running_loop()
-    async with OpenAIServer([Stream("a", "b", "c")], delay=0.02) as server, official(server) as client:
+    async with OpenAIServer([ScriptedStream("a", "b", "c")], delay=0.02) as server, official(server) as client:
         begun = loop.time()
         assert "".join(await streamed(client)) == "abc"
         assert loop.time() - begun >= 0.06
@@ -211,14 +211,14 @@ async def test_nobody_left_is_an_assertion() -> None:
 
 
 async def test_a_model_that_never_answers_outlasts_its_client() -> None:
-    async with OpenAIServer([ModelTimeout("slow")]) as server, official(server, timeout=0.05) as client:
+    async with OpenAIServer([ModelTimeoutError("slow")]) as server, official(server, timeout=0.05) as client:
         with pytest.raises(openai.APITimeoutError):
             await said(client)
         await server.client_left(within=1.0)
 
 
 async def test_a_server_that_is_left_stops_its_answers() -> None:
-    async with OpenAIServer([Stream("Hel", asyncio.Event())]) as server, official(server) as client:
+    async with OpenAIServer([ScriptedStream("Hel", asyncio.Event())]) as server, official(server) as client:
         stream = await client.chat.completions.create(model="gpt-test", messages=HELLO, stream=True)
         await anext(aiter(stream))
         await asyncio.wait_for(server.__aexit__(None, None, None), 2)

@@ -4,21 +4,21 @@ May import runner and what is below it, and the official SDK, which loading this
 context a thread: nothing is kept but logs in the runner's store.
 """
 
-from ..http import JWT, ApiKey, Auth, Basic, Bearer, MutualTLS
-from .push import anywhere, public_only
+from ..http import APIKeyAuth, Auth, BasicAuth, BearerAuth, JWTAuth, MutualTLSAuth
+from .push import allow_any_url, allow_public_urls
 from .remote import RemoteAgent
-from .server import A2AServer, serve_a2a
+from .server import A2AApp, a2a_app
 
 __all__ = [
-    "JWT",
-    "A2AServer",
-    "ApiKey",
+    "A2AApp",
+    "APIKeyAuth",
     "Auth",
-    "Basic",
-    "Bearer",
-    "MutualTLS",
+    "BasicAuth",
+    "BearerAuth",
+    "JWTAuth",
+    "MutualTLSAuth",
     "RemoteAgent",
-    "anywhere",
-    "public_only",
-    "serve_a2a",
+    "a2a_app",
+    "allow_any_url",
+    "allow_public_urls",
 ]

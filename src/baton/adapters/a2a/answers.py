@@ -8,15 +8,15 @@ from a2a.types.a2a_pb2 import Part
 from a2a.utils.errors import InvalidParamsError
 from google.protobuf.json_format import MessageToDict
 
-from ...errors import listed
-from ...events import Asked
+from ...errors import quote_names
+from ...events import InterruptRaised
 from .parts import plain_value
 
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "false", "reject", "rejected", "deny", "denied"})
 
 
-def answers_of(parts: Iterable[Part], questions: Mapping[str, Asked]) -> dict[str, Any]:
+def answers_of(parts: Iterable[Part], questions: Mapping[str, InterruptRaised]) -> dict[str, Any]:
     """The answers by the ids of the questions: as data parts give them, or the text if only one is open.
 
     Files are no answer by themselves: with them, it is `{"text": …, "files": […]}`, each file as A2A has it in JSON.
@@ -48,28 +48,30 @@ def answers_of(parts: Iterable[Part], questions: Mapping[str, Asked]) -> dict[st
     return {id: _as_wanted("\n".join(texts), questions[id])}
 
 
-def _by_id(given: Any, questions: Mapping[str, Asked]) -> dict[str, Any]:
+def _by_id(given: Any, questions: Mapping[str, InterruptRaised]) -> dict[str, Any]:
     if not isinstance(given, dict):
         return {}
     facts = cast("dict[str, Any]", given)
     if "interruptId" in facts:
         id = str(facts["interruptId"])
         if id not in questions:
-            raise InvalidParamsError(message=f"no open question is called `{id}`; open are: {listed([*questions])}")
+            raise InvalidParamsError(
+                message=f"no open question is called `{id}`; open are: {quote_names([*questions])}"
+            )
         return {id: facts.get("answer")}
     return facts if facts and all(id in questions for id in facts) else {}
 
 
-def _only(questions: Mapping[str, Asked]) -> str:
+def _only(questions: Mapping[str, InterruptRaised]) -> str:
     if len(questions) != 1:
         raise InvalidParamsError(
-            message=f"open questions are: {listed([*questions])}; "
+            message=f"open questions are: {quote_names([*questions])}; "
             'answer each with a data part {"interruptId": …, "answer": …}'
         )
     return next(iter(questions))
 
 
-def _as_wanted(text: str, asked: Asked) -> Any:
+def _as_wanted(text: str, asked: InterruptRaised) -> Any:
     """Words as the answer that the question wants: a yes or a no, or JSON, where plain text would not do."""
     payload: Any = asked.payload
     kind = cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None

@@ -52,7 +52,7 @@ def card_of(team: Team, given: AgentCard | Mapping[str, Any] | None, auth: Seque
 
 def _scheme_of(auth: Auth) -> SecurityScheme:
     """A way of auth as cards have it: what OpenAPI says, with the type as the name of a field."""
-    fields = dict(auth.scheme())
+    fields = dict(auth.openapi_scheme())
     kind = str(fields.pop("type", ""))
     if "in" in fields:
         fields["location"] = fields.pop("in")

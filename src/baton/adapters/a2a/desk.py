@@ -34,21 +34,21 @@ from a2a.utils.input_mode_validator import validate_input_modes
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length
 
-from ..http import Caller
-from .entrance import Named, spoken_in
+from ..http import Principal
+from .entrance import NamedUser, spoken_in
 from .listing import listed_tasks
-from .push import Push
-from .push_configs import Subscriber
-from .relay import Ear, Relay
-from .tasks import Tasks
+from .push import PushNotifier
+from .push_configs import PushSubscriber
+from .relay import TaskBroadcast, TaskSubscriber
+from .tasks import TaskService
 from .telling import Update
 
 
-class Desk(RequestHandler):
+class A2ARequestHandler(RequestHandler):
     """The SDK's contract of a server, over runs and their logs."""
 
     def __init__(
-        self, tasks: Tasks, card: AgentCard, extended: AgentCard | None, push: Push, *, needs_names: bool
+        self, tasks: TaskService, card: AgentCard, extended: AgentCard | None, push: PushNotifier, *, needs_names: bool
     ) -> None:
         self._tasks = tasks
         self._needs_names = needs_names
@@ -72,12 +72,14 @@ class Desk(RequestHandler):
     ) -> AsyncGenerator[Update]:
         """The same, told as it happens: the task first."""
         self._need_streaming()
-        ear = Ear()
+        ear = TaskSubscriber()
         relay = await self._accepted(params, context, ear)
         async for update in self._tasks.stream(relay, ear):
             yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
 
-    async def _accepted(self, params: SendMessageRequest, context: ServerCallContext, ear: Ear | None) -> Relay:
+    async def _accepted(
+        self, params: SendMessageRequest, context: ServerCallContext, ear: TaskSubscriber | None
+    ) -> TaskBroadcast:
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
         message, caller = params.message, self._caller(context)
@@ -86,7 +88,7 @@ class Desk(RequestHandler):
         push = None
         if params.configuration.HasField("task_push_notification_config"):
             self._need_push()
-            push = Subscriber(params.configuration.task_push_notification_config, spoken_in(context))
+            push = PushSubscriber(params.configuration.task_push_notification_config, spoken_in(context))
             await self._push.check(push.config)
         if not message.task_id:
             return await self._tasks.begin(message, caller, str(uuid4()), ear=ear, push=push)
@@ -125,7 +127,7 @@ class Desk(RequestHandler):
         self._need_push()
         validate_proto_required_fields(params)
         await self._tasks.record(params.task_id, self._caller(context))
-        return await self._push.add(params.task_id, Subscriber(params, spoken_in(context)))
+        return await self._push.add(params.task_id, PushSubscriber(params, spoken_in(context)))
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
@@ -182,13 +184,13 @@ class Desk(RequestHandler):
         if not self._card.capabilities.push_notifications:
             raise PushNotificationNotSupportedError
 
-    def _caller(self, context: ServerCallContext) -> Caller:
+    def _caller(self, context: ServerCallContext) -> Principal:
         user = context.user
-        if isinstance(user, Named):
+        if isinstance(user, NamedUser):
             return user.caller
         # The doors ask for names before they come here; a door of somebody else's may not.
         if user.is_authenticated and user.user_name:
-            return Caller(user.user_name)
+            return Principal(user.user_name)
         if self._needs_names:
             raise InvalidRequestError(message="say who you are, in one of the ways that the agent card names")
-        return Caller()
+        return Principal()

@@ -18,8 +18,8 @@ from a2a.utils.errors import (
     VersionNotSupportedError,
 )
 
-from ..http import Auth, Caller
-from ..http.auth import caller_in, refusal_of
+from ..http import Auth, Principal
+from ..http.auth import authenticate, refusal_of
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -29,7 +29,7 @@ _HALVES = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 
 
-class Refused(Exception):
+class RequestRefusedError(Exception):
     """A request that is not let in: what is said about it, and with which HTTP status."""
 
     def __init__(self, error: A2AError, status: int, headers: Mapping[str, str] | None = None) -> None:
@@ -39,10 +39,10 @@ class Refused(Exception):
         self.headers = dict(headers or {})
 
 
-class Named(User):
+class NamedUser(User):
     """A caller whose name is known."""
 
-    def __init__(self, caller: Caller) -> None:
+    def __init__(self, caller: Principal) -> None:
         self.caller = caller
 
     @property
@@ -56,7 +56,7 @@ class Named(User):
         return self.caller.name
 
 
-class Entrance:
+class A2ARequestGuard:
     """Lets requests in, or raises what they are refused with."""
 
     def __init__(self, card: AgentCard, auth: Sequence[Auth], largest: int) -> None:
@@ -73,11 +73,11 @@ class Entrance:
     async def _user(self, request: "Request") -> User:
         if not self._auth:
             return UnauthenticatedUser()
-        caller = await caller_in(request, self._auth)
+        caller = await authenticate(request, self._auth)
         if caller is not None:
-            return Named(caller)
+            return NamedUser(caller)
         told, headers = refusal_of(self._auth)
-        raise Refused(InvalidRequestError(message=told), 401, headers)
+        raise RequestRefusedError(InvalidRequestError(message=told), 401, headers)
 
     def check_version(self, request: "Request", context: ServerCallContext) -> None:
         """Only 1.x is spoken here; a request that names no version means 0.3."""
@@ -117,9 +117,9 @@ class Entrance:
             raise InvalidRequestError(message="the body spells half of a surrogate pair, which is no text")
         return whole
 
-    def _too_large(self) -> Refused:
+    def _too_large(self) -> RequestRefusedError:
         told = f"the body is larger than the {self._largest} bytes that are taken here"
-        return Refused(InvalidRequestError(message=told), 413)
+        return RequestRefusedError(InvalidRequestError(message=told), 413)
 
 
 def _is_text(body: bytes) -> bool:

@@ -19,8 +19,8 @@ from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from ...errors import SetupError
-from .desk import Desk
-from .entrance import Entrance, Refused
+from .desk import A2ARequestHandler
+from .entrance import A2ARequestGuard, RequestRefusedError
 from .methods import METHODS, as_response
 from .telling import Update
 
@@ -28,10 +28,10 @@ _logger = logging.getLogger("baton.a2a")
 _SERVICE = pb.DESCRIPTOR.services_by_name["A2AService"]
 
 
-class GrpcDoor:
+class GRPCBinding:
     """Reads calls, has the desk answer them, and writes what it says."""
 
-    def __init__(self, desk: Desk, entrance: Entrance) -> None:
+    def __init__(self, desk: A2ARequestHandler, entrance: A2ARequestGuard) -> None:
         try:
             import grpc
         except ImportError:
@@ -91,13 +91,13 @@ class GrpcDoor:
     async def _refuse(self, call: Any, error: Exception) -> NoReturn:
         """End a call with an error, as this transport tells it."""
         codes = self._grpc.StatusCode
-        told = error.error if isinstance(error, Refused) else error
+        told = error.error if isinstance(error, RequestRefusedError) else error
         if not isinstance(told, A2AError):
             # A fault of ours: the caller learns that there is one, the log which.
             _logger.error("a gRPC call could not be answered", exc_info=error)
             told = InternalError()
         mapping = A2A_ERROR_MAPPING.get(type(told), A2A_ERROR_MAPPING[InternalError])
-        is_unknown = isinstance(error, Refused) and error.status == 401
+        is_unknown = isinstance(error, RequestRefusedError) and error.status == 401
         code = codes.UNAUTHENTICATED if is_unknown else codes[mapping.grpc_status]
         status = Status(code=code.value[0], message=told.message)
         status.details.add().Pack(ErrorInfo(reason=mapping.reason, domain=A2A_DOMAIN))

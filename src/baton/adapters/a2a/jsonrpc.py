@@ -21,9 +21,9 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 from google.protobuf.message import Message as ProtoMessage
 
-from .desk import Desk
-from .entrance import Entrance, Refused, version_of
-from .legacy import Legacy, event_of
+from .desk import A2ARequestHandler
+from .entrance import A2ARequestGuard, RequestRefusedError, version_of
+from .legacy import LegacyTranslator, event_of
 from .listing import page_as_json
 from .methods import METHODS, STREAMS, as_response
 from .sse import only_event, streamed
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("baton.a2a")
 
 
-class JsonRpcDoor:
+class JSONRPCBinding:
     """Reads calls, has the desk answer them, and writes what it says."""
 
-    def __init__(self, desk: Desk, entrance: Entrance, legacy: Legacy | None) -> None:
+    def __init__(self, desk: A2ARequestHandler, entrance: A2ARequestGuard, legacy: LegacyTranslator | None) -> None:
         self._desk = desk
         self._entrance = entrance
         self._legacy = legacy
@@ -58,7 +58,7 @@ class JsonRpcDoor:
             if self._legacy is not None and self._legacy.speaks(method, version_of(request)):
                 return await self._answered_as_before(self._legacy, request, context, id, call)
             return await self._dispatched(request, context, id, method, call.get("params"))
-        except Refused as refused:
+        except RequestRefusedError as refused:
             body = _error(id, refused.error)
             return JSONResponse(body, status_code=refused.status, headers=refused.headers)
         except A2AError as error:
@@ -87,7 +87,12 @@ class JsonRpcDoor:
         return JSONResponse(_reply(id, _result(wanted, await work)))
 
     async def _answered_as_before(
-        self, legacy: Legacy, request: "Request", context: ServerCallContext, id: str | int | None, call: dict[str, Any]
+        self,
+        legacy: LegacyTranslator,
+        request: "Request",
+        context: ServerCallContext,
+        id: str | int | None,
+        call: dict[str, Any],
     ) -> "Response":
         """The answer to a call of 0.3, where a stream says in itself that there is none."""
         from starlette.responses import JSONResponse

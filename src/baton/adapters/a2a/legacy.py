@@ -20,9 +20,9 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import ParseError
 from pydantic import BaseModel, ValidationError
 
-from ...errors import listed
-from .desk import Desk
-from .entrance import Entrance, note_version
+from ...errors import quote_names
+from .desk import A2ARequestHandler
+from .entrance import A2ARequestGuard, note_version
 from .telling import Update
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ _READ: dict[str, tuple[type[BaseModel], type[BaseModel], str]] = {
 _CARD = "agent/getAuthenticatedExtendedCard"
 
 
-class Legacy(RequestHandler03):
+class LegacyTranslator(RequestHandler03):
     """The operations of 0.3, whichever door they come in by."""
 
     streams = ("message/stream", "tasks/resubscribe")
 
-    def __init__(self, desk: Desk, entrance: Entrance) -> None:
+    def __init__(self, desk: A2ARequestHandler, entrance: A2ARequestGuard) -> None:
         super().__init__(desk)
         self._desk = desk
         self._entrance = entrance
@@ -174,7 +174,7 @@ def _settle_parts(params: Any) -> None:
     for part in cast("list[Any]", parts) if isinstance(parts, list) else ():
         facts = cast("dict[str, Any]", part) if isinstance(part, dict) else {}
         if facts.get("kind") not in _PART_KINDS:
-            raise InvalidParamsError(message=f"a part of a message has a `kind`: {listed(_PART_KINDS)}")
+            raise InvalidParamsError(message=f"a part of a message has a `kind`: {quote_names(_PART_KINDS)}")
         if isinstance(facts.get("data"), list):
             facts["data"] = {"value": facts["data"]}
             facts["metadata"] = {"data_part_compat": True}
@@ -185,4 +185,4 @@ def _places(error: Exception) -> str:
     if not isinstance(error, ValidationError):
         return ""
     found = [".".join(map(str, each["loc"][:_DEEPEST_PLACE])) for each in error.errors(include_input=False)[:5]]
-    return f"; see {listed(sorted({place for place in found if place.isascii()}))}"
+    return f"; see {quote_names(sorted({place for place in found if place.isascii()}))}"

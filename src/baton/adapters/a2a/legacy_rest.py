@@ -12,8 +12,8 @@ from a2a.utils.errors import InvalidParamsError, InvalidRequestError, VersionNot
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from pydantic import ValidationError
 
-from .entrance import Entrance, version_of
-from .legacy import Legacy, as_json, compat_of
+from .entrance import A2ARequestGuard, version_of
+from .legacy import LegacyTranslator, as_json, compat_of
 from .rest import endpoint, failure_text
 from .sse import streamed
 from .telling import Update
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 _UNREADABLE = (ParseError, ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError)
 
 
-class LegacyRestDoor:
+class LegacyRESTBinding:
     """Reads requests, has them translated and answered, and writes what comes back."""
 
-    def __init__(self, legacy: Legacy, entrance: Entrance) -> None:
+    def __init__(self, legacy: LegacyTranslator, entrance: A2ARequestGuard) -> None:
         self._legacy = legacy
         self._entrance = entrance
 

@@ -27,7 +27,7 @@ Credentials: TypeAlias = str | Callable[[], Mapping[str, str] | Awaitable[Mappin
 """A bearer token, or a function that gives the headers for the next request."""
 
 
-class Link:
+class A2AServiceClient:
     """One service, in one event loop."""
 
     def __init__(

@@ -12,11 +12,11 @@ from google.protobuf.json_format import MessageToDict
 
 from ...errors import StoreError
 from ...events import decode_lines
-from ...stores import Page, RunRecord, RunStatus, Store, Wanted, all_records
-from ...stores.paging import asked as query_for
-from ...stores.paging import chosen
-from ..http import Caller
-from .telling import Telling
+from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
+from ...stores.paging import parse_filters as query_for
+from ...stores.paging import select_page
+from ..http import Principal
+from .telling import TaskProjection
 from .threads import context_of
 
 _STATUSES: dict[int, RunStatus] = {
@@ -33,15 +33,15 @@ _ONE_OF_TWO = frozenset(state for state, status in _STATUSES.items() if [*_STATU
 """States that share the status of a run with another: only the log tells them apart."""
 
 
-async def told_from(store: Store, record: RunRecord) -> Telling:
+async def told_from(store: Store, record: RunRecord) -> TaskProjection:
     """A stored run, told as a task, up to where the record knows it."""
-    telling = Telling(record.run_id, context_of(record))
+    telling = TaskProjection(record.run_id, context_of(record))
     for event in decode_lines((await store.load(record.run_id))[: record.seq]):
         telling.hear(event)
     return telling
 
 
-async def listed_tasks(store: Store, asked: ListTasksRequest, caller: Caller) -> ListTasksResponse:
+async def listed_tasks(store: Store, asked: ListTasksRequest, caller: Principal) -> ListTasksResponse:
     """The page of tasks that was asked for."""
     validate_history_length(asked)
     if asked.HasField("page_size"):
@@ -53,8 +53,8 @@ async def listed_tasks(store: Store, asked: ListTasksRequest, caller: Caller) ->
         if not asked.include_artifacts:
             task.ClearField("artifacts")
         page.tasks.append(task)
-    if found.next:
-        page.next_page_token = urlsafe_b64encode(found.next.encode()).decode()
+    if found.next_cursor:
+        page.next_page_token = urlsafe_b64encode(found.next_cursor.encode()).decode()
     return page
 
 
@@ -68,13 +68,13 @@ def page_as_json(page: ListTasksResponse) -> dict[str, Any]:
     }
 
 
-async def _page(store: Store, asked: ListTasksRequest, caller: Caller) -> Page:
-    whose = Wanted(caller=caller.whose)
+async def _page(store: Store, asked: ListTasksRequest, caller: Principal) -> RecordPage:
+    whose = RunFilters(owner=caller.whose)
     if asked.status in _STATUSES:
         whose["status"] = [_STATUSES[asked.status]]
     wanted = whose.copy()
     size, after = asked.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _place_in(asked.page_token)
-    wanted.update(by="changed", limit=size, after=after, counted=True)
+    wanted.update(order_by="updated", limit=size, cursor=after, count_total=True)
     if asked.HasField("status_timestamp_after"):
         # Callers are told milliseconds, and ask in them.
         wanted["since"] = ceil(asked.status_timestamp_after.ToNanoseconds() / 1e6) / 1000
@@ -87,7 +87,9 @@ async def _page(store: Store, asked: ListTasksRequest, caller: Caller) -> Page:
             raise
         raise _no_such_page() from None
     # What the store cannot tell apart is looked for among all that it can.
-    return chosen(query, [record async for record in all_records(store, **whose) if await _fits(store, record, asked)])
+    return select_page(
+        query, [record async for record in iter_records(store, **whose) if await _fits(store, record, asked)]
+    )
 
 
 async def _fits(store: Store, record: RunRecord, asked: ListTasksRequest) -> bool:

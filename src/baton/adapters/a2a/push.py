@@ -17,7 +17,7 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToJson
 
 from .listing import told_from
-from .push_configs import PushConfigs, Subscriber
+from .push_configs import PushConfigStore, PushSubscriber
 from .telling import STOPPED, Update
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ PushPolicy: TypeAlias = Callable[[str], Awaitable[bool]]
 """Says whether a webhook's address may be called."""
 
 
-async def public_only(url: str) -> bool:
+async def allow_public_urls(url: str) -> bool:
     """Whether an address is on the public net: by http or https, and nowhere private, local or reserved."""
     try:
         parts = urlsplit(url)
@@ -50,7 +50,7 @@ async def public_only(url: str) -> bool:
     return bool(found) and all(_is_public(str(each[4][0])) for each in found)
 
 
-async def anywhere(url: str) -> bool:
+async def allow_any_url(url: str) -> bool:
     """Any address by http or https, for services whose callers are all trusted."""
     try:
         parts = urlsplit(url)
@@ -66,11 +66,11 @@ def _is_public(address: str) -> bool:
     return ip.is_global and not (ip.is_multicast or ip.is_reserved or ip.is_unspecified)
 
 
-class Push:
+class PushNotifier:
     """Sends what happens in tasks to those who asked for it. Each task has a queue of its own, so order is kept."""
 
     def __init__(
-        self, configs: PushConfigs, *, policy: PushPolicy = public_only, pauses: Sequence[float] = PAUSES
+        self, configs: PushConfigStore, *, policy: PushPolicy = allow_public_urls, pauses: Sequence[float] = PAUSES
     ) -> None:
         self.configs = configs
         self._policy = policy
@@ -79,7 +79,7 @@ class Push:
         self._tasks: set[asyncio.Task[None]] = set()
         self._http: httpx.AsyncClient | None = None
 
-    async def add(self, task_id: str, subscriber: Subscriber) -> TaskPushNotificationConfig:
+    async def add(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
         """Have a task's updates sent somewhere, if that is allowed, as their version of the protocol has them."""
         await self.check(subscriber.config)
         return await self.configs.put(task_id, subscriber)
@@ -116,7 +116,7 @@ class Push:
         finally:
             del self._queues[task_id]
 
-    async def _tell(self, subscriber: Subscriber, update: Update) -> None:
+    async def _tell(self, subscriber: PushSubscriber, update: Update) -> None:
         if isinstance(update, TaskArtifactUpdateEvent) and not update.last_chunk:
             return  # A webhook is not a stream: it is told of an artifact when it is there.
         if subscriber.version == PROTOCOL_VERSION_0_3:

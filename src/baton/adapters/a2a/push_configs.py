@@ -13,7 +13,7 @@ from ...stores import Store
 _PREFIX = "a2a.push/"
 
 
-class Subscriber(NamedTuple):
+class PushSubscriber(NamedTuple):
     """Who wants to be told, and in which version of the protocol."""
 
     config: TaskPushNotificationConfig
@@ -25,7 +25,7 @@ class _Note(msgspec.Struct):
     version: str
 
 
-class PushConfigs:
+class PushConfigStore:
     """Reads and writes them, each under its id. They go when the run goes."""
 
     def __init__(self, store: Store) -> None:
@@ -35,12 +35,12 @@ class PushConfigs:
         """Those of one task, the oldest first."""
         return [each.config for each in await self.subscribers(task_id)]
 
-    async def subscribers(self, task_id: str) -> list[Subscriber]:
+    async def subscribers(self, task_id: str) -> list[PushSubscriber]:
         """Who wants to be told of one task, the oldest first."""
         notes = await self.store.notes(task_id)
         return [_read(note) for name, note in notes.items() if name.startswith(_PREFIX)]
 
-    async def put(self, task_id: str, subscriber: Subscriber) -> TaskPushNotificationConfig:
+    async def put(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
         """Keep one; its configuration gets an id if it has none."""
         kept = TaskPushNotificationConfig()
         kept.CopyFrom(subscriber.config)
@@ -54,6 +54,6 @@ class PushConfigs:
         await self.store.put_note(task_id, _PREFIX + id, None)
 
 
-def _read(note: bytes) -> Subscriber:
+def _read(note: bytes) -> PushSubscriber:
     kept = msgspec.json.decode(note, type=_Note)
-    return Subscriber(ParseDict(kept.config, TaskPushNotificationConfig()), kept.version)
+    return PushSubscriber(ParseDict(kept.config, TaskPushNotificationConfig()), kept.version)

@@ -8,18 +8,18 @@ from time import time
 from a2a.types.a2a_pb2 import Task, TaskStatusUpdateEvent
 
 from ...errors import BatonError
-from ...events import Answered, Delta, Origin, Progress, Resumed, RunStarted, Started, TextDelta
-from ...runner import Hub
-from .telling import Telling, Update
+from ...events import AgentStarted, Delta, InterruptAnswered, Origin, ProgressDelta, RunResumed, RunStarted, TextDelta
+from ...runner import BackgroundRunner
+from .telling import TaskProjection, Update
 
 _logger = logging.getLogger("baton.a2a")
 _LONGEST_WAIT = 0.1
 _LARGEST_CHUNK = 600
 _MOST_WAITING = 2000
-_OPENINGS = (RunStarted, Resumed, Answered, Started)
+_OPENINGS = (RunStarted, RunResumed, InterruptAnswered, AgentStarted)
 
 
-class Ear:
+class TaskSubscriber:
     """One listener. One that is too slow is left behind: it can subscribe again, and begins with a snapshot."""
 
     def __init__(self) -> None:
@@ -39,12 +39,12 @@ class Ear:
             return await self._waiting.get()
 
 
-class Relay:
+class TaskBroadcast:
     """One run under way here, and those who listen to it."""
 
-    def __init__(self, hub: Hub, telling: Telling, push: Callable[[Update], None]) -> None:
+    def __init__(self, hub: BackgroundRunner, telling: TaskProjection, push: Callable[[Update], None]) -> None:
         self.telling = telling
-        self.ears: set[Ear] = set()
+        self.ears: set[TaskSubscriber] = set()
         self.begun = asyncio.Event()
         """Set when something of the run has been heard."""
         self.opening: Task | None = None
@@ -57,7 +57,7 @@ class Relay:
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def snapshot(self, ear: Ear) -> Task:
+    def snapshot(self, ear: TaskSubscriber) -> Task:
         """How the task stands now; from here on, the ear is told everything."""
         self._flush()
         self.ears.add(ear)
@@ -67,7 +67,7 @@ class Relay:
         """Read along until the run stops."""
         run_id = self.telling.task.id
         try:
-            async for number, item in self._hub.listen(run_id, after=self.telling.heard):
+            async for number, item in self._hub.subscribe(run_id, after=self.telling.heard):
                 if isinstance(item, Delta):
                     self._hear_delta(item)
                 elif number > self.telling.heard:
@@ -98,7 +98,7 @@ class Relay:
                 self._flush()
             elif self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(_LONGEST_WAIT, self._flush)
-        elif isinstance(delta, Progress):
+        elif isinstance(delta, ProgressDelta):
             update = self.telling.hear_progress(delta, time())
             if update is not None:
                 self._tell(update)
@@ -119,25 +119,25 @@ class Relay:
         self._push(update)
 
 
-class Relays:
+class TaskBroadcasts:
     """All of them, by run; and those who wait for a run that has stopped to go on."""
 
-    def __init__(self, hub: Hub, push: Callable[[Update], None]) -> None:
+    def __init__(self, hub: BackgroundRunner, push: Callable[[Update], None]) -> None:
         self._hub = hub
         self._push = push
-        self._relays: dict[str, Relay] = {}
-        self._waiting: dict[str, set[Ear]] = {}
+        self._relays: dict[str, TaskBroadcast] = {}
+        self._waiting: dict[str, set[TaskSubscriber]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def get(self, run_id: str) -> Relay | None:
+    def get(self, run_id: str) -> TaskBroadcast | None:
         """The relay of a run that is under way here."""
         return self._relays.get(run_id)
 
-    def wait(self, run_id: str, ear: Ear) -> None:
+    def wait(self, run_id: str, ear: TaskSubscriber) -> None:
         """Have an ear told when a run that has stopped goes on here."""
         self._waiting.setdefault(run_id, set()).add(ear)
 
-    def leave(self, run_id: str, ear: Ear) -> None:
+    def leave(self, run_id: str, ear: TaskSubscriber) -> None:
         """Tell an ear no more."""
         waiting = self._waiting.get(run_id)
         if waiting is not None:
@@ -148,22 +148,22 @@ class Relays:
         if relay is not None:
             relay.ears.discard(ear)
 
-    def begin(self, telling: Telling, ear: Ear | None = None) -> Relay:
+    def begin(self, telling: TaskProjection, ear: TaskSubscriber | None = None) -> TaskBroadcast:
         """Pass on what happens in a run from where it has been told to. Not to be called twice for one drive."""
         run_id = telling.task.id
-        relay = self._relays[run_id] = Relay(self._hub, telling, self._push)
+        relay = self._relays[run_id] = TaskBroadcast(self._hub, telling, self._push)
         relay.ears |= self._waiting.pop(run_id, set()) | ({ear} if ear is not None else set())
         task = asyncio.create_task(self._run(run_id, relay), name=f"baton a2a {run_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return relay
 
-    def tell_of(self, telling: Telling) -> None:
+    def tell_of(self, telling: TaskProjection) -> None:
         """Tell webhooks how a task has ended that nobody was driving."""
         task = telling.task
         self._push(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status))
 
-    async def _run(self, run_id: str, relay: Relay) -> None:
+    async def _run(self, run_id: str, relay: TaskBroadcast) -> None:
         try:
             await relay.run()
         finally:
@@ -178,13 +178,13 @@ class Relays:
             await asyncio.wait(self._tasks)
 
 
-async def told(ear: Ear) -> AsyncIterator[Update]:
+async def told(ear: TaskSubscriber) -> AsyncIterator[Update]:
     """What an ear hears until no more will come."""
     while (update := await ear.next()) is not None:
         yield update
 
 
-def copied(telling: Telling) -> Task:
+def copied(telling: TaskProjection) -> Task:
     """How a task stands now, apart from how it goes on."""
     copy = Task()
     copy.CopyFrom(telling.task)

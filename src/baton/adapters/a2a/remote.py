@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 from a2a.types.a2a_pb2 import AgentCard, Message, Part, Role
 from a2a.utils.errors import A2AError
 
-from ...agents import AgentContext, BaseAgent, Projection
-from ...errors import RemoteError, RemoteRejected, SetupError
+from ...agents import AgentContext, BaseAgent, HistoryPolicy
+from ...errors import RemoteError, RemoteRejectedError, SetupError
 from ...events import Action
 from ...messages import AssistantMessage, is_empty
-from ...models.per_loop import PerLoop
-from .link import Credentials, Link
+from ...models.per_loop import PerEventLoop
+from .link import A2AServiceClient, Credentials
 from .parts import content_of, data_part, parts_of
 from .questions import AUTH_REQUIRED
-from .visit import Visit, parts_from
+from .visit import RemoteTask, parts_from
 
 _logger = logging.getLogger("baton.a2a")
 _CANCEL_SECONDS = 5.0
@@ -30,36 +30,38 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     def __init__(
         self,
-        where: str | AgentCard,
+        url_or_card: str | AgentCard,
         *,
         name: str | None = None,
         description: str = "",
         auth: Credentials | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float = 600.0,
-        patience: float = 60.0,
-        history: Projection | None = None,
+        unavailable_timeout: float = 60.0,
+        history: HistoryPolicy | None = None,
     ) -> None:
         """`where` is the service's address or its card. `timeout` is for how many seconds it may say nothing.
 
         `patience` is for how many seconds it may be away before that is an error.
         """
-        card = where if isinstance(where, AgentCard) else None
-        if card is None and not urlsplit(str(where)).scheme.startswith("http"):
-            raise SetupError(f"RemoteAgent({where!r}) wants the address of a service, http(s)://…, or its agent card")
+        card = url_or_card if isinstance(url_or_card, AgentCard) else None
+        if card is None and not urlsplit(str(url_or_card)).scheme.startswith("http"):
+            raise SetupError(
+                f"RemoteAgent({url_or_card!r}) wants the address of a service, http(s)://…, or its agent card"
+            )
         super().__init__(
-            name or (card.name if card is not None else _name_from(str(where))),
+            name or (card.name if card is not None else _name_from(str(url_or_card))),
             description=description or (card.description if card is not None else ""),
             history=history,
         )
-        self._patience = patience
-        make = partial(Link, where, auth=auth, headers=dict(headers or {}), timeout=timeout)
-        self._links: PerLoop[Link] = PerLoop(make, Link.close)
+        self._patience = unavailable_timeout
+        make = partial(A2AServiceClient, url_or_card, auth=auth, headers=dict(headers or {}), timeout=timeout)
+        self._links: PerEventLoop[A2AServiceClient] = PerEventLoop(make, A2AServiceClient.close)
 
     @classmethod
     async def discover(cls, url: str, *, auth: Credentials | None = None, **options: Any) -> "RemoteAgent":
         """The agent at an address, with the name and the description that its card has."""
-        link = Link(url, auth=auth, headers=options.get("headers") or {}, timeout=30)
+        link = A2AServiceClient(url, auth=auth, headers=options.get("headers") or {}, timeout=30)
         try:
             await link.client()
             assert link.card is not None
@@ -75,7 +77,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Send what was said, listen, pass questions on, and say what comes of it."""
-        visit = Visit(self.name, await self._links.get(), self._patience, ctx.write)
+        visit = RemoteTask(self.name, await self._links.get(), self._patience, ctx.stream_text)
         sent = await ctx.step("a2a.send", partial(self._begin, ctx, visit))
         if "reply" in sent:
             await ctx.say(content_of(parts_from(sent["reply"])))
@@ -91,7 +93,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
             answer = await ctx.interrupt(question, schema=question["schema"])
             await ctx.step("a2a.answer", partial(self._answer, ctx, visit, sent, question, answer))
 
-    async def _begin(self, ctx: AgentContext[Any], visit: Visit) -> dict[str, Any]:
+    async def _begin(self, ctx: AgentContext[Any], visit: RemoteTask) -> dict[str, Any]:
         memory = f"a2a.context:{self.name}"
         context_id = str(ctx.values.get(memory) or "")
         parts = _since_my_words(ctx, is_known=bool(context_id))
@@ -103,25 +105,25 @@ class RemoteAgent(BaseAgent[Any, Any]):
             ctx.values.set(memory, sent["context"])
         return sent
 
-    async def _sent(self, ctx: AgentContext[Any], visit: Visit, message: Message) -> dict[str, Any]:
+    async def _sent(self, ctx: AgentContext[Any], visit: RemoteTask, message: Message) -> dict[str, Any]:
         """Send a message. If that is cancelled, the task's id is waited for all the same: it is to be cancelled."""
         sending = asyncio.ensure_future(visit.send(message))
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
-            if ctx.run.signals.stop == "now":
+            if ctx._run.signals.stop == "now":
                 await asyncio.wait([sending], timeout=_CANCEL_SECONDS)
                 if sending.done() and not sending.cancelled() and sending.exception() is None:
                     await self._cancel(sending.result().get("task", ""))
             sending.cancel()
             raise
 
-    async def _outcome(self, ctx: AgentContext[Any], visit: Visit, task_id: str) -> dict[str, Any]:
+    async def _outcome(self, ctx: AgentContext[Any], visit: RemoteTask, task_id: str) -> dict[str, Any]:
         try:
             return await visit.outcome(task_id)
         except asyncio.CancelledError:
             # Not if the run is only left to another process: that one goes on listening.
-            if ctx.run.signals.stop == "now":
+            if ctx._run.signals.stop == "now":
                 await self._cancel(task_id)
             raise
 
@@ -138,7 +140,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
             )
 
     async def _answer(
-        self, ctx: AgentContext[Any], visit: Visit, sent: dict[str, Any], question: dict[str, Any], answer: Any
+        self, ctx: AgentContext[Any], visit: RemoteTask, sent: dict[str, Any], question: dict[str, Any], answer: Any
     ) -> None:
         if question["interruptId"]:
             part = data_part({"interruptId": question["interruptId"], "answer": answer})
@@ -151,7 +153,7 @@ class RemoteAgent(BaseAgent[Any, Any]):
 
     def _failure(self, outcome: dict[str, Any], sent: dict[str, Any]) -> RemoteError:
         state = outcome["state"]
-        kind = RemoteRejected if state == "rejected" else RemoteError
+        kind = RemoteRejectedError if state == "rejected" else RemoteError
         said = f": {outcome['said']}" if outcome["said"] else ""
         return kind(self.name, f"its task is {state}{said}", task_id=sent["task"], state=state)
 
@@ -182,7 +184,7 @@ def _since_my_words(ctx: AgentContext[Any], *, is_known: bool) -> list[Part]:
         messages = messages[own[-1] + 1 :]
     parts: list[Part] = []
     for message in messages:
-        if not is_empty(message) and not getattr(message, "calls", ()):
+        if not is_empty(message) and not getattr(message, "tool_calls", ()):
             parts.extend(parts_of(message.content))
     return parts
 

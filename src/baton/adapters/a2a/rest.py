@@ -14,8 +14,8 @@ from a2a.utils.proto_utils import parse_params, to_stream_response
 from google.protobuf.json_format import MessageToDict, Parse, ParseError
 from google.protobuf.message import Message as ProtoMessage
 
-from .desk import Desk
-from .entrance import Entrance, Refused
+from .desk import A2ARequestHandler
+from .entrance import A2ARequestGuard, RequestRefusedError
 from .listing import page_as_json
 from .sse import streamed
 from .telling import Update
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("baton.a2a")
 
 
-class RestDoor:
+class RESTBinding:
     """Reads requests, has the desk answer them, and writes what it says."""
 
-    def __init__(self, desk: Desk, entrance: Entrance) -> None:
+    def __init__(self, desk: A2ARequestHandler, entrance: A2ARequestGuard) -> None:
         self._desk = desk
         self._entrance = entrance
 
@@ -134,7 +134,7 @@ def endpoint(
     async def answer(request: "Request") -> "Response":
         try:
             return await work(request, await admit(request))
-        except Refused as refused:
+        except RequestRefusedError as refused:
             return refusal(refused.error, status=refused.status, headers=refused.headers)
         except A2AError as error:
             return refusal(error)

@@ -19,21 +19,21 @@ from google.protobuf.json_format import MessageToDict
 
 from ...agents import BaseAgent
 from ...errors import SetupError
-from ...runner import Hub, Runner
+from ...runner import BackgroundRunner, Runner
 from ...stores import Store
 from ..http import Auth, AuthLike
-from ..http.auth import ways_of
+from ..http.auth import to_auth_list
 from .card import card_of, reached_at
-from .desk import Desk
-from .entrance import Entrance
-from .jsonrpc import JsonRpcDoor
-from .legacy import Legacy
-from .legacy_rest import LegacyRestDoor
-from .push import PAUSES, Push, PushPolicy, public_only
-from .push_configs import PushConfigs
-from .relay import Relays
-from .rest import RestDoor, refusal
-from .tasks import Tasks
+from .desk import A2ARequestHandler
+from .entrance import A2ARequestGuard
+from .jsonrpc import JSONRPCBinding
+from .legacy import LegacyTranslator
+from .legacy_rest import LegacyRESTBinding
+from .push import PAUSES, PushNotifier, PushPolicy, allow_public_urls
+from .push_configs import PushConfigStore
+from .relay import TaskBroadcasts
+from .rest import RESTBinding, refusal
+from .tasks import TaskService
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -47,23 +47,23 @@ _LEASE = 5.0
 _LARGEST_BODY = 16 * 1024 * 1024
 
 
-class A2AServer:
+class A2AApp:
     """The app that `serve_a2a` makes: it drives tasks apart from requests, and picks up those whose process died."""
 
     def __init__(
         self,
-        hub: Hub,
+        hub: BackgroundRunner,
         *,
         url: str | None,
         card: AgentCard | Mapping[str, Any] | None,
         extended_card: AgentCard | None,
         auth: Sequence[Auth],
         compat_03: bool,
-        sign: Callable[[AgentCard], AgentCard] | None,
+        sign_card: Callable[[AgentCard], AgentCard] | None,
         push_policy: PushPolicy,
-        push_pauses: Sequence[float],
-        largest_body: int,
-        messages: bool,
+        push_retry_delays: Sequence[float],
+        max_body: int,
+        allow_message_replies: bool,
         grpc_url: str | None,
     ) -> None:
         runner = self.runner = hub.runner
@@ -74,33 +74,37 @@ class A2AServer:
             self.card.capabilities.extended_agent_card = True
         self._url = url
         self._compat_03 = compat_03
-        self._sign = sign
+        self._sign = sign_card
         self._hub = hub
-        self._push = Push(PushConfigs(runner.need_store("serve_a2a")), policy=push_policy, pauses=push_pauses)
-        self._tasks = Tasks(self._hub, Relays(self._hub, self._push.tell), may_be_messages=messages)
-        desk = self._desk = Desk(self._tasks, self.card, extended_card, self._push, needs_names=bool(auth))
+        self._push = PushNotifier(
+            PushConfigStore(runner._require_store("serve_a2a")), policy=push_policy, pauses=push_retry_delays
+        )
+        self._tasks = TaskService(
+            self._hub, TaskBroadcasts(self._hub, self._push.tell), may_be_messages=allow_message_replies
+        )
+        desk = self._desk = A2ARequestHandler(self._tasks, self.card, extended_card, self._push, needs_names=bool(auth))
         self.handler: RequestHandler = desk
         """What answers requests, for transports that have no door here."""
-        entrance = self._entrance = Entrance(self.card, auth, largest_body)
+        entrance = self._entrance = A2ARequestGuard(self.card, auth, max_body)
         self._grpc_url = grpc_url
         self._made_at = formatdate(time(), usegmt=True)
         self._app = self._built(desk, entrance)
 
-    def _built(self, desk: Desk, entrance: Entrance) -> "Starlette":
+    def _built(self, desk: A2ARequestHandler, entrance: A2ARequestGuard) -> "Starlette":
         from starlette.applications import Starlette
         from starlette.routing import Route
 
-        legacy = Legacy(desk, entrance) if self._compat_03 else None
+        legacy = LegacyTranslator(desk, entrance) if self._compat_03 else None
         before: list[BaseRoute] = []
         if legacy is not None:
             # Some of those who speak 0.3 look for the card at the address that it names.
-            before = [Route("/", self._card, methods=["GET"]), *LegacyRestDoor(legacy, entrance).routes()]
+            before = [Route("/", self._card, methods=["GET"]), *LegacyRESTBinding(legacy, entrance).routes()]
         return Starlette(
             routes=[
                 Route(AGENT_CARD_WELL_KNOWN_PATH, self._card, methods=["GET"]),
-                Route("/", JsonRpcDoor(desk, entrance, legacy).answer, methods=["POST"]),
+                Route("/", JSONRPCBinding(desk, entrance, legacy).answer, methods=["POST"]),
                 *before,
-                *RestDoor(desk, entrance).routes(),
+                *RESTBinding(desk, entrance).routes(),
             ],
             exception_handlers={404: _nothing_there, 405: _nothing_there},
             lifespan=self._lifespan,
@@ -119,11 +123,11 @@ class A2AServer:
             self.start()
         await self._app(scope, receive, send)
 
-    def add_to(self, server: Any) -> None:
+    def add_to_grpc(self, server: Any) -> None:
         """Have a `grpc.aio` server, before it starts, serve this as well: the same tasks, names and checks."""
-        from .grpc import GrpcDoor
+        from .grpc import GRPCBinding
 
-        GrpcDoor(self._desk, self._entrance).add_to(server)
+        GRPCBinding(self._desk, self._entrance).add_to(server)
         self.start()
 
     def start(self) -> None:
@@ -136,13 +140,13 @@ class A2AServer:
         await self._push.close()
         await self.runner.close()
 
-    def run(self, host: str = "127.0.0.1", port: int = 8000, *, is_public: bool = False) -> None:
+    def run(self, host: str = "127.0.0.1", port: int = 8000, *, allow_anonymous: bool = False) -> None:
         """Serve until interrupted. Beyond this machine only with `auth`, unless told that it is meant to be public."""
-        check_host(host, self.auth, is_public=is_public)
+        check_host(host, self.auth, is_public=allow_anonymous)
         try:
             import uvicorn
         except ImportError:
-            raise SetupError("A2AServer.run() needs uvicorn: pip install 'baton-adk[a2a]'") from None
+            raise SetupError("A2AApp.run() needs uvicorn: pip install 'baton-adk[a2a]'") from None
         uvicorn.run(self, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
 
     async def _card(self, request: "Request") -> "Response":
@@ -168,8 +172,8 @@ class A2AServer:
         return JSONResponse(content, headers=headers)
 
 
-def serve_a2a(
-    served: BaseAgent[Any, Any] | Runner[Any, Any] | Hub,
+def a2a_app(
+    target: BaseAgent[Any, Any] | Runner[Any, Any] | BackgroundRunner,
     *,
     url: str | None = None,
     card: AgentCard | Mapping[str, Any] | None = None,
@@ -177,13 +181,13 @@ def serve_a2a(
     auth: AuthLike | None = None,
     store: Store | str | PathLike[str] | None = None,
     compat_03: bool = False,
-    sign: Callable[[AgentCard], AgentCard] | None = None,
-    push_policy: PushPolicy = public_only,
-    push_pauses: Sequence[float] = PAUSES,
-    largest_body: int = _LARGEST_BODY,
-    messages: bool = False,
+    sign_card: Callable[[AgentCard], AgentCard] | None = None,
+    push_policy: PushPolicy = allow_public_urls,
+    push_retry_delays: Sequence[float] = PAUSES,
+    max_body: int = _LARGEST_BODY,
+    allow_message_replies: bool = False,
     grpc_url: str | None = None,
-) -> A2AServer:
+) -> A2AApp:
     """An agent, a runner or a hub as a service of A2A: JSON-RPC, plain HTTP and the agent card, as one ASGI app.
 
     Tasks are runs: they are in the runner's store, or in `store`, and without one in memory. `url` is where callers
@@ -192,24 +196,24 @@ def serve_a2a(
     be called at all. With `messages`, agents may answer a stream with a message instead of a task, and it begins when
     the first of them has done something. `grpc_url` is what the card says of a gRPC server that `add_to` was given.
     """
-    if isinstance(served, BaseAgent):
-        hub = Hub(Runner(served, store=store or "memory:", lease=_LEASE))
+    if isinstance(target, BaseAgent):
+        hub = BackgroundRunner(Runner(target, store=store or "memory:", lease_seconds=_LEASE))
     elif store is not None:
         raise SetupError("serve_a2a(runner, store=…): a runner has its own store; give it there: Runner(…, store=…)")
     else:
-        hub = served if isinstance(served, Hub) else Hub(served)
-    return A2AServer(
+        hub = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
+    return A2AApp(
         hub,
         url=url,
         card=card,
         extended_card=extended_card,
-        auth=ways_of(auth),
+        auth=to_auth_list(auth),
         compat_03=compat_03,
-        sign=sign,
+        sign_card=sign_card,
         push_policy=push_policy,
-        push_pauses=push_pauses,
-        largest_body=largest_body,
-        messages=messages,
+        push_retry_delays=push_retry_delays,
+        max_body=max_body,
+        allow_message_replies=allow_message_replies,
         grpc_url=grpc_url,
     )
 

@@ -10,45 +10,45 @@ from uuid import uuid4
 from a2a.types.a2a_pb2 import Message, Task, TaskState
 from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 
-from ...errors import AnswerError, RunConflict, RunError, ThreadBusy
+from ...errors import AnswerError, RunConflictError, RunError, ThreadBusyError
 from ...messages import UserMessage
-from ...runner import Hub
+from ...runner import BackgroundRunner
 from ...stores import RunRecord, Store
-from ..http import Caller
+from ..http import Principal
 from .answers import answers_of
 from .listing import told_from
 from .parts import content_of, plain_value
-from .push_configs import PushConfigs, Subscriber
-from .relay import Ear, Relay, Relays, copied, told
-from .telling import ABOUT, Telling, Update
-from .threads import beside, can_be_context, context_of, thread_of
+from .push_configs import PushConfigStore, PushSubscriber
+from .relay import TaskBroadcast, TaskBroadcasts, TaskSubscriber, copied, told
+from .telling import ABOUT, TaskProjection, Update
+from .threads import can_be_context, context_of, parallel_thread, thread_of
 
 _logger = logging.getLogger("baton.a2a")
 _LONGEST_CANCEL = 20.0
 _PAUSE = 0.3
 
 
-class Tasks:
+class TaskService:
     """The runs of one hub, as callers of A2A see them."""
 
-    def __init__(self, hub: Hub, relays: Relays, *, may_be_messages: bool = False) -> None:
+    def __init__(self, hub: BackgroundRunner, relays: TaskBroadcasts, *, may_be_messages: bool = False) -> None:
         """`may_be_messages` is whether a stream waits for what an agent does first: it may want no task."""
         self.hub = hub
         self._may_be_messages = may_be_messages
         self.relays = relays
-        self.store: Store = hub.runner.need_store("serve_a2a")
-        self._configs = PushConfigs(self.store)
+        self.store: Store = hub.runner._require_store("serve_a2a")
+        self._configs = PushConfigStore(self.store)
         hub.caretaker.picked_up.append(self.pass_on)
 
-    async def record(self, task_id: str, caller: Caller) -> RunRecord:
+    async def record(self, task_id: str, caller: Principal) -> RunRecord:
         """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""
         is_askable = bool(task_id) and "\0" not in task_id
         record = await self.store.record(task_id) if is_askable else None
-        if record is None or not caller.sees(record.caller):
+        if record is None or not caller.sees(record.owner):
             raise TaskNotFoundError(message=f"there is no task `{task_id}`")
         return record
 
-    async def get(self, task_id: str, caller: Caller) -> Task:
+    async def get(self, task_id: str, caller: Principal) -> Task:
         """A task as it stands, with what is being said in it if it is under way here."""
         record = await self.record(task_id, caller)
         relay = self.relays.get(task_id)
@@ -56,11 +56,11 @@ class Tasks:
             return copied(relay.telling)
         return (await told_from(self.store, record)).task
 
-    async def answer(self, task_id: str, caller: Caller) -> Task | Message:
+    async def answer(self, task_id: str, caller: Principal) -> Task | Message:
         """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
         return _come_to(await told_from(self.store, await self.record(task_id, caller)))
 
-    async def check(self, message: Message, caller: Caller) -> None:
+    async def check(self, message: Message, caller: Principal) -> None:
         """Raise what a message is refused with, before anything is written because of it."""
         if message.task_id:
             _, telling = await self._waiting(message, caller)
@@ -71,30 +71,30 @@ class Tasks:
     async def begin(
         self,
         message: Message,
-        caller: Caller,
+        caller: Principal,
         task_id: str,
         *,
-        ear: Ear | None,
-        push: Subscriber | None,
-    ) -> Relay:
+        ear: TaskSubscriber | None,
+        push: PushSubscriber | None,
+    ) -> TaskBroadcast:
         """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
         context_id = message.context_id or str(uuid4())
         values = {ABOUT: _about(message, caller)}
         said, thread = UserMessage(content_of(message.parts)), thread_of(caller, context_id)
         try:
-            await self.hub.start(said, run_id=task_id, thread=thread, values=values, caller=caller.name)
-        except ThreadBusy:
+            await self.hub.start(said, run_id=task_id, thread=thread, values=values, owner=caller.name)
+        except ThreadBusyError:
             # A context may have several tasks at once. This one reads what was said so far, and goes its own way.
-            before = await self.hub.runner.thread(thread).history()
-            apart = beside(thread, task_id)
+            before = await self.hub.runner.thread(thread).messages()
+            apart = parallel_thread(thread, task_id)
             told_before = [*before, said]
-            await self.hub.start(told_before, run_id=task_id, thread=apart, values=values, caller=caller.name)
+            await self.hub.start(told_before, run_id=task_id, thread=apart, values=values, owner=caller.name)
         if push is not None:
             # Before anything is passed on: whoever wants to be told is told from the first.
             await self._configs.put(task_id, push)
-        return await self._relayed(Telling(task_id, context_id), ear)
+        return await self._relayed(TaskProjection(task_id, context_id), ear)
 
-    async def follow_up(self, message: Message, caller: Caller, ear: Ear | None) -> Relay:
+    async def follow_up(self, message: Message, caller: Principal, ear: TaskSubscriber | None) -> TaskBroadcast:
         """Go on with a task that waits, with what the message answers; an ear hears what comes of it."""
         record, telling = await self._waiting(message, caller)
         try:
@@ -102,14 +102,14 @@ class Tasks:
             await self.hub.resume(record.run_id, answers, values={ABOUT: _about(message, caller)})
         except AnswerError as error:
             raise InvalidParamsError(message=str(error)) from None
-        except RunConflict:
+        except RunConflictError:
             raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
         except RunError as error:
             _logger.info("task `%s` cannot go on: %s", record.run_id, error)
             raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
         return await self._relayed(telling, ear)
 
-    async def _waiting(self, message: Message, caller: Caller) -> tuple[RunRecord, Telling]:
+    async def _waiting(self, message: Message, caller: Principal) -> tuple[RunRecord, TaskProjection]:
         """The task that a message goes on with. Raises if it waits for none, or belongs elsewhere."""
         record = await self.record(message.task_id, caller)
         if message.context_id and message.context_id != context_of(record):
@@ -125,17 +125,17 @@ class Tasks:
             )
         return record, telling
 
-    async def _relayed(self, telling: Telling, ear: Ear | None) -> Relay:
+    async def _relayed(self, telling: TaskProjection, ear: TaskSubscriber | None) -> TaskBroadcast:
         relay = self.relays.begin(telling, ear)
         await relay.begun.wait()
         return relay
 
     async def until_stopped(self, task_id: str) -> None:
         """Return when a task has ended or waits, wherever it is driven."""
-        async for _ in self.hub.listen(task_id, after=1 << 40):
+        async for _ in self.hub.subscribe(task_id, after=1 << 40):
             continue
 
-    async def stream(self, relay: Relay, ear: Ear) -> AsyncGenerator[Update]:
+    async def stream(self, relay: TaskBroadcast, ear: TaskSubscriber) -> AsyncGenerator[Update]:
         """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops.
 
         If its agent answers with a message, that message and nothing else.
@@ -155,14 +155,14 @@ class Tasks:
         finally:
             relay.ears.discard(ear)
 
-    async def subscribe(self, task_id: str, caller: Caller) -> AsyncGenerator[Update]:
+    async def subscribe(self, task_id: str, caller: Principal) -> AsyncGenerator[Update]:
         """Any task that has not ended: how it stands, and what happens in it until it stops the next time."""
         record = await self.record(task_id, caller)
         relay = self.relays.get(task_id)
         if relay is not None:
             await relay.begun.wait()
         if relay is not None and self.relays.get(task_id) is relay:
-            ear = Ear()
+            ear = TaskSubscriber()
             try:
                 yield relay.snapshot(ear)
                 async for update in told(ear):
@@ -186,9 +186,9 @@ class Tasks:
             for update in telling.hear(event):
                 yield update
 
-    async def _once_it_goes_on(self, telling: Telling) -> AsyncGenerator[Update]:
+    async def _once_it_goes_on(self, telling: TaskProjection) -> AsyncGenerator[Update]:
         """Wait for a task that waits. Nothing comes of this if it goes on in another process: that is to be watched."""
-        task_id, ear = telling.task.id, Ear()
+        task_id, ear = telling.task.id, TaskSubscriber()
         if self.relays.get(task_id) is not None:
             return
         self.relays.wait(task_id, ear)
@@ -213,13 +213,13 @@ class Tasks:
             raise TaskNotFoundError(message=f"there is no task `{task_id}` any more")
         return record
 
-    async def cancel(self, task_id: str, caller: Caller) -> Task:
+    async def cancel(self, task_id: str, caller: Principal) -> Task:
         """Have a task stopped, wherever it is driven, also if it says nothing at all."""
         record = await self.record(task_id, caller)
         if record.status not in ("running", "suspended"):
             raise TaskNotCancelableError(message=f"task `{task_id}` has ended already")
         latest = monotonic() + _LONGEST_CANCEL
-        while (status := await self.hub.stop(task_id)) in ("running", "suspended"):
+        while (status := await self.hub.cancel(task_id)) in ("running", "suspended"):
             # Its driver is elsewhere and has been told; or it has died, and then its lease runs out.
             if monotonic() > latest:
                 raise TaskNotCancelableError(message=f"task `{task_id}` has not stopped yet; try again")
@@ -237,16 +237,16 @@ class Tasks:
 
     async def let_go(self) -> None:
         """Stop all that is driven here, so that others can go on with it."""
-        await self.hub.let_go()
+        await self.hub.release_all()
         await self.relays.close()
 
 
-def _come_to(telling: Telling) -> Task | Message:
+def _come_to(telling: TaskProjection) -> Task | Message:
     is_completed = telling.task.status.state == TaskState.TASK_STATE_COMPLETED
     return telling.as_message() if telling.wants_message and is_completed else telling.task
 
 
-def _about(message: Message, caller: Caller) -> dict[str, Any]:
+def _about(message: Message, caller: Principal) -> dict[str, Any]:
     """What the run is told of a message besides its content."""
     about: dict[str, Any] = {"messageId": message.message_id}
     if message.HasField("metadata"):

@@ -21,25 +21,25 @@ from a2a.types.a2a_pb2 import (
 )
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from ...errors import Declined
+from ...errors import TaskDeclinedError
 from ...events import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Event,
-    Failed,
-    Finished,
+    InterruptAnswered,
+    InterruptRaised,
     Origin,
-    Progress,
-    Resumed,
+    ProgressDelta,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    RunSuspended,
+    StepCompleted,
     ToolReturned,
-    Transferred,
 )
 from ...messages import Content, Data, UserMessage, is_empty
 from .parts import data_part, parts_of, struct_of
@@ -55,7 +55,7 @@ REPLY = "a2a.reply"
 
 FAILED_TEXT = "The task failed. Whoever runs the service has the details."
 _INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
-_REFUSALS = ("Declined", "GuardrailTripped", "RemoteRejected")
+_REFUSALS = ("TaskDeclinedError", "GuardrailTrippedError", "RemoteRejectedError")
 _LONGEST_PATH = 16
 TERMINAL = frozenset(
     {
@@ -69,14 +69,14 @@ TERMINAL = frozenset(
 STOPPED = TERMINAL | {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
 
 
-class Telling:
+class TaskProjection:
     """One task while its log is read."""
 
     def __init__(self, task_id: str, context_id: str) -> None:
         self.task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
         self.heard = 0
         """How many events of the log have been read."""
-        self.questions: dict[str, Asked] = {}
+        self.questions: dict[str, InterruptRaised] = {}
         """Those that are open, by id."""
         self.wants_message = False
         """Whether the agent wants to answer with a message, for callers who wait for the answer."""
@@ -92,30 +92,33 @@ class Telling:
     def hear(self, event: Event) -> list[Update]:
         """Take the next event of the log; what it changes."""
         self.heard += 1
-        if isinstance(event, Said | Stepped | Transferred | Finished) and event.changes is not None:
-            self.wants_message = event.changes.written.get(REPLY, self.wants_message) in ("message", True)
+        if (
+            isinstance(event, AgentResponded | StepCompleted | ControlTransferred | AgentFinished)
+            and event.value_changes is not None
+        ):
+            self.wants_message = event.value_changes.written.get(REPLY, self.wants_message) in ("message", True)
         match event:
             case RunStarted():
                 self._begin(event)
                 return []
-            case Said() if not is_empty(event.message) and not _INSIDE_A_CALL.search(event.origin.id):
-                return self._said(event, event.message.content, is_answer=not event.message.calls)
-            case Said():
+            case AgentResponded() if not is_empty(event.message) and not _INSIDE_A_CALL.search(event.origin.id):
+                return self._said(event, event.message.content, is_answer=not event.message.tool_calls)
+            case AgentResponded():
                 self._close(event.origin)
                 return []
             case ToolReturned() if event.is_final and not _INSIDE_A_CALL.search(event.origin.id):
                 return [self._step(event), *self._said(event, event.content, is_answer=True)]
-            case Started() | Transferred() | ToolReturned() | Stepped():
+            case AgentStarted() | ControlTransferred() | ToolReturned() | StepCompleted():
                 return [self._step(event)]
-            case Asked():
+            case InterruptRaised():
                 self.questions[event.key] = event
                 return []
-            case Answered():
+            case InterruptAnswered():
                 self._answer(event)
                 return []
-            case Resumed():
+            case RunResumed():
                 return [self._status(event, TaskState.TASK_STATE_WORKING)]
-            case Completed() | Suspended() | Failed() | Cancelled():
+            case RunCompleted() | RunSuspended() | RunFailed() | RunCancelled():
                 return [self._stopped(event)]
             case _:
                 return []
@@ -144,7 +147,7 @@ class Telling:
             artifact.parts[0].text += text
         return self._chunk(artifact, [Part(text=text)], append=not is_new, is_last=False)
 
-    def hear_progress(self, progress: Progress, at: float) -> TaskStatusUpdateEvent | None:
+    def hear_progress(self, progress: ProgressDelta, at: float) -> TaskStatusUpdateEvent | None:
         """Take word of how far something has come; it is told and not kept."""
         if not progress.text:
             return None
@@ -154,7 +157,7 @@ class Telling:
         return self._status_update(status, {**facts, "done": progress.done, "total": progress.total})
 
     def _begin(self, started: RunStarted) -> None:
-        self.task.status.timestamp.CopyFrom(_timestamp(started.at))
+        self.task.status.timestamp.CopyFrom(_timestamp(started.timestamp))
         given = [message for message in started.input if isinstance(message, UserMessage)]
         if given:
             self._receive("input", given[-1].content, started.values)
@@ -203,40 +206,40 @@ class Telling:
             task_id=self.task.id, context_id=self.task.context_id, artifact=piece, append=append, last_chunk=is_last
         )
 
-    def _step(self, event: Started | Transferred | ToolReturned | Stepped) -> TaskStatusUpdateEvent:
+    def _step(self, event: AgentStarted | ControlTransferred | ToolReturned | StepCompleted) -> TaskStatusUpdateEvent:
         facts: dict[str, Any] = {"event": type(event).__name__, **_where(event)}
         match event:
-            case Transferred():
+            case ControlTransferred():
                 facts["target"] = event.target
             case ToolReturned():
-                facts |= {"tool": event.name, "isError": event.is_error}
-            case Stepped():
+                facts |= {"tool": event.tool_name, "isError": event.is_error}
+            case StepCompleted():
                 facts["step"] = event.name
             case _:
                 pass
         return self._status(event, TaskState.TASK_STATE_WORKING, facts)
 
-    def _answer(self, answered: Answered) -> None:
-        self.questions.pop(answered.id, None)
+    def _answer(self, answered: InterruptAnswered) -> None:
+        self.questions.pop(answered.interrupt_id, None)
         answer = answered.answer
-        said = answer if isinstance(answer, str) else (Data({"interruptId": answered.id, "answer": answer}),)
+        said = answer if isinstance(answer, str) else (Data({"interruptId": answered.interrupt_id, "answer": answer}),)
         self._receive(answered.key, said, answered.values)
 
-    def _stopped(self, event: Completed | Suspended | Failed | Cancelled) -> TaskStatusUpdateEvent:
+    def _stopped(self, event: RunCompleted | RunSuspended | RunFailed | RunCancelled) -> TaskStatusUpdateEvent:
         match event:
-            case Completed():
+            case RunCompleted():
                 return self._status(event, TaskState.TASK_STATE_COMPLETED)
-            case Cancelled():
+            case RunCancelled():
                 return self._status(event, TaskState.TASK_STATE_CANCELED)
-            case Failed():
-                is_refused = event.error in _REFUSALS
+            case RunFailed():
+                is_refused = event.error_type in _REFUSALS
                 state = TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
                 text = "The task was refused." if is_refused else FAILED_TEXT
-                if event.error == Declined.__name__ and event.message:
+                if event.error_type == TaskDeclinedError.__name__ and event.message:
                     text = event.message  # The only words of an error that are meant for whoever asked.
                 return self._status(event, state, message=self._message(event.key, Role.ROLE_AGENT, text))
-            case Suspended():
-                asked = [self.questions[id] for id in event.open if id in self.questions]
+            case RunSuspended():
+                asked = [self.questions[id] for id in event.interrupt_ids if id in self.questions]
                 message = self._message(event.key, Role.ROLE_AGENT, "")
                 for question in asked:
                     message.parts.extend([Part(text=question_text(question)), data_part(question_data(question))])
@@ -248,7 +251,7 @@ class Telling:
     def _status(
         self, event: Event, state: TaskState, facts: Mapping[str, Any] | None = None, *, message: Message | None = None
     ) -> TaskStatusUpdateEvent:
-        status = TaskStatus(state=state, timestamp=_timestamp(event.at), message=message)
+        status = TaskStatus(state=state, timestamp=_timestamp(event.timestamp), message=message)
         self.task.status.CopyFrom(status)
         return self._status_update(status, facts or {})
 

@@ -1,10 +1,10 @@
 """Which thread of the store a context of A2A is: callers that have names have threads of their own."""
 
 from ...stores import RunRecord
-from ..http import Caller
+from ..http import Principal
 
 
-def thread_of(caller: Caller, context_id: str) -> str:
+def thread_of(caller: Principal, context_id: str) -> str:
     """The thread of a caller's context; the context id itself, if the caller has no name."""
     if caller.name or ":" not in context_id:
         return caller.inside(context_id)
@@ -12,7 +12,7 @@ def thread_of(caller: Caller, context_id: str) -> str:
     return f":{context_id}"
 
 
-def beside(thread: str, run_id: str) -> str:
+def parallel_thread(thread: str, run_id: str) -> str:
     """A thread for a task that runs beside another in the same context."""
     return f"{thread}#{run_id}"
 
@@ -20,7 +20,7 @@ def beside(thread: str, run_id: str) -> str:
 def context_of(record: RunRecord) -> str:
     """The context that a run is part of; a run that has no thread is a context of its own."""
     thread = record.thread.removesuffix(f"#{record.run_id}")
-    return (Caller(record.caller).outside(thread) if record.caller else thread.removeprefix(":")) or record.run_id
+    return (Principal(record.owner).outside(thread) if record.owner else thread.removeprefix(":")) or record.run_id
 
 
 def can_be_context(context_id: str) -> bool:

@@ -10,8 +10,8 @@ from a2a.types.a2a_pb2 import Artifact, Message, Part, StreamResponse, Task, Tas
 from a2a.utils.errors import A2AError, TaskNotFoundError, UnsupportedOperationError
 from google.protobuf.json_format import MessageToDict, ParseDict
 
-from ...errors import RemoteError, RemoteUnavailable
-from .link import Link
+from ...errors import RemoteError, RemoteUnavailableError
+from .link import A2AServiceClient
 from .parts import plain_value
 from .telling import TERMINAL
 
@@ -20,10 +20,10 @@ _LONGEST_PAUSE = 3.0
 _WAITS = (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED)
 
 
-class Visit:
+class RemoteTask:
     """What is known of one remote task while we listen to it. `hear` is called with text that is new."""
 
-    def __init__(self, agent: str, link: Link, patience: float, hear: Callable[[str], Any]) -> None:
+    def __init__(self, agent: str, link: A2AServiceClient, patience: float, hear: Callable[[str], Any]) -> None:
         self._agent = agent
         self._link = link
         self._patience = patience
@@ -161,8 +161,8 @@ class Visit:
             "questions": [plain_value(part.data) for part in status.message.parts if part.HasField("data")],
         }
 
-    def _unavailable(self, error: A2AClientError) -> RemoteUnavailable:
-        return RemoteUnavailable(self._agent, f"it cannot be reached: {error.message}", task_id=self._task.id)
+    def _unavailable(self, error: A2AClientError) -> RemoteUnavailableError:
+        return RemoteUnavailableError(self._agent, f"it cannot be reached: {error.message}", task_id=self._task.id)
 
 
 def parts_from(given: list[dict[str, Any]]) -> list[Part]:

@@ -4,7 +4,7 @@ May import runner and what is below it, `adapters.http`, and, when an app is mad
 runs: it starts and hears them through a hub, and translates.
 """
 
-from .app import serve_agui
-from .frontend import FrontendTools, frontend_tools
+from .app import agui_app
+from .frontend import FrontendTools, with_frontend_tools
 
-__all__ = ["FrontendTools", "frontend_tools", "serve_agui"]
+__all__ = ["FrontendTools", "agui_app", "with_frontend_tools"]

@@ -4,24 +4,24 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal
 
-from ...errors import SetupError, checked_choice
-from ...runner import Hub, Runner
+from ...errors import SetupError, check_choice
+from ...runner import BackgroundRunner, Runner
 from ..http import AuthLike
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
-def serve_agui(
-    runner: Runner[Any, Any] | Hub,
+def agui_app(
+    target: Runner[Any, Any] | BackgroundRunner,
     *,
     auth: AuthLike | None = None,
-    context: Callable[[str], Any] | None = None,
-    cors: Sequence[str] = (),
+    context_factory: Callable[[str], Any] | None = None,
+    cors_origins: Sequence[str] = (),
     max_body: int = 10 << 20,
     heartbeat: float = 15.0,
     on_disconnect: Literal["cancel", "continue"] = "cancel",
-    allow_anyone: bool = False,
+    allow_anonymous: bool = False,
     show_errors: bool = False,
 ) -> "Starlette":
     """An app that speaks AG-UI for a runner that has a store; or for a hub, to share its runs with another app.
@@ -29,7 +29,7 @@ def serve_agui(
     A request that is broken off cancels its run, as the protocol has no other way to do so, unless `on_disconnect` says
     "continue". All else is as for `baton.server.api_app`.
     """
-    checked_choice("serve_agui(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
+    check_choice("serve_agui(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
     try:
         import ag_ui.core as _  # noqa: F401
         from starlette.applications import Starlette
@@ -37,22 +37,26 @@ def serve_agui(
         from starlette.middleware.cors import CORSMiddleware
     except ImportError:
         raise SetupError("serve_agui(…) needs ag-ui-protocol and Starlette: pip install 'baton-adk[agui]'") from None
-    from ..http.door import Door
-    from .endpoint import Endpoint, Wishes, routes_of
+    from ..http.door import RequestGuard
+    from .endpoint import AGUIEndpoint, AGUIOptions, routes_of
 
-    hub = runner if isinstance(runner, Hub) else Hub(runner)
-    hub.runner.need_store("AG-UI")
-    door = Door(auth, allow_anyone=allow_anyone, max_body=max_body)
-    wishes = Wishes(context, heartbeat=heartbeat, stays=on_disconnect == "continue", show_errors=show_errors)
+    hub = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
+    hub.runner._require_store("AG-UI")
+    door = RequestGuard(auth, allow_anyone=allow_anonymous, max_body=max_body)
+    wishes = AGUIOptions(
+        context_factory, heartbeat=heartbeat, stays=on_disconnect == "continue", show_errors=show_errors
+    )
     headers = ["Authorization", "Content-Type", "Accept"]
-    allowed = Middleware(CORSMiddleware, allow_origins=[*cors], allow_methods=["POST"], allow_headers=headers)
+    allowed = Middleware(CORSMiddleware, allow_origins=[*cors_origins], allow_methods=["POST"], allow_headers=headers)
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.caretaker.start(context)
+        hub.caretaker.start(context_factory)
         yield
-        await hub.let_go()
+        await hub.release_all()
 
     return Starlette(
-        routes=routes_of(Endpoint(hub, door, wishes)), middleware=[allowed] if cors else [], lifespan=lifespan
+        routes=routes_of(AGUIEndpoint(hub, door, wishes)),
+        middleware=[allowed] if cors_origins else [],
+        lifespan=lifespan,
     )

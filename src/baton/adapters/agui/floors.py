@@ -6,13 +6,13 @@ from typing import Any
 
 import ag_ui.core as agui
 
-from ...events import Asked, Event, Origin, Said, Started
+from ...events import AgentResponded, AgentStarted, Event, InterruptRaised, Origin
 
 _CALL = re.compile(r"^(.*/m\d+\.\d+)/[^/]+$")
 """The id of an activation that a call began, and the key of the call in it."""
 
 
-class Floors:
+class StepTranslator:
     """Keeps account of the activations that a stream has spoken of."""
 
     def __init__(self, run: str) -> None:
@@ -24,10 +24,10 @@ class Floors:
 
     def note(self, event: Event) -> None:
         """Remember what later activations refer to."""
-        if isinstance(event, Started):
+        if isinstance(event, AgentStarted):
             self._agents[event.origin.id] = event.agent
-        elif isinstance(event, Said):
-            for position, call in enumerate(event.message.calls):
+        elif isinstance(event, AgentResponded):
+            for position, call in enumerate(event.message.tool_calls):
                 self._calls[f"{event.key}.{position}"] = call.id
 
     def tag(self, origin: Origin) -> str | None:
@@ -49,7 +49,7 @@ class Floors:
         else:
             yield agui.StepFinishedEvent(step_name=agent)
 
-    def all_left(self, *, waiting: Sequence[Asked], failure: str) -> Iterator[Any]:
+    def all_left(self, *, waiting: Sequence[InterruptRaised], failure: str) -> Iterator[Any]:
         """Tell that no activation goes on in this stream, the innermost first."""
         for id, agent in [*self._active.items()][::-1]:
             del self._active[id]

@@ -18,7 +18,7 @@ from ...context import RunContext
 from ...errors import SetupError
 from ...events import Action
 from ...messages import ToolSpec
-from ...tools import ToolOutcome
+from ...tools import ToolResult
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -36,17 +36,17 @@ class FrontendTool:
     def __init__(self, spec: ToolSpec) -> None:
         self.spec = spec
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Ask the user's side to do it."""
         try:
             given = json.loads(arguments.strip() or "{}")
         except ValueError as error:
-            return ToolOutcome(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
+            return ToolResult(f"The arguments of `{self.spec.name}` are not JSON ({error}).", is_error=True)
         answer = await ctx.interrupt({"kind": KIND, "tool": self.spec.name, "arguments": given})
         if isinstance(answer, dict) and "content" in answer:
             told = cast("dict[str, Any]", answer)
-            return ToolOutcome(_as_text(told["content"]), is_error=bool(told.get("is_error")))
-        return ToolOutcome(_as_text(answer))
+            return ToolResult(_as_text(told["content"]), is_error=bool(told.get("is_error")))
+        return ToolResult(_as_text(answer))
 
 
 class FrontendTools(AgentWrapper[C, Out]):
@@ -60,8 +60,8 @@ class FrontendTools(AgentWrapper[C, Out]):
 
     async def run(self, ctx: AgentContext[C]) -> Action | None:
         """Run the agent. Where two tools have the same name, the agent's own counts."""
-        own = {*self.inner.toolbox.names, *[spec.name for spec in ctx.routes.specs]}
-        kept = ctx.run.values.get(TOOLS)
+        own = {*self.inner._tool_table.names, *[spec.name for spec in ctx._routes.specs]}
+        kept = ctx._run.values.get(TOOLS)
         specs = [spec for spec in msgspec.convert(kept or (), tuple[ToolSpec, ...]) if spec.name not in own]
         return await (self._with(specs) if specs else self.inner).run(ctx)
 
@@ -77,7 +77,7 @@ class FrontendTools(AgentWrapper[C, Out]):
         return agent
 
 
-def frontend_tools(agent: BaseAgent[C, Out]) -> FrontendTools[C, Out]:
+def with_frontend_tools(agent: BaseAgent[C, Out]) -> FrontendTools[C, Out]:
     """The agent, with the tools that a user interface offers when it asks for a run."""
     if not isinstance(agent, AgentDefinition):
         raise SetupError(f"frontend_tools({agent!r}) asks no model that could call tools; give an Agent")

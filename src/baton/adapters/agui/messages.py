@@ -22,7 +22,7 @@ from ...messages import (
     media_of,
     text_of,
 )
-from ..http.problems import Problem
+from ..http.problems import ServingError
 
 _MEDIA = {"image": Image, "audio": Audio}
 
@@ -70,8 +70,10 @@ def _part_of(part: Any) -> Part:
         try:
             return kind(data=b64decode(source.value, validate=True), **media_type)
         except (NotBase64, ValueError):
-            raise Problem(422, "invalid", f"the data of an {part.type} part is not base64")
-    raise Problem(422, "invalid", f"an {part.type} part refers to a file that is not here; send its url or its data")
+            raise ServingError(422, "invalid", f"the data of an {part.type} part is not base64")
+    raise ServingError(
+        422, "invalid", f"an {part.type} part refers to a file that is not here; send its url or its data"
+    )
 
 
 def as_theirs(content: Content) -> Any:

@@ -6,28 +6,28 @@ from typing import Any
 import ag_ui.core as agui
 from msgspec import Struct
 
-from ...events import Event, Origin, ReasoningDelta, Said, TextDelta
+from ...events import AgentResponded, Event, Origin, ReasoningDelta, TextDelta
 
 
-class _Open(Struct):
+class _OpenMessage(Struct):
     id: str
     tag: str | None
     text: str = ""
 
 
-class Speech:
+class MessageTranslator:
     """Keeps account of the messages of a stream that are open, one for each activation at most."""
 
     def __init__(self, run: str) -> None:
         self._run = run
         self._answers: dict[str, int] = {}
         """How many answers of its model each activation has on record: the next one's key can be told from it."""
-        self._texts: dict[str, _Open] = {}
-        self._thoughts: dict[str, _Open] = {}
+        self._texts: dict[str, _OpenMessage] = {}
+        self._thoughts: dict[str, _OpenMessage] = {}
 
     def note(self, event: Event) -> None:
         """Count answers of models."""
-        if isinstance(event, Said) and event.key.startswith(f"{event.origin.id}/m"):
+        if isinstance(event, AgentResponded) and event.key.startswith(f"{event.origin.id}/m"):
             self._answers[event.origin.id] = self._answers.get(event.origin.id, 0) + 1
 
     def text(self, delta: TextDelta, tag: str | None) -> Iterator[Any]:
@@ -36,7 +36,7 @@ class Speech:
         yield from self._thought(origin.id)
         open = self._texts.get(origin.id)
         if open is None:
-            open = self._texts[origin.id] = _Open(self._coming(origin), tag)
+            open = self._texts[origin.id] = _OpenMessage(self._coming(origin), tag)
             yield _start(open, delta.agent)
         open.text += delta.text
         yield agui.TextMessageContentEvent(message_id=open.id, delta=delta.text, subagent_run_id=tag)
@@ -45,12 +45,12 @@ class Speech:
         """A piece of a thought."""
         open = self._thoughts.get(delta.origin.id)
         if open is None:
-            open = self._thoughts[delta.origin.id] = _Open(f"{self._coming(delta.origin)}/thought", tag)
+            open = self._thoughts[delta.origin.id] = _OpenMessage(f"{self._coming(delta.origin)}/thought", tag)
             yield agui.ReasoningStartEvent(message_id=open.id, subagent_run_id=tag)
             yield agui.ReasoningMessageStartEvent(message_id=open.id, role="reasoning", subagent_run_id=tag)
         yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text, subagent_run_id=tag)
 
-    def said(self, said: Said, tag: str | None) -> Iterator[Any]:
+    def said(self, said: AgentResponded, tag: str | None) -> Iterator[Any]:
         """What was said in the end: the rest of it if a part was heard, and its calls."""
         id = f"{self._run}:{said.key}"
         yield from self._thought(said.origin.id)
@@ -60,14 +60,14 @@ class Speech:
             yield from self._closed_text(said.origin.id)
             open, id = None, f"{id}/again"
         if open is None and said.text:
-            open = self._texts[said.origin.id] = _Open(id, tag)
+            open = self._texts[said.origin.id] = _OpenMessage(id, tag)
             yield _start(open, said.agent)
         if open is not None:
             rest = said.text[len(open.text) :]
             if rest:
                 yield agui.TextMessageContentEvent(message_id=open.id, delta=rest, subagent_run_id=tag)
             yield from self._closed_text(said.origin.id)
-        for call in said.message.calls:
+        for call in said.message.tool_calls:
             # Only now is it certain which ids they have.
             yield agui.ToolCallStartEvent(
                 tool_call_id=call.id, tool_call_name=call.name, parent_message_id=id, subagent_run_id=tag
@@ -102,5 +102,5 @@ class Speech:
             yield agui.ReasoningEndEvent(message_id=open.id, subagent_run_id=open.tag)
 
 
-def _start(open: _Open, agent: str) -> Any:
+def _start(open: _OpenMessage, agent: str) -> Any:
     return agui.TextMessageStartEvent(message_id=open.id, role="assistant", name=agent, subagent_run_id=open.tag)

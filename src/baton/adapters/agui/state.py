@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ...events import Changes
-from ..http.problems import Problem
+from ...events import ValueChanges
+from ..http.problems import ServingError
 
 HIDDEN = ("baton.", "agui.")
 """What keys begin with that are not for the other side: neither shown to it nor taken from it."""
 
 
-class State:
+class StateMirror:
     """The values as far as the other side sees them."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class State:
         """All of it."""
         return dict(self._values)
 
-    def change(self, changes: Changes | None) -> list[Any]:
+    def change(self, changes: ValueChanges | None) -> list[Any]:
         """Make changes; what they are as a JSON patch."""
         if changes is None:
             return []
@@ -47,7 +47,9 @@ def values_in(state: Any) -> dict[str, Any]:
         return {}
     values = cast("dict[str, Any]", state) if isinstance(state, dict) else {HIDDEN[0]: state}
     if any(key.startswith(HIDDEN) for key in values):
-        raise Problem(422, "invalid", "`state` must be an object, with no key that begins with `baton.` or `agui.`")
+        raise ServingError(
+            422, "invalid", "`state` must be an object, with no key that begins with `baton.` or `agui.`"
+        )
     return values
 
 

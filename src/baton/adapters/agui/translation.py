@@ -10,35 +10,35 @@ from typing import Any
 import ag_ui.core as agui
 
 from ...events import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
-    Custom,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    CustomDelta,
     Delta,
     Event,
-    Failed,
-    Finished,
+    InterruptAnswered,
+    InterruptRaised,
     Origin,
-    Progress,
+    ProgressDelta,
     ReasoningDelta,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
     RunStarted,
-    Said,
-    Started,
-    Suspended,
+    RunSuspended,
     TextDelta,
     ToolReturned,
 )
 from .endings import as_interrupt, outcome_of, usage_of
-from .floors import Floors
+from .floors import StepTranslator
 from .messages import as_theirs
-from .speech import Speech
-from .state import State
+from .speech import MessageTranslator
+from .state import StateMirror
 
 _Told = Iterator[Any]
 
 
-class Translator:
+class EventTranslator:
     """Tells one stream of one run. `run` is what its messages are called after, `past` what has happened before it."""
 
     def __init__(
@@ -47,13 +47,13 @@ class Translator:
         """`answered` are the calls whose results the other side has: it brought them."""
         self._run = run
         self._names: dict[str, Any] = {"thread_id": thread, "run_id": wire_run}
-        self._state = State()
-        self._floors = Floors(run)
-        self._speech = Speech(run)
+        self._state = StateMirror()
+        self._floors = StepTranslator(run)
+        self._speech = MessageTranslator(run)
         self._answered = frozenset(answered)
         self._show_errors = show_errors
-        self._open: dict[str, Asked] = {}
-        self._said: list[Said] = []
+        self._open: dict[str, InterruptRaised] = {}
+        self._said: list[AgentResponded] = []
         self._output: str | None = None
         self.is_over = False
         """Whether the end has been told."""
@@ -62,16 +62,16 @@ class Translator:
         self._handlers: dict[type, Callable[[Any], _Told]] = {
             TextDelta: self._text,
             ReasoningDelta: self._reasoning,
-            Custom: self._custom,
-            Progress: self._progress,
-            Started: self._floor,
-            Said: self._spoken,
+            CustomDelta: self._custom,
+            ProgressDelta: self._progress,
+            AgentStarted: self._floor,
+            AgentResponded: self._spoken,
             ToolReturned: self._returned,
-            Finished: self._finished,
-            Completed: self._completed,
-            Suspended: self._suspended,
-            Failed: self._failed,
-            Cancelled: self._cancelled,
+            AgentFinished: self._finished,
+            RunCompleted: self._completed,
+            RunSuspended: self._suspended,
+            RunFailed: self._failed,
+            RunCancelled: self._cancelled,
         }
 
     def begin(self) -> _Told:
@@ -102,11 +102,11 @@ class Translator:
         if isinstance(event, RunStarted):
             self._state.begin(event.values)
             return []
-        if isinstance(event, Asked):
+        if isinstance(event, InterruptRaised):
             self._open[event.key] = event
-        elif isinstance(event, Answered):
-            self._open.pop(event.id, None)
-        return self._state.change(getattr(event, "changes", None))
+        elif isinstance(event, InterruptAnswered):
+            self._open.pop(event.interrupt_id, None)
+        return self._state.change(getattr(event, "value_changes", None))
 
     def _floor(self, event: Event | Delta) -> _Told:
         yield from self._floors.entered(event.origin)
@@ -121,11 +121,11 @@ class Translator:
             yield from self._floor(delta)
             yield from self._speech.reasoning(delta, self._tag(delta.origin))
 
-    def _spoken(self, said: Said) -> _Told:
+    def _spoken(self, said: AgentResponded) -> _Told:
         yield from self._floor(said)
         yield from self._speech.said(said, self._tag(said.origin))
         self._said.append(said)
-        if "/" not in said.origin.id and not said.message.calls:
+        if "/" not in said.origin.id and not said.message.tool_calls:
             self._output = said.text
 
     def _returned(self, result: ToolReturned) -> _Told:
@@ -142,42 +142,42 @@ class Translator:
             subagent_run_id=self._tag(result.origin),
         )
 
-    def _custom(self, custom: Custom) -> _Told:
+    def _custom(self, custom: CustomDelta) -> _Told:
         yield from self._floor(custom)
         yield agui.CustomEvent(name=custom.name, value=custom.data, subagent_run_id=self._tag(custom.origin))
 
-    def _progress(self, progress: Progress) -> _Told:
+    def _progress(self, progress: ProgressDelta) -> _Told:
         yield from self._floor(progress)
         told = {"text": progress.text, "done": progress.done, "total": progress.total, "toolCallId": progress.call_id}
         yield agui.CustomEvent(name="baton.progress", value=told, subagent_run_id=self._tag(progress.origin))
 
-    def _finished(self, event: Finished) -> _Told:
+    def _finished(self, event: AgentFinished) -> _Told:
         yield from self._speech.closed(event.origin)
         yield from self._floors.left(event.origin)
 
-    def _completed(self, event: Completed) -> _Told:
+    def _completed(self, event: RunCompleted) -> _Told:
         yield from self._closed()
         yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=self._output)
 
-    def _suspended(self, event: Suspended) -> _Told:
-        waiting = [self._open[id] for id in event.open if id in self._open]
+    def _suspended(self, event: RunSuspended) -> _Told:
+        waiting = [self._open[id] for id in event.interrupt_ids if id in self._open]
         yield from self._closed(waiting=waiting)
         interrupts = [as_interrupt(asked, self._tag(asked.origin)) for asked in waiting]
         yield self._run_finished(outcome_of(waiting, interrupts))
 
-    def _cancelled(self, event: Cancelled) -> _Told:
+    def _cancelled(self, event: RunCancelled) -> _Told:
         yield from self._closed(failure="the run was cancelled")
         yield self._run_finished(agui.RunFinishedCancelledOutcome(type="cancelled"))
 
-    def _failed(self, event: Failed) -> _Told:
+    def _failed(self, event: RunFailed) -> _Told:
         yield from self._closed(failure="the run failed")
-        message = f"{event.error}: {event.message}" if self._show_errors else "the run failed"
-        yield agui.RunErrorEvent(message=message, code=event.error, usage=usage_of(self._said))
+        message = f"{event.error_type}: {event.message}" if self._show_errors else "the run failed"
+        yield agui.RunErrorEvent(message=message, code=event.error_type, usage=usage_of(self._said))
 
     def _run_finished(self, outcome: Any, *, result: str | None = None) -> Any:
         return agui.RunFinishedEvent(**self._names, outcome=outcome, result=result, usage=usage_of(self._said))
 
-    def _closed(self, *, waiting: Sequence[Asked] = (), failure: str = "") -> _Told:
+    def _closed(self, *, waiting: Sequence[InterruptRaised] = (), failure: str = "") -> _Told:
         self.is_over = True
         yield from self._speech.all_closed()
         yield from self._floors.all_left(waiting=waiting, failure=failure)

@@ -4,18 +4,18 @@ May import runner and what is below it; all files but `auth` and `callers` impor
 Knows no protocol: each of them puts its own words on it.
 """
 
-from .auth import JWT, ApiKey, Auth, AuthLike, Basic, Bearer, MutualTLS
-from .callers import Caller, Token, Verifier
+from .auth import APIKeyAuth, Auth, AuthLike, BasicAuth, BearerAuth, JWTAuth, MutualTLSAuth
+from .callers import Principal, TokenLike, TokenVerifier
 
 __all__ = [
-    "JWT",
-    "ApiKey",
+    "APIKeyAuth",
     "Auth",
     "AuthLike",
-    "Basic",
-    "Bearer",
-    "Caller",
-    "MutualTLS",
-    "Token",
-    "Verifier",
+    "BasicAuth",
+    "BearerAuth",
+    "JWTAuth",
+    "MutualTLSAuth",
+    "Principal",
+    "TokenLike",
+    "TokenVerifier",
 ]

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ...errors import SetupError, checked_choice
-from .callers import Caller, Keyring, Token, is_same
+from ...errors import SetupError, check_choice
+from .callers import Principal, TokenLike, TokenRegistry, is_same
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -24,48 +24,48 @@ class Auth(ABC):
     """The name of the scheme where it is described."""
     challenge: str = ""
     """What a refusal says in `WWW-Authenticate`."""
-    wants: str = ""
+    expects: str = ""
     """What callers must send, in words for people; `name` if it is empty."""
 
     @abstractmethod
-    def scheme(self) -> Mapping[str, Any]:
+    def openapi_scheme(self) -> Mapping[str, Any]:
         """How it is described: a security scheme as OpenAPI has them."""
 
     @abstractmethod
-    async def caller(self, request: "Request") -> Caller | None:
+    async def authenticate(self, request: "Request") -> Principal | None:
         """Who calls; None if the request does not say, or says it wrongly."""
 
 
-AuthLike: TypeAlias = Auth | Sequence[Auth] | Token
+AuthLike: TypeAlias = Auth | Sequence[Auth] | TokenLike
 """One way or several; what is known about tokens stands for `Bearer` with just that."""
 
 
-class Bearer(Auth):
+class BearerAuth(Auth):
     """A token in the `Authorization` header, whose owners you know."""
 
     challenge = "Bearer"
-    wants = "Authorization: Bearer …"
+    expects = "Authorization: Bearer …"
 
-    def __init__(self, known: Token, *, name: str = "bearer", format: str = "") -> None:
+    def __init__(self, known: TokenLike, *, name: str = "bearer", format: str = "") -> None:
         self.name = name
-        self._known = Keyring(known)
+        self._known = TokenRegistry(known)
         self._format = format
 
-    def scheme(self) -> Mapping[str, Any]:
+    def openapi_scheme(self) -> Mapping[str, Any]:
         """How it is described."""
         return {"type": "http", "scheme": "Bearer", **({"bearerFormat": self._format} if self._format else {})}
 
-    async def caller(self, request: "Request") -> Caller | None:
+    async def authenticate(self, request: "Request") -> Principal | None:
         """The owner of the token."""
         token = _authorization(request, "bearer")
         return await self._known.owner(token) if token else None
 
 
-class JWT(Auth):
+class JWTAuth(Auth):
     """A signed token in the `Authorization` header; its `claim` names the caller. Unsigned ones are never taken."""
 
     challenge = "Bearer"
-    wants = "Authorization: Bearer …"
+    expects = "Authorization: Bearer …"
 
     def __init__(
         self,
@@ -89,11 +89,11 @@ class JWT(Auth):
         self._options: dict[str, Any] = {"algorithms": list(algorithms), "audience": audience, "issuer": issuer}
         self._claim = claim
 
-    def scheme(self) -> Mapping[str, Any]:
+    def openapi_scheme(self) -> Mapping[str, Any]:
         """How it is described."""
         return {"type": "http", "scheme": "Bearer", "bearerFormat": "JWT"}
 
-    async def caller(self, request: "Request") -> Caller | None:
+    async def authenticate(self, request: "Request") -> Principal | None:
         """Whom the claim names, if the token is signed with the key, and is still good."""
         token = _authorization(request, "bearer")
         if not token:
@@ -103,43 +103,43 @@ class JWT(Auth):
         except self._jwt.PyJWTError:
             return None
         named = claims.get(self._claim)
-        return Caller(named) if isinstance(named, str) and named else None
+        return Principal(named) if isinstance(named, str) and named else None
 
 
-class ApiKey(Auth):
+class APIKeyAuth(Auth):
     """A key in a header, in the query or in a cookie."""
 
     def __init__(
         self,
-        known: Token,
+        keys: TokenLike,
         *,
-        place: Literal["header", "query", "cookie"] = "header",
+        location: Literal["header", "query", "cookie"] = "header",
         key_name: str = "X-API-Key",
         name: str = "api_key",
     ) -> None:
-        checked_choice("ApiKey(place=…)", place, ("header", "query", "cookie"))
+        check_choice("APIKeyAuth(place=…)", location, ("header", "query", "cookie"))
         self.name = name
-        self.wants = f"{place} {key_name}"
-        self._known = Keyring(known)
-        self._place = place
+        self.expects = f"{location} {key_name}"
+        self._known = TokenRegistry(keys)
+        self._place = location
         self._key_name = key_name
 
-    def scheme(self) -> Mapping[str, Any]:
+    def openapi_scheme(self) -> Mapping[str, Any]:
         """How it is described."""
         return {"type": "apiKey", "in": self._place, "name": self._key_name}
 
-    async def caller(self, request: "Request") -> Caller | None:
+    async def authenticate(self, request: "Request") -> Principal | None:
         """The owner of the key."""
         places = {"header": request.headers, "query": request.query_params, "cookie": request.cookies}
         key = places[self._place].get(self._key_name)
         return await self._known.owner(key) if key else None
 
 
-class Basic(Auth):
+class BasicAuth(Auth):
     """A name and a password. `passwords` has them, or is a function of both that says whether they fit."""
 
     challenge = 'Basic realm="baton"'
-    wants = "Authorization: Basic …"
+    expects = "Authorization: Basic …"
 
     def __init__(
         self,
@@ -150,11 +150,11 @@ class Basic(Auth):
         self.name = name
         self._passwords = passwords
 
-    def scheme(self) -> Mapping[str, Any]:
+    def openapi_scheme(self) -> Mapping[str, Any]:
         """How it is described."""
         return {"type": "http", "scheme": "Basic"}
 
-    async def caller(self, request: "Request") -> Caller | None:
+    async def authenticate(self, request: "Request") -> Principal | None:
         """The name, if the password is that of its owner."""
         given = _authorization(request, "basic")
         if not given:
@@ -163,7 +163,7 @@ class Basic(Auth):
             user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
         except ValueError:
             return None
-        return Caller(user) if colon and user and await self._fits(user, password) else None
+        return Principal(user) if colon and user and await self._fits(user, password) else None
 
     async def _fits(self, user: str, password: str) -> bool:
         if not callable(self._passwords):
@@ -173,10 +173,10 @@ class Basic(Auth):
         return await fits if isawaitable(fits) else fits
 
 
-class MutualTLS(Auth):
+class MutualTLSAuth(Auth):
     """The client certificate's owner, as a proxy says in a header; only proxies are believed."""
 
-    wants = "a client certificate"
+    expects = "a client certificate"
 
     def __init__(
         self,
@@ -189,28 +189,28 @@ class MutualTLS(Auth):
         self._header = header
         self._proxies = frozenset(proxies)
 
-    def scheme(self) -> Mapping[str, Any]:
+    def openapi_scheme(self) -> Mapping[str, Any]:
         """How it is described."""
         return {"type": "mutualTLS", "description": "A client certificate."}
 
-    async def caller(self, request: "Request") -> Caller | None:
+    async def authenticate(self, request: "Request") -> Principal | None:
         """Whom the header names, if it comes from a proxy."""
         if request.client is None or request.client.host not in self._proxies:
             return None
         name = request.headers.get(self._header)
-        return Caller(name) if name else None
+        return Principal(name) if name else None
 
 
-def ways_of(auth: AuthLike | None) -> tuple[Auth, ...]:
+def to_auth_list(auth: AuthLike | None) -> tuple[Auth, ...]:
     """The ways that were asked for. Raises SetupError if two of them have one name."""
     if auth is None:
         return ()
     if isinstance(auth, Auth):
         return (auth,)
     if callable(auth) or isinstance(auth, str):
-        return (Bearer(auth),)
+        return (BearerAuth(auth),)
     if not isinstance(auth, Sequence):
-        return (Bearer(auth),)
+        return (BearerAuth(auth),)
     names = [each.name for each in auth]
     if not names:
         raise SetupError("auth=[] names no way to say who one is; name one, or leave auth out")
@@ -219,10 +219,10 @@ def ways_of(auth: AuthLike | None) -> tuple[Auth, ...]:
     return tuple(auth)
 
 
-async def caller_in(request: "Request", auth: Sequence[Auth]) -> Caller | None:
+async def authenticate(request: "Request", auth: Sequence[Auth]) -> Principal | None:
     """Who calls, by the first of several ways that can tell."""
     for each in auth:
-        caller = await each.caller(request)
+        caller = await each.authenticate(request)
         # A name that no store can keep is none.
         if caller is not None and (caller.name or caller.sees_all) and caller.name.isprintable():
             return caller
@@ -231,7 +231,7 @@ async def caller_in(request: "Request", auth: Sequence[Auth]) -> Caller | None:
 
 def refusal_of(auth: Sequence[Auth]) -> tuple[str, dict[str, str]]:
     """What whoever cannot be told is told, and the headers that go with it."""
-    wanted = " or ".join([each.wants or each.name for each in auth])
+    wanted = " or ".join([each.expects or each.name for each in auth])
     challenges = ", ".join([each.challenge for each in auth if each.challenge])
     return f"say who you are; send {wanted}", {"WWW-Authenticate": challenges} if challenges else {}
 

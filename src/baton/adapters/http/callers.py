@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from ...errors import SetupError
 
-Verifier: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
+TokenVerifier: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
 """Says whose a secret is: a name, or None if it is nobody's."""
 
-Token: TypeAlias = str | Mapping[str, str] | Verifier
+TokenLike: TypeAlias = str | Mapping[str, str] | TokenVerifier
 """One secret, whose owner may see everything; secrets and whose they are; or a function that knows."""
 
 
-class Caller(Struct, frozen=True):
+class Principal(Struct, frozen=True):
     """Who makes a request. Runs and threads of callers with a name lie apart: nobody can even name another's."""
 
     name: str = ""
@@ -47,11 +47,11 @@ class Caller(Struct, frozen=True):
         return self.sees_all or owner == self.name
 
 
-class Keyring:
+class TokenRegistry:
     """Secrets and whose they are. Raises SetupError if it would let in whoever sends nothing."""
 
-    def __init__(self, token: Token) -> None:
-        self._verify: Verifier | None = None
+    def __init__(self, token: TokenLike) -> None:
+        self._verify: TokenVerifier | None = None
         self._whose: dict[str, str] = {}
         self._is_single = isinstance(token, str)
         if isinstance(token, str):
@@ -66,16 +66,16 @@ class Keyring:
         if not self._whose or not all(self._whose):
             raise SetupError("a secret is empty; give one, or leave auth out")
 
-    async def owner(self, given: str) -> Caller | None:
+    async def owner(self, given: str) -> Principal | None:
         """Whose a secret is; None if it is nobody's."""
         if self._verify is not None:
             name = self._verify(given)
             if isawaitable(name):
                 name = await name
-            return Caller(name) if name else None
+            return Principal(name) if name else None
         # All are looked at, so that the time it takes tells nothing.
         names = [name for secret, name in self._whose.items() if is_same(secret, given)]
-        return Caller(names[0], sees_all=self._is_single) if names else None
+        return Principal(names[0], sees_all=self._is_single) if names else None
 
 
 def is_same(secret: str, given: str) -> bool:

@@ -8,35 +8,35 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from ...errors import SetupError
-from .auth import AuthLike, caller_in, refusal_of, ways_of
-from .callers import Caller
-from .problems import Problem
+from .auth import AuthLike, authenticate, refusal_of, to_auth_list
+from .callers import Principal
+from .problems import ServingError
 
 T = TypeVar("T")
 
 _LOCAL_NAMES = frozenset({"localhost"})
 
 
-class Door:
+class RequestGuard:
     """Lets in who can say who they are; without `auth`, only those on this machine, unless `allow_anyone`."""
 
     def __init__(self, auth: AuthLike | None = None, *, allow_anyone: bool = False, max_body: int = 1 << 20) -> None:
         if max_body < 1:
             raise SetupError(f"max_body={max_body} would let nothing in; give a number of bytes")
-        self.auth = ways_of(auth)
+        self.auth = to_auth_list(auth)
         self._allow_anyone = allow_anyone
         self._max_body = max_body
 
-    async def admit(self, request: Request) -> Caller:
+    async def admit(self, request: Request) -> Principal:
         """Who makes this request. Raises Problem if they may not."""
         if not self.auth:
             if not self._allow_anyone:
                 _refuse_strangers(request)
-            return Caller(sees_all=True)
-        caller = await caller_in(request, self.auth)
+            return Principal(sees_all=True)
+        caller = await authenticate(request, self.auth)
         if caller is None:
             told, headers = refusal_of(self.auth)
-            raise Problem(401, "unauthorized", told, headers=headers)
+            raise ServingError(401, "unauthorized", told, headers=headers)
         return caller
 
     async def body(self, request: Request, read: Callable[[bytes], T], *, default: T | None = None) -> T:
@@ -46,16 +46,16 @@ class Door:
             return default
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "application/json":
-            raise Problem(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
+            raise ServingError(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
         try:
             return read(content)
         except msgspec.ValidationError as error:
-            raise Problem(422, "invalid", f"the body does not fit: {error}")
+            raise ServingError(422, "invalid", f"the body does not fit: {error}")
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            raise Problem(400, "malformed_json", "the body is not JSON")
+            raise ServingError(400, "malformed_json", "the body is not JSON")
 
     async def _content(self, request: Request) -> bytes:
-        too_much = Problem(413, "too_large", f"the body has more than {self._max_body} bytes")
+        too_much = ServingError(413, "too_large", f"the body has more than {self._max_body} bytes")
         announced = request.headers.get("content-length", "")
         if announced.isdigit() and int(announced) > self._max_body:
             raise too_much
@@ -66,7 +66,7 @@ class Door:
                 if len(content) > self._max_body:
                     raise too_much
         except ClientDisconnect:
-            raise Problem(400, "incomplete", "the body was cut off")
+            raise ServingError(400, "incomplete", "the body was cut off")
         return bytes(content)
 
 
@@ -89,4 +89,4 @@ def _refuse_strangers(request: Request) -> None:
     peer: Any = request.client
     asked_for = request.url.hostname or ""
     if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(asked_for):
-        raise Problem(403, "forbidden", "without auth this server is for its own machine only")
+        raise ServingError(403, "forbidden", "without auth this server is for its own machine only")

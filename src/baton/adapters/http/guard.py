@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from starlette.requests import Request
 
-from .callers import Caller
-from .door import Door
-from .problems import tell_problem
+from .callers import Principal
+from .door import RequestGuard
+from .problems import error_response
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 _CALLER = "baton.caller"
 
 
-class Guarded:
-    """ASGI middleware that lets in whom a door admits; `guest_of` tells the app behind it who that is."""
+class AuthMiddleware:
+    """ASGI middleware that lets in whom a door admits; `principal_of` tells the app behind it who that is."""
 
-    def __init__(self, app: "ASGIApp", door: Door) -> None:
+    def __init__(self, app: "ASGIApp", door: RequestGuard) -> None:
         self._app = app
         self._door = door
 
@@ -27,12 +27,12 @@ class Guarded:
             try:
                 scope = {**scope, _CALLER: await self._door.admit(request)}
             except Exception as error:  # noqa: BLE001 - the edge of the program: here a failure becomes an answer
-                await tell_problem(request, error)(scope, receive, send)
+                await error_response(request, error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
-def guest_of(request: Request | None) -> Caller:
+def principal_of(request: Request | None) -> Principal:
     """Who was let in with a request; where nobody is asked, or there are no requests, whoever runs the program."""
     known = None if request is None else request.scope.get(_CALLER)
-    return known if isinstance(known, Caller) else Caller(sees_all=True)
+    return known if isinstance(known, Principal) else Principal(sees_all=True)

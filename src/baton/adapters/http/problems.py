@@ -11,19 +11,19 @@ from ...errors import (
     BatonError,
     LogError,
     NotEncodableError,
-    RunConflict,
+    RunConflictError,
     RunError,
     RunExistsError,
     RunNotFoundError,
     StoreError,
-    TeamChanged,
-    ThreadBusy,
+    TeamChangedError,
+    ThreadBusyError,
 )
 
 _logger = logging.getLogger("baton.server")
 
 
-class Problem(Exception):
+class ServingError(Exception):
     """Something that the client is to be told, and that is no news to whoever runs the server."""
 
     def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
@@ -42,9 +42,9 @@ class Problem(Exception):
 _TOLD: tuple[tuple[type[BatonError], int, str, str], ...] = (
     (RunNotFoundError, 404, "not_found", "there is no such run"),
     (RunExistsError, 409, "run_exists", "there is a run of that id already"),
-    (ThreadBusy, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
-    (RunConflict, 409, "run_busy", "the run is under way; cancel it, or wait until it has stopped"),
-    (TeamChanged, 409, "team_changed", "the team has changed since this run began"),
+    (ThreadBusyError, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
+    (RunConflictError, 409, "run_busy", "the run is under way; cancel it, or wait until it has stopped"),
+    (TeamChangedError, 409, "team_changed", "the team has changed since this run began"),
     (NotEncodableError, 422, "invalid", "the body holds something that cannot be kept as JSON"),
     (LogError, 503, "unavailable", "the log of this run cannot be read"),
     (StoreError, 503, "unavailable", "the store cannot be reached"),
@@ -52,30 +52,30 @@ _TOLD: tuple[tuple[type[BatonError], int, str, str], ...] = (
 _NEWS = (503, 500)
 
 
-def problem_of(error: BatonError) -> Problem:
+def to_serving_error(error: BatonError) -> ServingError:
     """What a client is told of an error that kept a request from being carried out."""
     if isinstance(error, AnswerError):
-        return Problem(422, "answer_not_wanted", str(error))
+        return ServingError(422, "answer_not_wanted", str(error))
     if type(error) is StoreError and not error.store:
         # Not the store's own trouble, so it is about what was asked of it.
-        return Problem(422, "invalid", "the store cannot make sense of what was asked for")
+        return ServingError(422, "invalid", "the store cannot make sense of what was asked for")
     for kind, status, code, message in _TOLD:
         if isinstance(error, kind):
-            return Problem(status, code, message)
+            return ServingError(status, code, message)
     if type(error) is RunError:
-        return Problem(409, "run_ended", "the run is completed; there is nothing left to go on with")
-    return Problem(500, "internal", "something went wrong here; it has been noted")
+        return ServingError(409, "run_ended", "the run is completed; there is nothing left to go on with")
+    return ServingError(500, "internal", "something went wrong here; it has been noted")
 
 
-def tell_problem(request: Request, error: Exception) -> Response:
+def error_response(request: Request, error: Exception) -> Response:
     """The answer to a request that ended with this error. What the client cannot help is logged."""
-    problem = error if isinstance(error, Problem) else _unforeseen(error)
+    problem = error if isinstance(error, ServingError) else _unforeseen(error)
     if problem.status in _NEWS:
         _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem.response()
 
 
-def _unforeseen(error: Exception) -> Problem:
+def _unforeseen(error: Exception) -> ServingError:
     if isinstance(error, BatonError):
-        return problem_of(error)
-    return Problem(500, "internal", "something went wrong here; it has been noted")
+        return to_serving_error(error)
+    return ServingError(500, "internal", "something went wrong here; it has been noted")

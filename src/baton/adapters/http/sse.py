@@ -20,7 +20,7 @@ def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
     return head.encode() + b"data: " + data + b"\n\n"
 
 
-class EventStream(StreamingResponse):
+class SSEResponse(StreamingResponse):
     """An answer that sends frames as they come, and that nobody on the way may keep.
 
     `on_leave` is called if the client goes away before the end: not if it is the server that ends.

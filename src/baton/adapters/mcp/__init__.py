@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .auth import AuthorizationCode, ClientCredentials
     from .serving import mcp_app, mcp_server
-    from .source import MCPServer
-    from .tokens import FileTokens, MemoryTokens, TokenStore
+    from .source import MCPToolset
+    from .tokens import FileTokenStore, MemoryTokenStore, TokenStore
 
 _HOME_OF = {
     "AuthorizationCode": "auth",
     "ClientCredentials": "auth",
-    "FileTokens": "tokens",
-    "MCPServer": "source",
-    "MemoryTokens": "tokens",
+    "FileTokenStore": "tokens",
+    "MCPToolset": "source",
+    "MemoryTokenStore": "tokens",
     "TokenStore": "tokens",
     "mcp_app": "serving",
     "mcp_server": "serving",
@@ -26,9 +26,9 @@ _HOME_OF = {
 __all__ = [
     "AuthorizationCode",
     "ClientCredentials",
-    "FileTokens",
-    "MCPServer",
-    "MemoryTokens",
+    "FileTokenStore",
+    "MCPToolset",
+    "MemoryTokenStore",
     "TokenStore",
     "mcp_app",
     "mcp_server",

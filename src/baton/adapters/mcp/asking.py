@@ -7,10 +7,10 @@ from typing import Any
 import mcp_types as types
 
 from ...agents import AgentContext
-from ...agents.manner import Manner
+from ...agents.manner import CompiledAgent
 from ...context import RunContext
 from ...messages import AssistantMessage, Message, UserMessage, text_of
-from ...models import ModelRequest, ModelSettings, collect
+from ...models import ModelRequest, ModelSettings, collect_response
 from .convert import part_of
 from .flights import refusal
 
@@ -18,7 +18,7 @@ ELICITATION = "elicitation"
 """The kind of question that a server's is."""
 
 
-class Asking:
+class ServerRequestHandler:
     """Answers for one call, in the run that the call is made in."""
 
     def __init__(
@@ -59,7 +59,7 @@ class Asking:
 
     async def _sampled(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult | types.ErrorData:
         if not self._sampling:
-            return refusal(f"{self._server} may not ask the model: MCPServer(…, sampling=True) would allow it")
+            return refusal(f"{self._server} may not ask the model: MCPToolset(…, sampling=True) would allow it")
         if params.tools:
             return refusal("sampling with tools is not supported here")
         manner = _manner_of(self._ctx)
@@ -68,20 +68,20 @@ class Asking:
         said = await self._ctx.step("sampling", partial(self._ask_model, params, manner))
         return types.CreateMessageResult.model_validate(said)
 
-    async def _ask_model(self, params: types.CreateMessageRequestParams, manner: Manner) -> dict[str, Any]:
+    async def _ask_model(self, params: types.CreateMessageRequestParams, manner: CompiledAgent) -> dict[str, Any]:
         ctx, settings = self._ctx, ModelSettings(max_tokens=params.max_tokens, temperature=params.temperature)
         stop = tuple(params.stop_sequences) if params.stop_sequences else None
-        settings = manner.settings.overridden_by(settings).overridden_by(ModelSettings(stop=stop))
+        settings = manner.settings.merge(settings).merge(ModelSettings(stop_sequences=stop))
         request = ModelRequest(
             [_message_of(message) for message in params.messages],
             params.system_prompt or "",
             settings=settings,
             agent=ctx.agent,
         )
-        ctx.run.meter.start_model_call(ctx.origin)
-        response = await collect(manner.model.respond(request), manner.model.name)
+        ctx._run.meter.start_model_call(ctx._origin)
+        response = await collect_response(manner.model.respond(request), manner.model.name)
         if response.usage is not None:
-            ctx.run.meter.add_usage(response.usage, ctx.origin)
+            ctx._run.meter.add_usage(response.usage, ctx._origin)
         text = text_of(response.message.content) if response.message is not None else ""
         result = types.CreateMessageResult(
             role="assistant",
@@ -98,9 +98,9 @@ def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
     return {name: field["default"] for name, field in fields.items() if "default" in field}
 
 
-def _manner_of(ctx: RunContext[Any]) -> Manner | None:
-    caller = ctx.caller
-    return caller.options.manners.get(ctx.agent) if isinstance(caller, AgentContext) else None
+def _manner_of(ctx: RunContext[Any]) -> CompiledAgent | None:
+    caller = ctx._caller
+    return caller._options.compiled_agents.get(ctx.agent) if isinstance(caller, AgentContext) else None
 
 
 def _message_of(message: types.SamplingMessage) -> Message:

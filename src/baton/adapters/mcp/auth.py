@@ -17,17 +17,17 @@ try:
     from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata
     from pydantic import AnyUrl
 
-    from .oauth import CodeFlow, SideBySide
-    from .tokens import MemoryTokens, TokenStore, Wallet
+    from .oauth import AuthorizationCodeFlow, ConcurrentAuth
+    from .tokens import MemoryTokenStore, ServerCredentials, TokenStore
 except ImportError as error:
     raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
 
 Headers: TypeAlias = "Mapping[str, str] | Awaitable[Mapping[str, str]]"
-Visit: TypeAlias = Callable[[str], Awaitable[str]]
+AuthorizationHandler: TypeAlias = Callable[[str], Awaitable[str]]
 """Has the user visit a page; gives the address they were sent back to."""
 
 
-class Auth(Protocol):
+class MCPAuth(Protocol):
     """How to get leave to use a server."""
 
     def flow(self, url: str) -> httpx2.Auth:
@@ -35,7 +35,7 @@ class Auth(Protocol):
         ...
 
 
-class Bearer:
+class MCPBearerAuth:
     """A token, or headers that a function gives for each request."""
 
     def __init__(self, given: str | Callable[[], Headers]) -> None:
@@ -43,13 +43,13 @@ class Bearer:
 
     def flow(self, url: str) -> httpx2.Auth:
         """The same for every server."""
-        return _Signed(self._given)
+        return _BearerHTTPAuth(self._given)
 
     def __repr__(self) -> str:
         return "Bearer(…)"
 
 
-class _Signed(httpx2.Auth):
+class _BearerHTTPAuth(httpx2.Auth):
     def __init__(self, given: str | Callable[[], Headers]) -> None:
         self._given = given
 
@@ -64,7 +64,7 @@ class _Signed(httpx2.Auth):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCredentials:
-    """Credentials that a program has of its own, for `MCPServer(url, auth=…)`: no user is asked.
+    """Credentials that a program has of its own, for `MCPToolset(url, auth=…)`: no user is asked.
 
     `issuer` is the authorization server that they are for: they are sent to no other, whatever the MCP server says.
     """
@@ -77,7 +77,7 @@ class ClientCredentials:
     algorithm: str = "RS256"
     method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     scope: str | None = None
-    tokens: TokenStore = field(default_factory=MemoryTokens)
+    tokens: TokenStore = field(default_factory=MemoryTokenStore)
 
     def __post_init__(self) -> None:
         if bool(self.client_secret) is bool(self.private_key):
@@ -85,7 +85,7 @@ class ClientCredentials:
 
     def flow(self, url: str) -> httpx2.Auth:
         """What obtains tokens for this server."""
-        wallet = Wallet(self.tokens, url)
+        wallet = ServerCredentials(self.tokens, url)
         if self.client_secret:
             provider = ClientCredentialsOAuthProvider(
                 url, wallet, self.client_id, self.client_secret, self.method, self.scope, self.issuer
@@ -99,12 +99,12 @@ class ClientCredentials:
             )
             assertion = signing.create_assertion_provider()
             provider = PrivateKeyJWTOAuthProvider(url, wallet, self.client_id, assertion, self.scope, self.issuer)
-        return SideBySide(provider)
+        return ConcurrentAuth(provider)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorizationCode:
-    """The leave of a user who visits a page for it, for `MCPServer(url, auth=…)`.
+    """The leave of a user who visits a page for it, for `MCPToolset(url, auth=…)`.
 
     The run that needs it is suspended with the page's address, and answered with the address that the user was sent
     back to. With `visit` that function is asked instead. A client that has no `client_id` is registered where that is
@@ -118,11 +118,11 @@ class AuthorizationCode:
     issuer: str | None = None
     """The authorization server that `client_id` is known to; it is shown to no other."""
     client_metadata_url: str | None = None
-    tokens: TokenStore = field(default_factory=MemoryTokens)
-    visit: Visit | None = field(default=None, repr=False)
+    tokens: TokenStore = field(default_factory=MemoryTokenStore)
+    on_authorize: AuthorizationHandler | None = field(default=None, repr=False)
 
     def flow(self, url: str) -> httpx2.Auth:
-        """What obtains tokens for this server. Raises VisitFirst if the user must be sent to a page for that."""
+        """What obtains tokens for this server. Raises AuthorizationPending if the user must be sent to a page for that."""
         redirects = [AnyUrl(self.redirect_uri)]
         client = None
         if self.client_id:
@@ -139,16 +139,18 @@ class AuthorizationCode:
             grant_types=["authorization_code", "refresh_token"],
             application_type="native" if AnyUrl(self.redirect_uri).host in _LOOPBACK else "web",
         )
-        provider = CodeFlow(url, about, Wallet(self.tokens, url, client), client_metadata_url=self.client_metadata_url)
-        return SideBySide(provider)
+        provider = AuthorizationCodeFlow(
+            url, about, ServerCredentials(self.tokens, url, client), client_metadata_url=self.client_metadata_url
+        )
+        return ConcurrentAuth(provider)
 
 
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
-AuthLike: TypeAlias = "str | Callable[[], Headers] | Auth | httpx2.Auth"
+MCPAuthLike: TypeAlias = "str | Callable[[], Headers] | MCPAuth | httpx2.Auth"
 
 
-class _Given:
+class _CustomAuth:
     """An `httpx2.Auth` of the application's own, such as another provider of the SDK."""
 
     def __init__(self, given: httpx2.Auth) -> None:
@@ -158,15 +160,15 @@ class _Given:
         return self._given
 
 
-def auth_of(given: "AuthLike | None") -> Auth | None:
+def auth_of(given: "MCPAuthLike | None") -> MCPAuth | None:
     """What somebody gave as `auth`. Raises SetupError if it is none."""
     if given is None:
         return None
     if isinstance(given, httpx2.Auth):
-        return _Given(given)
+        return _CustomAuth(given)
     if isinstance(given, ClientCredentials | AuthorizationCode):
         return given
     if (isinstance(given, str) and given) or callable(given):
-        return Bearer(given)
+        return MCPBearerAuth(given)
     works = "a token, a function that gives headers, ClientCredentials, AuthorizationCode or an httpx2.Auth"
-    raise SetupError(f"MCPServer(auth=…) takes {works}; not a {type(given).__name__}")
+    raise SetupError(f"MCPToolset(auth=…) takes {works}; not a {type(given).__name__}")

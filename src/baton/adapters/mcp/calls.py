@@ -10,20 +10,20 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from ...context import as_json_value
-from ...errors import AnswerError, NotEncodableError, RunNotFoundError, listed
-from ...events import Delta, Event, Progress, Started, ToolReturned, Transferred
+from ...context import to_json_value
+from ...errors import AnswerError, NotEncodableError, RunNotFoundError, quote_names
+from ...events import AgentStarted, ControlTransferred, Delta, Event, ProgressDelta, ToolReturned
 from ...log import Log
-from ...runner import Interrupt, LiveRun, Runner, RunResult
-from ...runner.courses import start_of
-from ...runner.result import interrupt_of
-from ..http import Caller
-from ..http.guard import guest_of
+from ...runner import Interrupt, Runner, RunResult, RunStream
+from ...runner.courses import run_started_event
+from ...runner.result import to_interrupt
+from ..http import Principal
+from ..http.guard import principal_of
 from .convert import blocks_of
 from .questions import answer_in, elicitation_of, open_questions
 
 
-class Calls:
+class ToolCallHandler:
     """Carries out calls. `runners` are by the names of their tools."""
 
     def __init__(self, runners: Mapping[str, Runner[Any, Any]], *, answer_tool: str) -> None:
@@ -37,7 +37,7 @@ class Calls:
 
         Raises MCPError if there is no such tool.
         """
-        given, caller = params.arguments or {}, guest_of(ctx.request)
+        given, caller = params.arguments or {}, principal_of(ctx.request)
         if params.request_state is not None:
             return await self._answered(ctx, params)
         if params.name == self._answer_tool:
@@ -49,10 +49,10 @@ class Calls:
             if not isinstance(request, str) or not request.strip():
                 return error_result('give what should be done as text: {"request": "…"}')
             runner = self._runners[params.name]
-            live = runner.stream(request, caller=caller.name)
+            live = runner.stream(request, owner=caller.name)
         else:
             names = [*self._runners, self._answer_tool]
-            raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {listed(names)}")
+            raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {quote_names(names)}")
         return await self._outcome(ctx, runner, await _driven(ctx, live))
 
     async def _answered(
@@ -60,7 +60,7 @@ class Calls:
     ) -> types.CallToolResult | types.InputRequiredResult:
         """Go on with a run that the client has got answers for."""
         run_id = str(params.request_state)
-        runner = await self._runner_with(run_id, guest_of(ctx.request))
+        runner = await self._runner_with(run_id, principal_of(ctx.request))
         interrupts = {asked.id: asked for asked in await _interrupts(runner, run_id)}
         answers: dict[str, Any] = {}
         for id, response in (params.input_responses or {}).items():
@@ -99,20 +99,20 @@ class Calls:
     def _told(self, run_id: str, interrupts: Iterable[Interrupt]) -> types.CallToolResult:
         return error_result(open_questions(run_id, tuple(interrupts), answer_tool=self._answer_tool))
 
-    async def _runner_with(self, run_id: str, caller: Caller) -> Runner[Any, Any]:
+    async def _runner_with(self, run_id: str, caller: Principal) -> Runner[Any, Any]:
         """The runner that has this run of the caller's. Raises AnswerError if none has."""
         for runner in self._runners.values():
             try:
                 events = await runner.events(run_id)
             except RunNotFoundError:
                 continue
-            started = start_of(events)
-            if started.root == runner.team.root and caller.sees(started.caller):
+            started = run_started_event(events)
+            if started.root_agent == runner.team.root and caller.sees(started.owner):
                 return runner
         raise AnswerError(f"no run `{run_id}` waits here for answers")
 
 
-async def _driven(ctx: ServerRequestContext[Any], live: LiveRun[Any]) -> RunResult[Any]:
+async def _driven(ctx: ServerRequestContext[Any], live: RunStream[Any]) -> RunResult[Any]:
     """Drive the run and report what it is doing. A client that goes away cancels it."""
     steps = 0
     async with live:
@@ -126,20 +126,20 @@ async def _driven(ctx: ServerRequestContext[Any], live: LiveRun[Any]) -> RunResu
 
 def _progress_in(event: Event | Delta) -> str:
     match event:
-        case Started():
+        case AgentStarted():
             return f"{event.origin.agent} has the floor"
-        case Transferred():
+        case ControlTransferred():
             return f"{event.source} hands over to {event.target}"
         case ToolReturned():
-            return f"{event.origin.agent} has used {event.name}"
-        case Progress():
+            return f"{event.origin.agent} has used {event.tool_name}"
+        case ProgressDelta():
             return event.text
         case _:
             return ""
 
 
 async def _interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
-    return [interrupt_of(asked) for asked in Log(await runner.events(run_id)).open_questions().values()]
+    return [to_interrupt(asked) for asked in Log(await runner.events(run_id)).open_questions().values()]
 
 
 def _can_elicit(ctx: ServerRequestContext[Any]) -> bool:
@@ -156,7 +156,7 @@ def _completed(output: Any) -> types.CallToolResult:
     if output is None or isinstance(output, str):
         return types.CallToolResult(content=[types.TextContent(text=output or "")])
     try:
-        plain = as_json_value("the output", output)
+        plain = to_json_value("the output", output)
     except NotEncodableError:
         return types.CallToolResult(content=[types.TextContent(text=str(output))])
     text = json.dumps(plain, ensure_ascii=False)

@@ -10,25 +10,25 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
 from pydantic import ValidationError
 
-from ...errors import SetupError, ToolError, ToolsUnavailable, ToolTimeout
+from ...errors import SetupError, ToolError, ToolsUnavailableError, ToolTimeoutError
 from ...tools import Tool
-from .flights import Answering
-from .gone import Gone, NeedsVisit
-from .session import Mode, Session
-from .ways import Way, logger
+from .flights import RequestAnswerer
+from .gone import AuthorizationRequiredError, MCPSessionError
+from .session import MCPSession, Mode
+from .ways import MCPTransport, logger
 
 T = TypeVar("T")
 
 _MOST_PAGES = 1000
 
 
-class Connection:
+class MCPConnection:
     """One server for one run, or for all runs while the application keeps it open. May be used from any task."""
 
     def __init__(
         self,
-        way: Way,
-        make: "Callable[[Connection, Sequence[types.Tool]], tuple[Tool, ...]]",
+        way: MCPTransport,
+        make: "Callable[[MCPConnection, Sequence[types.Tool]], tuple[Tool, ...]]",
         *,
         mode: Mode,
         roots: tuple[types.Root, ...],
@@ -43,11 +43,11 @@ class Connection:
         self._sampling = sampling
         self._startup = startup
         self._timeout = timeout
-        self._session: Session | None = None
-        self._dropped: list[Session] = []
+        self._session: MCPSession | None = None
+        self._dropped: list[MCPSession] = []
         self._opening = asyncio.Lock()
         self._attempts = 0
-        self._failure: Gone | None = None
+        self._failure: MCPSessionError | None = None
         """Why the last attempt to open a session failed."""
         self._listing = asyncio.Lock()
         self._listed: list[types.Tool] = []
@@ -61,7 +61,7 @@ class Connection:
     async def tools(self) -> tuple[Tool, ...]:
         """The server's tools; the same object unless they have changed.
 
-        Raises ToolsUnavailable if it never had any, NeedsVisit if a user must give leave first.
+        Raises ToolsUnavailableError if it never had any, AuthorizationRequiredError if a user must give leave first.
         """
         self._check_loop()
         if self._tools is not None and self._listed_at == self._changes:
@@ -72,13 +72,13 @@ class Connection:
                 return self._tools
             try:
                 known, listed = await self._request(self._list, may_repeat=True, attempts=attempts)
-            except NeedsVisit:
+            except AuthorizationRequiredError:
                 if self._tools is None:
                     raise
                 return self._tools
-            except (Gone, MCPError, ValidationError) as error:
+            except (MCPSessionError, MCPError, ValidationError) as error:
                 if self._tools is None:
-                    raise ToolsUnavailable(self._way.label, str(error)) from error
+                    raise ToolsUnavailableError(self._way.label, str(error)) from error
                 # Calls will say so if the server stays away; what it offers is known.
                 logger.warning("%s cannot list its tools, those known are used: %s", self._way.label, error)
                 return self._tools
@@ -97,10 +97,10 @@ class Connection:
         send: Callable[[ClientSession], Awaitable[T]],
         *,
         may_repeat: bool,
-        answering: Answering,
+        answering: RequestAnswerer,
         place: str,
     ) -> T:
-        """What a call came to. Raises ToolError if the server fails, with what is known of the call; NeedsVisit if a
+        """What a call came to. Raises ToolError if the server fails, with what is known of the call; AuthorizationRequiredError if a
         user must give leave first.
 
         `place` is where in which run it is made; if a call of that place waits for an answer, it goes on.
@@ -108,13 +108,13 @@ class Connection:
         self._check_loop()
         try:
             return await self._request(send, may_repeat=may_repeat, answering=answering, place=place)
-        except NeedsVisit:
+        except AuthorizationRequiredError:
             raise
-        except Gone as gone:
+        except MCPSessionError as gone:
             raise ToolError(_lost_call(tool.name, gone), tool=tool.name) from gone
         except MCPError as error:
             if error.code == REQUEST_TIMEOUT and self._timeout is not None:
-                raise ToolTimeout(tool.name, self._timeout) from error
+                raise ToolTimeoutError(tool.name, self._timeout) from error
             if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
                 self._has_changed()
             raise ToolError(f"tool `{tool.name}` failed: {error.message}", tool=tool.name) from error
@@ -127,7 +127,7 @@ class Connection:
         send: Callable[[ClientSession], Awaitable[T]],
         *,
         may_repeat: bool,
-        answering: Answering | None = None,
+        answering: RequestAnswerer | None = None,
         place: str = "",
         attempts: int | None = None,
     ) -> T:
@@ -135,9 +135,9 @@ class Connection:
         session = await self._opened(self._attempts if attempts is None else attempts)
         try:
             return await session.request(send, answering=answering, place=place)
-        except NeedsVisit:
+        except AuthorizationRequiredError:
             raise
-        except Gone as gone:
+        except MCPSessionError as gone:
             self._drop(session)
             if gone.was_sent and not may_repeat:
                 raise
@@ -145,11 +145,11 @@ class Connection:
         session = await self._opened(self._attempts)
         try:
             return await session.request(send, answering=answering, place=place)
-        except Gone:
+        except MCPSessionError:
             self._drop(session)
             raise
 
-    async def _opened(self, attempts: int) -> Session:
+    async def _opened(self, attempts: int) -> MCPSession:
         """The session. `attempts` is how many had been made to open one when it was first wanted."""
         async with self._opening:
             session = self._session
@@ -159,20 +159,20 @@ class Connection:
                 # Somebody else has tried meanwhile: many who wait should not wait one after the other.
                 raise self._failure.again()
             if self._is_closed:
-                raise Gone(f"{self._way.label} has been closed here", was_sent=False)
+                raise MCPSessionError(f"{self._way.label} has been closed here", was_sent=False)
             if session is not None:
                 self._drop(session)
             self._attempts += 1
             self._failure = None
             try:
                 self._session = await self._new_session()
-            except Gone as failure:
+            except MCPSessionError as failure:
                 self._failure = failure
                 raise
             return self._session
 
-    async def _new_session(self) -> Session:
-        session = Session(
+    async def _new_session(self) -> MCPSession:
+        session = MCPSession(
             self._way, on_change=self._has_changed, mode=self._mode, roots=self._roots, sampling=self._sampling
         )
         # Among those to be closed from the first moment on, whatever becomes of the opening.
@@ -181,7 +181,7 @@ class Connection:
         self._dropped.remove(session)
         return session
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: MCPSession) -> None:
         if self._session is session:
             self._session = None
             self._has_changed()
@@ -226,7 +226,7 @@ async def _all_tools(session: ClientSession) -> list[types.Tool]:
     return tools
 
 
-def _lost_call(tool: str, gone: Gone) -> str:
+def _lost_call(tool: str, gone: MCPSessionError) -> str:
     if not gone.was_sent:
         return f"tool `{tool}` was not called: {gone}"
     return (

@@ -12,7 +12,7 @@ import mcp_types as types
 from ...errors import SetupError
 from ...handoffs.strict import strict_schema
 from ...messages import Audio, Content, Data, File, Image, Part, Text, ToolSpec
-from ...tools import Effect, ToolOutcome
+from ...tools import ToolEffect, ToolResult
 
 LONGEST_NAME = 64
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
@@ -34,7 +34,7 @@ def spec_of(tool: types.Tool, name: str, *, strict: bool) -> ToolSpec:
     if strict:
         copied = _strict_copy(tool)
         if copied is not None:
-            return ToolSpec(name, described, copied, is_strict=True)
+            return ToolSpec(name, described, copied, strict=True)
     return ToolSpec(name, described, tool.input_schema)
 
 
@@ -43,7 +43,7 @@ def optional_in(schema: dict[str, Any]) -> frozenset[str]:
     return frozenset(schema.get("properties", {})) - frozenset(schema.get("required", ()))
 
 
-def effect_of_hints(tool: types.Tool) -> Effect:
+def effect_of_hints(tool: types.Tool) -> ToolEffect:
     """What calls do outside, as the server hints; without a hint what our own tools are taken for."""
     hints = tool.annotations
     return "read" if hints is not None and hints.read_only_hint else "idempotent"
@@ -83,14 +83,14 @@ def _has_optional_parts(node: Any) -> bool:
     return any(map(_has_optional_parts, schema.values()))
 
 
-def outcome_of_result(result: types.CallToolResult) -> ToolOutcome:
+def outcome_of_result(result: types.CallToolResult) -> ToolResult:
     """What a call came to, with all that the server gave."""
     parts = [part_of(block) for block in result.content]
     structured = result.structured_content
     # A server that gives structured content should repeat it as text, for those who read only that.
     if structured is not None and not any(isinstance(part, Text) and _says(part.text, structured) for part in parts):
         parts.append(Data(structured))
-    return ToolOutcome(_content(parts), is_error=result.is_error)
+    return ToolResult(_content(parts), is_error=result.is_error)
 
 
 def _content(parts: list[Part]) -> Content:

@@ -6,11 +6,11 @@ from typing import Any, Protocol
 import mcp_types as types
 from mcp_types import INVALID_REQUEST
 
-from ...context import Suspend
+from ...context import SuspendRun
 from .ways import logger
 
 
-class Answering(Protocol):
+class RequestAnswerer(Protocol):
     """Who answers what a server asks while it carries out a call."""
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
@@ -18,15 +18,15 @@ class Answering(Protocol):
         ...
 
 
-class Flight:
+class InFlightCall:
     """A call on its way. `place` is where in which run it is made, the same again when that run is resumed."""
 
-    def __init__(self, job: "asyncio.Task[Any]", answering: Answering | None, place: str) -> None:
+    def __init__(self, job: "asyncio.Task[Any]", answering: RequestAnswerer | None, place: str) -> None:
         self.job = job
         self.answering = answering
         self.place = place
         self._asked: list[types.InputRequest] = []
-        self._pause: Suspend | None = None
+        self._pause: SuspendRun | None = None
         self._answer: asyncio.Future[Any] | None = None
         """What the server waits for, if that must come from outside."""
         self._moved = asyncio.Event()
@@ -52,13 +52,13 @@ class Flight:
             return refusal("nobody can be asked about this call")
         try:
             return await _answered(self.answering, request)
-        except Suspend as pause:
+        except SuspendRun as pause:
             self._pause = pause
             self._answer = asyncio.get_running_loop().create_future()
             self._moved.set()
         return await self._answer
 
-    async def go_on(self, answering: Answering) -> None:
+    async def go_on(self, answering: RequestAnswerer) -> None:
         """Give the server its answer, now that the run goes on. Raises Suspend if there still is none."""
         answer, self.answering = self._answer, answering
         # What was answered before is on record; it is gone through so that each question finds its own answer.
@@ -69,11 +69,11 @@ class Flight:
             answer.set_result(given[-1])
 
 
-class Flights:
+class InFlightCalls:
     """All calls that are on their way."""
 
     def __init__(self) -> None:
-        self._flights: list[Flight] = []
+        self._flights: list[InFlightCall] = []
         self._asking = 0
         self._moved = asyncio.Event()
         """Set whenever a call has begun, asked or ended."""
@@ -81,7 +81,7 @@ class Flights:
     def __len__(self) -> int:
         return len(self._flights)
 
-    def parked(self, place: str) -> Flight | None:
+    def parked(self, place: str) -> InFlightCall | None:
         """The call of this place that waits for an answer from outside, if it still does."""
         return next((flight for flight in self._flights if flight.is_parked and flight.place == place), None)
 
@@ -89,12 +89,12 @@ class Flights:
         """Whether any call waits for an answer from outside."""
         return any(flight.is_parked and not flight.job.done() for flight in self._flights)
 
-    def begin(self, flight: Flight) -> None:
+    def begin(self, flight: InFlightCall) -> None:
         """A call is made."""
         self._flights.append(flight)
         self._has_moved()
 
-    def end(self, flight: Flight) -> None:
+    def end(self, flight: InFlightCall) -> None:
         """A call has its result, or nobody waits for it any more."""
         self._flights.remove(flight)
         self._has_moved()
@@ -120,7 +120,7 @@ class Flights:
             self._has_moved()
         return await flying[0].asked(request)
 
-    def _flying(self) -> list[Flight]:
+    def _flying(self) -> list[InFlightCall]:
         # One that waits for its own answer is not the one that asks now.
         return [flight for flight in self._flights if not flight.is_parked]
 
@@ -129,7 +129,7 @@ class Flights:
         self._moved = asyncio.Event()
 
 
-async def _answered(answering: Answering, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+async def _answered(answering: RequestAnswerer, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
     try:
         return await answering.answer(request)
     except Exception as error:  # noqa: BLE001 - the server is told, and says in its result what that means

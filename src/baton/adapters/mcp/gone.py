@@ -1,19 +1,19 @@
 """Why a session is not there, or not there any more."""
 
 
-class Gone(Exception):
+class MCPSessionError(Exception):
     """The session ended, or could not be opened. `was_sent` says whether the server may have got the request."""
 
     def __init__(self, why: str, *, was_sent: bool) -> None:
         super().__init__(why)
         self.was_sent = was_sent
 
-    def again(self) -> "Gone":
+    def again(self) -> "MCPSessionError":
         """The same for somebody else, who has asked for nothing yet."""
-        return Gone(str(self), was_sent=False)
+        return MCPSessionError(str(self), was_sent=False)
 
 
-class NeedsVisit(Gone):
+class AuthorizationRequiredError(MCPSessionError):
     """A user must visit a page before the server can be used. Nothing was done."""
 
     def __init__(self, label: str, url: str) -> None:
@@ -21,6 +21,6 @@ class NeedsVisit(Gone):
         self.label = label
         self.url = url
 
-    def again(self) -> "NeedsVisit":
+    def again(self) -> "AuthorizationRequiredError":
         """The same for somebody else."""
-        return NeedsVisit(self.label, self.url)
+        return AuthorizationRequiredError(self.label, self.url)

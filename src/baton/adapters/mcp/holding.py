@@ -2,14 +2,14 @@
 
 import asyncio
 
-from .connection import Connection
+from .connection import MCPConnection
 from .ways import logger
 
 
-class OfRun:
+class RunConnection:
     """A connection for one run; closed when the run stops, unless a call waits in it."""
 
-    def __init__(self, connection: Connection, run_id: str, held: "Held") -> None:
+    def __init__(self, connection: MCPConnection, run_id: str, held: "SuspendedConnections") -> None:
         self.connection = connection
         self._run_id = run_id
         self._held = held
@@ -22,20 +22,20 @@ class OfRun:
             await self.connection.close()
 
 
-class Held:
+class SuspendedConnections:
     """The connections of suspended runs, each for as long as patience lasts or until its run goes on."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self._by_run: dict[str, tuple[Connection, asyncio.TimerHandle]] = {}
+        self._by_run: dict[str, tuple[MCPConnection, asyncio.TimerHandle]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    def keep(self, run_id: str, connection: Connection) -> None:
+    def keep(self, run_id: str, connection: MCPConnection) -> None:
         """Keep it for the run's return."""
         timer = asyncio.get_running_loop().call_later(self._patience, self._give_up, run_id)
         self._by_run[run_id] = connection, timer
 
-    def take(self, run_id: str) -> Connection | None:
+    def take(self, run_id: str) -> MCPConnection | None:
         """What was kept for this run, if it still is there."""
         connection, timer = self._by_run.pop(run_id, (None, None))
         if timer is not None:

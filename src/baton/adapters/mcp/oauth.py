@@ -11,10 +11,10 @@ from mcp.client.auth.utils import validate_authorization_response_iss
 from mcp.shared.auth import OAuthClientMetadata
 from msgspec.structs import replace
 
-from .tokens import Pending, Wallet
+from .tokens import PendingAuthorization, ServerCredentials
 
 
-class VisitFirst(BaseException):
+class AuthorizationPending(BaseException):
     """Unwinds the SDK's flow: a user must visit a page before the request can be made. Not an error, to the SDK either:
     it logs those.
     """
@@ -24,11 +24,11 @@ class VisitFirst(BaseException):
         self.url = url
 
 
-class CodeFlow(OAuthClientProvider):
+class AuthorizationCodeFlow(OAuthClientProvider):
     """Authorization by a code that a user fetches. It does not wait for them: it ends, and is begun again."""
 
     def __init__(
-        self, url: str, about: OAuthClientMetadata, wallet: Wallet, *, client_metadata_url: str | None
+        self, url: str, about: OAuthClientMetadata, wallet: ServerCredentials, *, client_metadata_url: str | None
     ) -> None:
         super().__init__(url, about, wallet, client_metadata_url=client_metadata_url)
         self._wallet = wallet
@@ -56,7 +56,7 @@ class CodeFlow(OAuthClientProvider):
     async def _perform_authorization_code_grant(self) -> tuple[str, str]:
         pending = await self._wallet.pending()
         if pending is None or pending.came_back is None:
-            raise VisitFirst(await self._page(pending))
+            raise AuthorizationPending(await self._page(pending))
         # A code is good for one attempt.
         await self._wallet.set_pending(None)
         fields = pending.came_back
@@ -65,7 +65,7 @@ class CodeFlow(OAuthClientProvider):
             raise OAuthFlowError(f"the user gave no leave: {fields.get('error', 'there is no code in the answer')}")
         return fields["code"], pending.verifier
 
-    async def _page(self, pending: Pending | None) -> str:
+    async def _page(self, pending: PendingAuthorization | None) -> str:
         """The page to visit: the one that somebody is at already, if it is for the same."""
         about, context = self._about(), self.context
         if pending is not None and pending.about == about:
@@ -77,7 +77,7 @@ class CodeFlow(OAuthClientProvider):
             endpoint = urljoin(context.get_authorization_base_url(context.server_url), "/authorize")
         fields = {**about, "state": state, "code_challenge": proof.code_challenge, "code_challenge_method": "S256"}
         url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(fields)}"
-        await self._wallet.set_pending(Pending(url, about, state, proof.code_verifier))
+        await self._wallet.set_pending(PendingAuthorization(url, about, state, proof.code_verifier))
         return url
 
     def _about(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ def _fields_of(answer: Any) -> dict[str, str]:
     return {}
 
 
-class SideBySide(httpx2.Auth):
+class ConcurrentAuth(httpx2.Auth):
     """Sends requests side by side while there is a good token. The SDK's flow takes one request at a time."""
 
     def __init__(self, provider: OAuthClientProvider) -> None:

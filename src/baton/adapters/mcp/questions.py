@@ -89,7 +89,7 @@ def _form_of(interrupt: Interrupt) -> dict[str, Any]:
 def _is_approval(interrupt: Interrupt) -> bool:
     payload = interrupt.payload
     asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    return interrupt.call is not None and asked.get("kind") == "approval"
+    return interrupt.tool_call is not None and asked.get("kind") == "approval"
 
 
 def _shown(value: Any) -> str:

@@ -17,7 +17,7 @@ try:
     from mcp.server import Server, ServerRequestContext
     from mcp.shared.exceptions import MCPError
 
-    from .calls import Calls, error_result
+    from .calls import ToolCallHandler, error_result
 except ImportError as error:
     raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
 
@@ -48,9 +48,9 @@ _ANSWER_SCHEMA: dict[str, Any] = {
 
 
 def mcp_server(
-    team: "BaseAgent[Any, Any] | Runner[Any, Any]",
+    target: "BaseAgent[Any, Any] | Runner[Any, Any]",
     *,
-    each: bool = False,
+    tool_per_agent: bool = False,
     model: Model | str | None = None,
     store: "Store | str | None" = None,
 ) -> "Server[Any]":
@@ -59,8 +59,8 @@ def mcp_server(
     Runs that ask something ask the client's user; if the client cannot do that, the result says what is open, and
     another tool takes the answers.
     """
-    runners = _runners(team, each=each, model=model, store=store)
-    calls = Calls(runners, answer_tool=ANSWER_TOOL)
+    runners = _runners(target, each=tool_per_agent, model=model, store=store)
+    calls = ToolCallHandler(runners, answer_tool=ANSWER_TOOL)
     tools = [_tool(name, runner) for name, runner in runners.items()]
     tools.append(
         types.Tool(
@@ -94,9 +94,9 @@ def mcp_server(
 
 
 def mcp_app(
-    team: "BaseAgent[Any, Any] | Runner[Any, Any]",
+    target: "BaseAgent[Any, Any] | Runner[Any, Any]",
     *,
-    each: bool = False,
+    tool_per_agent: bool = False,
     model: Model | str | None = None,
     store: "Store | str | None" = None,
     auth: "AuthLike | None" = None,
@@ -107,13 +107,13 @@ def mcp_app(
 
     `auth` says who may call, as for `baton.server.api_app`; runs then belong to whoever asked for them.
     """
-    server = mcp_server(team, each=each, model=model, store=store)
+    server = mcp_server(target, tool_per_agent=tool_per_agent, model=model, store=store)
     app = server.streamable_http_app(host=host, streamable_http_path=path)
     if auth is not None:
-        from ..http.door import Door
-        from ..http.guard import Guarded
+        from ..http.door import RequestGuard
+        from ..http.guard import AuthMiddleware
 
-        app.add_middleware(Guarded, door=Door(auth))
+        app.add_middleware(AuthMiddleware, door=RequestGuard(auth))
     return app
 
 

@@ -18,11 +18,11 @@ from mcp_types import CONNECTION_CLOSED
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ... import __version__
-from ...context import Suspend
-from .flights import Answering, Flight, Flights, refusal
-from .gone import Gone, NeedsVisit
-from .oauth import VisitFirst
-from .ways import SENT, VISIT, Leave, Way, logger
+from ...context import SuspendRun
+from .flights import InFlightCall, InFlightCalls, RequestAnswerer, refusal
+from .gone import AuthorizationRequiredError, MCPSessionError
+from .oauth import AuthorizationPending
+from .ways import SENT, VISIT, AuthorizationState, MCPTransport, logger
 
 T = TypeVar("T")
 
@@ -33,12 +33,12 @@ _LEVELS: dict[str, int] = {"debug": 10, "info": 20, "notice": 20, "warning": 30,
 _CRITICAL = 50
 
 
-class Session:
+class MCPSession:
     """A session that is opened once. `on_change` is called when the server has other tools."""
 
     def __init__(
         self,
-        way: Way,
+        way: MCPTransport,
         *,
         on_change: Callable[[], None],
         mode: Mode,
@@ -50,13 +50,13 @@ class Session:
         self._mode = mode
         self._roots = roots
         self._sampling = sampling
-        self._leave = Leave()
+        self._leave = AuthorizationState()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
         self._opening = CancelScope()
         """Ends the opening. Not by the task's own `cancel`, which would also end the stopping of a process."""
         self._closing = asyncio.Event()
-        self._flights = Flights()
+        self._flights = InFlightCalls()
         self._jobs: set[asyncio.Task[Any]] = set()
         self._retires = False
         self.is_lost = False
@@ -78,7 +78,7 @@ class Session:
                 await asyncio.shield(opened)
         except TimeoutError:
             self._opening.cancel()
-            raise Gone(f"{self._way.label} did not answer within {within:g} s", was_sent=False) from None
+            raise MCPSessionError(f"{self._way.label} did not answer within {within:g} s", was_sent=False) from None
         except asyncio.CancelledError:
             self._opening.cancel()
             raise
@@ -92,7 +92,9 @@ class Session:
         finally:
             self._lost()
             if not opened.done():
-                opened.set_exception(Gone(f"{self._way.label} was given up while it was opened", was_sent=False))
+                opened.set_exception(
+                    MCPSessionError(f"{self._way.label} was given up while it was opened", was_sent=False)
+                )
 
     async def _kept_open(self, opened: "asyncio.Future[None]") -> None:
         async with self._new_client() as client:
@@ -113,22 +115,24 @@ class Session:
             return
         try:
             self._check_leave()
-        except Gone as gone:
+        except MCPSessionError as gone:
             opened.set_exception(gone)
             return
         words = self._way.last_words()
         because = f"; it said: {words}" if words else ""
-        opened.set_exception(Gone(f"{self._way.label} cannot be reached: {_root_of(error)}{because}", was_sent=False))
+        opened.set_exception(
+            MCPSessionError(f"{self._way.label} cannot be reached: {_root_of(error)}{because}", was_sent=False)
+        )
 
     def _check_leave(self) -> None:
-        """Raises Gone if the server may not be used, or NeedsVisit if not yet."""
+        """Raises Gone if the server may not be used, or AuthorizationRequiredError if not yet."""
         match self._leave.trouble:
             case None:
                 self._leave.is_opening = False
-            case VisitFirst(url=url):
-                raise NeedsVisit(self._way.label, url)
+            case AuthorizationPending(url=url):
+                raise AuthorizationRequiredError(self._way.label, url)
             case trouble:
-                raise Gone(f"there is no leave to use {self._way.label}: {trouble}", was_sent=False)
+                raise MCPSessionError(f"there is no leave to use {self._way.label}: {trouble}", was_sent=False)
 
     def _new_client(self) -> Client:
         level = logger.getEffectiveLevel()
@@ -170,7 +174,11 @@ class Session:
         self._on_change()
 
     async def request(
-        self, send: Callable[[ClientSession], Awaitable[T]], *, answering: Answering | None = None, place: str = ""
+        self,
+        send: Callable[[ClientSession], Awaitable[T]],
+        *,
+        answering: RequestAnswerer | None = None,
+        place: str = "",
     ) -> T:
         """What the server answers. Raises Gone if the session ends first, MCPError if the server says so.
 
@@ -187,7 +195,7 @@ class Session:
                 await flight.go_on(answering)
             # Not `await job`: if the session's end cancels the job, that must not look as if the caller were cancelled.
             await flight.landed()
-        except Suspend:
+        except SuspendRun:
             is_over = False
             raise
         finally:
@@ -197,7 +205,7 @@ class Session:
                 if self._retires and not self._flights:
                     self._closing.set()
         if job.cancelled():
-            raise Gone(f"{self._way.label} is gone", was_sent=True)
+            raise MCPSessionError(f"{self._way.label} is gone", was_sent=True)
         try:
             return job.result()
         except MCPError as error:
@@ -206,13 +214,15 @@ class Session:
                 raise
             raise gone from error
 
-    def _begun(self, send: Callable[[ClientSession], Awaitable[T]], answering: Answering | None, place: str) -> Flight:
+    def _begun(
+        self, send: Callable[[ClientSession], Awaitable[T]], answering: RequestAnswerer | None, place: str
+    ) -> InFlightCall:
         if self.is_lost or self._client is None:
-            raise Gone(f"{self._way.label} is gone", was_sent=False)
+            raise MCPSessionError(f"{self._way.label} is gone", was_sent=False)
         job = asyncio.create_task(_sent(send, self._client.session))
         self._jobs.add(job)
         job.add_done_callback(self._job_ended)
-        flight = Flight(job, answering, place)
+        flight = InFlightCall(job, answering, place)
         self._flights.begin(flight)
         return flight
 
@@ -220,14 +230,14 @@ class Session:
         """Whether a call of this place, or any call, waits for an answer from outside."""
         return self._flights.parked(place) is not None if place else self._flights.has_parked()
 
-    def _as_gone(self, error: MCPError) -> Gone | None:
+    def _as_gone(self, error: MCPError) -> MCPSessionError | None:
         """The error as the end of the session, if that is what it means."""
         page = _page_in(error)
         if page is not None:
-            return NeedsVisit(self._way.label, page)
+            return AuthorizationRequiredError(self._way.label, page)
         data: Any = error.data
         if isinstance(data, dict) and SENT in data:
-            return Gone(f"{self._way.label} does not answer ({error.message})", was_sent=data[SENT] is True)
+            return MCPSessionError(f"{self._way.label} does not answer ({error.message})", was_sent=data[SENT] is True)
         if error.code != CONNECTION_CLOSED:
             return None
         # A server may use this code for its own errors; over pipes it is known whether the connection has ended.
@@ -235,7 +245,7 @@ class Session:
             words = self._way.last_words()
             # For the log alone: what a process writes there is not meant for a model.
             logger.debug("%s is gone; it said last: %s", self._way.label, words or "nothing")
-            return Gone(f"{self._way.label} is gone ({error.message})", was_sent=True)
+            return MCPSessionError(f"{self._way.label} is gone ({error.message})", was_sent=True)
         return None
 
     def retire(self) -> None:
@@ -302,7 +312,7 @@ def _number_from_anywhere(session: ClientSession) -> None:
     A call that is made again with answers must have another id than the one before, also if that was made by another
     process. The SDK counts from one in each session, and offers no other way to say where to begin.
     """
-    dispatcher: Any = session._dispatcher  # pyright: ignore[reportPrivateUsage] - see above
+    dispatcher: Any = session._dispatcher
     dispatcher._next_id = randrange(1_000, 2**31)
 
 

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from ...context import RunContext
 from ...errors import SetupError
-from ...tools import Approved, NeedsApproval, Tool
+from ...tools import ApprovalTool, NeedsApproval, Tool
 
 try:
     import mcp_types as types
 
-    from .auth import AuthLike, AuthorizationCode, auth_of
-    from .connection import Connection
+    from .auth import AuthorizationCode, MCPAuthLike, auth_of
+    from .connection import MCPConnection
     from .convert import spec_of, tool_name
-    from .gone import NeedsVisit
-    from .holding import Held, OfRun
+    from .gone import AuthorizationRequiredError
+    from .holding import RunConnection, SuspendedConnections
     from .session import Mode
     from .tool import MCPTool
-    from .visits import Visits
-    from .ways import logger, way_to
+    from .visits import UserAuthorization
+    from .ways import logger, transport_for
 except ImportError as error:
     raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 ServerLike: TypeAlias = "str | Sequence[str] | Server[Any] | SDKServer"
 
 
-class MCPServer:
-    """The tools of an MCP server, for `Agent(tools=[MCPServer(…), …])`.
+class MCPToolset:
+    """The tools of an MCP server, for `Agent(tools=[MCPToolset(…), …])`.
 
     The server is a command to start, a URL, or a server of the `mcp` library in this process. Each run opens it when it
     first needs it and closes it at its end; within `async with server:` all runs share what is open.
@@ -49,53 +49,53 @@ class MCPServer:
         env: Mapping[str, str] | None = None,
         cwd: "str | PathLike[str] | None" = None,
         headers: Mapping[str, str] | None = None,
-        auth: "AuthLike | None" = None,
-        approval: NeedsApproval | Collection[str] | None = None,
-        sampling: bool = False,
+        auth: "MCPAuthLike | None" = None,
+        needs_approval: NeedsApproval | Collection[str] | None = None,
+        allow_sampling: bool = False,
         roots: "Sequence[str | PathLike[str]]" = (),
         strict: bool = False,
         timeout: float | None = None,
-        startup: float = 30.0,
-        patience: float = 900.0,
-        protocol: "Mode" = "auto",
+        connect_timeout: float = 30.0,
+        suspend_timeout: float = 900.0,
+        protocol_version: "Mode" = "auto",
     ) -> None:
         """`include`, `exclude` and `approval` name tools as the server does. A process gets `env` and little else.
 
         `patience` is how long a server stays open for a suspended run in which one of its calls waits for an answer.
         """
-        for what, names in (("include", include), ("exclude", exclude), ("approval", approval)):
+        for what, names in (("include", include), ("exclude", exclude), ("approval", needs_approval)):
             if isinstance(names, str):
-                raise SetupError(f"MCPServer({what}={names!r}) should be a list of names: [{names!r}]")
+                raise SetupError(f"MCPToolset({what}={names!r}) should be a list of names: [{names!r}]")
         folder = None if cwd is None else fspath(cwd)
-        self._way = way_to(server, env=env, headers=headers, auth=auth_of(auth), cwd=folder)
+        self._way = transport_for(server, env=env, headers=headers, auth=auth_of(auth), cwd=folder)
         self._prefix = prefix
         self._include = None if include is None else frozenset(include)
         self._exclude = frozenset(exclude or ())
-        self._approval = approval
-        self._sampling = sampling
+        self._approval = needs_approval
+        self._sampling = allow_sampling
         self._roots = tuple([_root(root) for root in roots])
         self._strict = strict
         self._timeout = timeout
-        self._startup = startup
-        self._protocol: Mode = protocol
-        self._kept: Connection | None = None
-        self._held = Held(patience)
+        self._startup = connect_timeout
+        self._protocol: Mode = protocol_version
+        self._kept: MCPConnection | None = None
+        self._held = SuspendedConnections(suspend_timeout)
 
-    async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
-        """The server's tools as they are now. Raises ToolsUnavailable if it cannot be reached."""
+    async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+        """The server's tools as they are now. Raises ToolsUnavailableError if it cannot be reached."""
         connection = self._kept
         if connection is None:
-            opened = ctx.run.opened.get(self)
+            opened = ctx._run.opened.get(self)
             if opened is None:
                 connection = self._held.take(ctx.run_id) or self._connection()
-                opened = ctx.run.opened[self] = OfRun(connection, ctx.run_id, self._held)
-            assert isinstance(opened, OfRun)
+                opened = ctx._run.opened[self] = RunConnection(connection, ctx.run_id, self._held)
+            assert isinstance(opened, RunConnection)
             connection = opened.connection
-        visits = Visits(self._way, ctx)
+        visits = UserAuthorization(self._way, ctx)
         while True:
             try:
                 return await connection.tools()
-            except NeedsVisit as needed:
+            except AuthorizationRequiredError as needed:
                 await visits.made(needed)
 
     async def __aenter__(self) -> Self:
@@ -109,15 +109,15 @@ class MCPServer:
             raise
         return self
 
-    async def _begun(self, connection: Connection) -> None:
+    async def _begun(self, connection: MCPConnection) -> None:
         """Open it, unless only a user in a run can give leave for that."""
-        visits = Visits(self._way, None)
+        visits = UserAuthorization(self._way, None)
         while True:
             try:
                 await connection.tools()
                 return
-            except NeedsVisit as needed:
-                if isinstance(self._way.auth, AuthorizationCode) and self._way.auth.visit is None:
+            except AuthorizationRequiredError as needed:
+                if isinstance(self._way.auth, AuthorizationCode) and self._way.auth.on_authorize is None:
                     return
                 await visits.made(needed)
 
@@ -133,8 +133,8 @@ class MCPServer:
             await kept.close()
         await self._held.close()
 
-    def _connection(self) -> Connection:
-        return Connection(
+    def _connection(self) -> MCPConnection:
+        return MCPConnection(
             self._way,
             self._made,
             mode=self._protocol,
@@ -144,14 +144,14 @@ class MCPServer:
             timeout=self._timeout,
         )
 
-    def _made(self, connection: Connection, listed: Sequence[types.Tool]) -> tuple[Tool, ...]:
+    def _made(self, connection: MCPConnection, listed: Sequence[types.Tool]) -> tuple[Tool, ...]:
         there = {tool.name for tool in listed}
         for missing in sorted({*(self._include or ()), *self._exclude} - there):
             logger.warning("%s has no tool `%s`", self._way.label, missing)
         wanted = [tool for tool in listed if self._include is None or tool.name in self._include]
         return tuple([self._tool(connection, tool) for tool in wanted if tool.name not in self._exclude])
 
-    def _tool(self, connection: Connection, tool: types.Tool) -> Tool:
+    def _tool(self, connection: MCPConnection, tool: types.Tool) -> Tool:
         made = MCPTool(
             connection,
             tool,
@@ -165,11 +165,11 @@ class MCPServer:
         if approval is None or approval is False:
             return made
         if approval is True or isinstance(approval, Callable):
-            return Approved(made, approval)
-        return Approved(made) if tool.name in approval else made
+            return ApprovalTool(made, approval)
+        return ApprovalTool(made) if tool.name in approval else made
 
     def __repr__(self) -> str:
-        return f"MCPServer({self._way.label})"
+        return f"MCPToolset({self._way.label})"
 
 
 def _root(root: "str | PathLike[str]") -> types.Root:

@@ -24,7 +24,7 @@ class TokenStore(Protocol):
         ...
 
 
-class MemoryTokens:
+class MemoryTokenStore:
     """Keeps secrets as long as the process lives."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class MemoryTokens:
         self._kept[key] = value
 
 
-class FileTokens:
+class FileTokenStore:
     """Keeps secrets in the files of a folder that only its owner can read."""
 
     def __init__(self, folder: "str | os.PathLike[str]") -> None:
@@ -70,7 +70,7 @@ class FileTokens:
         new.replace(file)
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingAuthorization(msgspec.Struct, frozen=True):
     """An authorization that a user was sent away for. `came_back` is what they came back with."""
 
     url: str
@@ -80,7 +80,7 @@ class Pending(msgspec.Struct, frozen=True):
     came_back: dict[str, str] | None = None
 
 
-class Wallet:
+class ServerCredentials:
     """What is kept for one server, in the words of the SDK."""
 
     def __init__(self, store: TokenStore, url: str, client: OAuthClientInformationFull | None = None) -> None:
@@ -114,12 +114,12 @@ class Wallet:
         """Keep a registration."""
         await self._set("client", client_info.model_dump(mode="json"))
 
-    async def pending(self) -> Pending | None:
+    async def pending(self) -> PendingAuthorization | None:
         """The authorization that a user was sent away for, if one is open."""
         kept = await self._get("pending")
-        return None if kept is None else msgspec.convert(kept, Pending)
+        return None if kept is None else msgspec.convert(kept, PendingAuthorization)
 
-    async def set_pending(self, pending: Pending | None) -> None:
+    async def set_pending(self, pending: PendingAuthorization | None) -> None:
         """Keep it, or forget it."""
         await self._set("pending", None if pending is None else msgspec.to_builtins(pending))
 

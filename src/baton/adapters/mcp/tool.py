@@ -13,15 +13,15 @@ from mcp_types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
 
 from ...context import RunContext
 from ...errors import ToolError
-from ...events import Asked, Stepped
+from ...events import InterruptRaised, StepCompleted
 from ...messages import ToolSpec
-from ...tools import ToolOutcome, as_object
-from .asking import ELICITATION, Asking
-from .connection import Connection
+from ...tools import ToolResult, parse_json_object
+from .asking import ELICITATION, ServerRequestHandler
+from .connection import MCPConnection
 from .convert import effect_of_hints, is_repeatable, optional_in, outcome_of_result
-from .gone import NeedsVisit
-from .visits import Visits
-from .ways import Way
+from .gone import AuthorizationRequiredError
+from .visits import UserAuthorization
+from .ways import MCPTransport
 
 _MOST_ROUNDS = 50
 _VISIT = "baton.visit"
@@ -34,11 +34,11 @@ class MCPTool:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: MCPConnection,
         tool: types.Tool,
         spec: ToolSpec,
         *,
-        way: Way,
+        way: MCPTransport,
         roots: tuple[types.Root, ...],
         sampling: bool,
         timeout: float | None,
@@ -53,37 +53,37 @@ class MCPTool:
         self._sampling = sampling
         self._timeout = timeout
         # A strict copy of the schema has null for what the server wants left out.
-        self._may_be_null = optional_in(tool.input_schema) if spec.is_strict else frozenset[str]()
+        self._may_be_null = optional_in(tool.input_schema) if spec.strict else frozenset[str]()
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
+    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
         """The arguments, or an outcome that says why they are none. Whether they fit is for the server to say."""
-        given = as_object(arguments, self.spec.name)
-        if isinstance(given, ToolOutcome):
+        given = parse_json_object(arguments, self.spec.name)
+        if isinstance(given, ToolResult):
             return given
         return {key: value for key, value in given.items() if value is not None or key not in self._may_be_null}
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call it, and once more with the answers each time the server needs some to go on."""
         given = self.checked(arguments)
-        if isinstance(given, ToolOutcome):
+        if isinstance(given, ToolResult):
             return given
-        asking = Asking(ctx, self._server, self._tool.name, roots=self._roots, sampling=self._sampling)
+        asking = ServerRequestHandler(ctx, self._server, self._tool.name, roots=self._roots, sampling=self._sampling)
         required: types.InputRequiredResult | None = None
         responses: types.InputResponses = {}
-        log = ctx.run.log
+        log = ctx._run.log
         for round in range(1, _MOST_ROUNDS + 1):
-            key = f"{ctx.scope}/mcp{round}"
+            key = f"{ctx._scope}/mcp{round}"
             # What the server asked is on record, with the state it wants back: it is not called again just to ask.
-            stepped = log.find(key, Stepped)
+            stepped = log.find(key, StepCompleted)
             if stepped is None:
                 result = await self._gone_on_with(ctx, given, asking, required, responses)
                 if isinstance(result, types.CallToolResult):
                     return outcome_of_result(result)
                 asked = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
-                stepped = Stepped(key, ctx.origin, time(), "mcp", asked)
+                stepped = StepCompleted(key, ctx._origin, time(), "mcp", asked)
                 log.write(stepped)
                 await log.settle()
-            required = types.InputRequiredResult.model_validate(stepped.value)
+            required = types.InputRequiredResult.model_validate(stepped.result)
             responses = await self._answers(asking, required)
         raise ToolError(f"`{self.spec.name}` still asks for more after {_MOST_ROUNDS} rounds", tool=self.spec.name)
 
@@ -91,7 +91,7 @@ class MCPTool:
         self,
         ctx: RunContext[Any],
         given: dict[str, Any],
-        asking: Asking,
+        asking: ServerRequestHandler,
         required: types.InputRequiredResult | None,
         responses: types.InputResponses,
     ) -> types.CallToolResult | types.InputRequiredResult:
@@ -125,7 +125,7 @@ class MCPTool:
                 tool=self._tool.name,
             )
 
-    async def _answers(self, asking: Asking, required: types.InputRequiredResult) -> types.InputResponses:
+    async def _answers(self, asking: ServerRequestHandler, required: types.InputRequiredResult) -> types.InputResponses:
         answers: types.InputResponses = {}
         for name, request in (required.input_requests or {}).items():
             answer = await asking.answer(request)
@@ -140,13 +140,13 @@ class MCPTool:
         self,
         ctx: RunContext[Any],
         given: dict[str, Any],
-        asking: Asking,
+        asking: ServerRequestHandler,
         *,
         responses: types.InputResponses | None = None,
         state: str | None = None,
     ) -> types.CallToolResult | types.InputRequiredResult:
         """What the server gives, or asks. If it only asks to come back later, that is done."""
-        wait, is_over, visits = _SHORTEST_WAIT, False, Visits(self._way, ctx)
+        wait, is_over, visits = _SHORTEST_WAIT, False, UserAuthorization(self._way, ctx)
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             if not is_over:
@@ -173,7 +173,7 @@ class MCPTool:
                         answering=asking,
                         place=ctx.idempotency_key,
                     )
-                except NeedsVisit as needed:
+                except AuthorizationRequiredError as needed:
                     await visits.made(needed)
                     continue
                 except ToolError as error:
@@ -196,7 +196,7 @@ class MCPTool:
 def _kinds_asked_in(ctx: RunContext[Any]) -> Iterator[Any]:
     """The kinds of the questions that this call has asked so far."""
     for ordinal in count(1):
-        asked = ctx.run.log.find(f"{ctx.scope}/ask{ordinal}", Asked)
+        asked = ctx._run.log.find(f"{ctx._scope}/ask{ordinal}", InterruptRaised)
         if asked is None:
             return
         payload: Any = asked.payload

@@ -20,8 +20,8 @@ from mcp.server.mcpserver import MCPServer as SDKServer
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from ...errors import SetupError
-from .auth import Auth
-from .oauth import VisitFirst
+from .auth import MCPAuth
+from .oauth import AuthorizationPending
 
 logger = getLogger("baton.mcp")
 
@@ -38,27 +38,27 @@ _NEVER_LEFT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, h
 _MOST_SECONDS_OF_SILENCE = 300.0
 
 
-class Leave:
+class AuthorizationState:
     """Whether the server may be used. While a session is opened, what was found out first holds for all that follows:
     the SDK would try another version of the protocol when the first request of one is refused.
     """
 
     def __init__(self) -> None:
         self.is_opening = True
-        self.trouble: VisitFirst | OAuthFlowError | None = None
+        self.trouble: AuthorizationPending | OAuthFlowError | None = None
 
 
-class Way:
+class MCPTransport:
     """How to reach one server, any number of times."""
 
     is_http = False
-    auth: Auth | None = None
+    auth: MCPAuth | None = None
 
     def __init__(self, label: str) -> None:
         self.label = label
         """How the server is called in messages; shows no secrets."""
 
-    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
+    def reach(self, on_lost: Lost, leave: AuthorizationState) -> Reached:
         """Something the SDK's client can connect to, once. `on_lost` is called when the connection ends by itself."""
         raise NotImplementedError
 
@@ -67,19 +67,19 @@ class Way:
         return ""
 
 
-class InProcess(Way):
+class InProcessTransport(MCPTransport):
     """A server of the SDK in this process."""
 
     def __init__(self, server: Any) -> None:
         super().__init__(f"the server `{server.name}`")
         self._server = server
 
-    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
+    def reach(self, on_lost: Lost, leave: AuthorizationState) -> Reached:
         """The server itself."""
         return self._server
 
 
-class Command(Way):
+class StdioTransport(MCPTransport):
     """A server that is started as a process and spoken to through its pipes."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None, cwd: str | None) -> None:
@@ -89,7 +89,7 @@ class Command(Way):
         )
         self._said: deque[str] = deque(maxlen=20)
 
-    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
+    def reach(self, on_lost: Lost, leave: AuthorizationState) -> Reached:
         """A process that is not there yet."""
         return self._started(on_lost)
 
@@ -103,7 +103,7 @@ class Command(Way):
         if sys.platform == "win32":
             # The event loop there cannot read from a pipe like this one: what the process says goes to our stderr.
             async with stdio_client(self._parameters) as (incoming, outgoing):
-                yield _Watched(incoming, on_lost), outgoing
+                yield _WatchedStream(incoming, on_lost), outgoing
             return
         reading, writing = os.pipe()
         errors = _Stderr(self._hear)
@@ -113,7 +113,7 @@ class Command(Way):
                 async with stdio_client(self._parameters, errlog=stderr) as (incoming, outgoing):
                     # The process has it now; as long as it is open here too, its end would not be noticed.
                     stderr.close()
-                    yield _Watched(incoming, on_lost), outgoing
+                    yield _WatchedStream(incoming, on_lost), outgoing
             finally:
                 errors.close()
 
@@ -150,7 +150,7 @@ class _Stderr(asyncio.Protocol):
             self._transport.close()
 
 
-class _Watched:
+class _WatchedStream:
     """A stream of messages that tells when it ends."""
 
     def __init__(self, stream: Any, on_end: Lost) -> None:
@@ -163,7 +163,7 @@ class _Watched:
     async def aclose(self) -> None:
         await self._stream.aclose()
 
-    def __aiter__(self) -> "_Watched":
+    def __aiter__(self) -> "_WatchedStream":
         return self
 
     async def __anext__(self) -> Any:
@@ -174,7 +174,7 @@ class _Watched:
             self._on_end()
             raise
 
-    async def __aenter__(self) -> "_Watched":
+    async def __aenter__(self) -> "_WatchedStream":
         await self._stream.__aenter__()
         return self
 
@@ -182,12 +182,12 @@ class _Watched:
         return await self._stream.__aexit__(*ending)
 
 
-class Address(Way):
+class StreamableHTTPTransport(MCPTransport):
     """A server at a URL, spoken to over streamable HTTP."""
 
     is_http = True
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None, auth: Auth | None) -> None:
+    def __init__(self, url: str, headers: Mapping[str, str] | None, auth: MCPAuth | None) -> None:
         parsed = httpx2.URL(url)
         super().__init__(f"the server at {parsed.scheme}://{parsed.netloc.decode()}{parsed.path}")
         self._url = url
@@ -206,26 +206,26 @@ class Address(Way):
             flow = self._flows[loop] = self.auth.flow(self._url)
         return flow
 
-    def reach(self, on_lost: Lost, leave: Leave) -> Reached:
+    def reach(self, on_lost: Lost, leave: AuthorizationState) -> Reached:
         """A connection that is not there yet."""
         return self._connected(leave)
 
     @asynccontextmanager
-    async def _connected(self, leave: Leave) -> AsyncGenerator[Any]:
+    async def _connected(self, leave: AuthorizationState) -> AsyncGenerator[Any]:
         timeout = httpx2.Timeout(30.0, read=_MOST_SECONDS_OF_SILENCE)
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-        client = _Candid(leave, headers=self._headers, auth=self.flow, timeout=timeout, limits=limits)
+        client = _ExplainingClient(leave, headers=self._headers, auth=self.flow, timeout=timeout, limits=limits)
         async with client, streamable_http_client(self._url, http_client=client) as streams:
             yield streams
 
 
-class _Candid(httpx2.AsyncClient):
+class _ExplainingClient(httpx2.AsyncClient):
     """Answers a request that failed with what is known about it.
 
     The SDK would give up the whole session, and with it all other calls, when one request cannot be sent.
     """
 
-    def __init__(self, leave: Leave, **options: Any) -> None:
+    def __init__(self, leave: AuthorizationState, **options: Any) -> None:
         super().__init__(**options)
         self._leave = leave
 
@@ -236,7 +236,7 @@ class _Candid(httpx2.AsyncClient):
             return _refused(request, leave.trouble)
         try:
             response = await super().send(request, **options)
-        except (VisitFirst, OAuthFlowError) as trouble:
+        except (AuthorizationPending, OAuthFlowError) as trouble:
             leave.trouble = trouble
             return _refused(request, trouble)
         except httpx2.TransportError as error:
@@ -254,13 +254,13 @@ class _Candid(httpx2.AsyncClient):
             await response.aclose()
             what = f"HTTP {response.status_code} {response.reason_phrase}".rstrip()
             if is_refused and self.auth is None and "authorization" not in request.headers:
-                what += "; it wants to know who asks: MCPServer(…, auth=…)"
+                what += "; it wants to know who asks: MCPToolset(…, auth=…)"
             return _answer(request, response.status_code, INTERNAL_ERROR, what, None)
         return response
 
 
-def _refused(request: httpx2.Request, trouble: VisitFirst | OAuthFlowError) -> httpx2.Response:
-    data = {VISIT: trouble.url} if isinstance(trouble, VisitFirst) else {SENT: False}
+def _refused(request: httpx2.Request, trouble: AuthorizationPending | OAuthFlowError) -> httpx2.Response:
+    data = {VISIT: trouble.url} if isinstance(trouble, AuthorizationPending) else {SENT: False}
     return _answer(request, 401, INTERNAL_ERROR, f"no leave to use it: {trouble}", data)
 
 
@@ -275,27 +275,27 @@ def _name_of(command: Sequence[str]) -> str:
     return " ".join(os.path.basename(word) for word in words if not word.startswith("-"))
 
 
-def way_to(
+def transport_for(
     server: Any,
     *,
     env: Mapping[str, str] | None,
     headers: Mapping[str, str] | None,
-    auth: Auth | None,
+    auth: MCPAuth | None,
     cwd: str | None,
-) -> Way:
+) -> MCPTransport:
     """The way to what somebody gave as a server. Raises SetupError if it is none."""
     if isinstance(server, str) and server.startswith(("http://", "https://")):
         if env or cwd:
-            raise SetupError(f"MCPServer({server!r}) is not started here; env and cwd are for commands")
-        return Address(server, headers, auth)
+            raise SetupError(f"MCPToolset({server!r}) is not started here; env and cwd are for commands")
+        return StreamableHTTPTransport(server, headers, auth)
     if headers or auth is not None:
-        raise SetupError(f"MCPServer({server!r}) is no address; headers and auth are for those, env is for commands")
+        raise SetupError(f"MCPToolset({server!r}) is no address; headers and auth are for those, env is for commands")
     if isinstance(server, SDKServer | Server):
         if env or cwd:
             raise SetupError("a server in this process has the environment of this process; leave env and cwd out")
-        return InProcess(cast("Any", server))
+        return InProcessTransport(cast("Any", server))
     words: Any = shlex.split(server) if isinstance(server, str) else server
     if isinstance(words, Sequence) and words and all(isinstance(word, str) for word in cast("Sequence[Any]", words)):
-        return Command(cast("Sequence[str]", words), env, cwd)
+        return StdioTransport(cast("Sequence[str]", words), env, cwd)
     works = 'give a command ("uvx mcp-server-time" or a list of words), a URL, or a server of the mcp library'
     raise SetupError(f"{server!r} is no MCP server; {works}")

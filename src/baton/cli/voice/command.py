@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from ..options import about_runs, is_debugging, target, wishes_from
+from ..options import is_debugging, run_arguments, run_options, target
 
 _WAV = click.Path(dir_okay=False, path_type=Path)
 
@@ -27,7 +27,7 @@ _WAV = click.Path(dir_okay=False, path_type=Path)
     metavar="FACTOR",
     help="Send --wav-in so many times as fast as it sounds; 0 sends it at once.",
 )
-@about_runs
+@run_options
 @click.pass_context
 def voice(
     ctx: click.Context,
@@ -66,12 +66,12 @@ def voice(
     """
     from ..failures import warnings_on_stderr
     from .hold import hold
-    from .start import Sound, Speaking, voice_start_of
+    from .start import AudioOptions, VoiceOptions, voice_start_of
 
     if is_written and (wav_in or wav_out):
         raise click.UsageError("--text uses no sound; leave out --wav-in and --wav-out, or --text")
-    wishes = wishes_from(**rest)
-    sound = Sound(is_off=is_written, said=wav_in, heard=wav_out, pace=pace)
-    speaking = Speaking(model=wishes.model, base_url=base_url, voice=voice)
+    wishes = run_arguments(**rest)
+    sound = AudioOptions(is_off=is_written, said=wav_in, heard=wav_out, pace=pace)
+    speaking = VoiceOptions(model=wishes.model, base_url=base_url, voice=voice)
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=False):
         hold(voice_start_of(target, wishes, sound, speaking))

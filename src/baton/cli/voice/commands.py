@@ -18,7 +18,7 @@ What you type is said to whoever has the floor.
   /quit, exit       leave (so does Ctrl-D)"""
 
 
-class Commands:
+class VoiceCommands:
     """Does what a line says. What goes wrong is shown; it ends neither the conversation nor the program."""
 
     def __init__(self, session: RealtimeSession, screen: Screen) -> None:

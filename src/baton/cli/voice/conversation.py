@@ -6,16 +6,16 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ...events import Delta, Event, Heard
-from ...realtime import RealtimeSession, SessionTrouble
+from ...events import Delta, Event, UserMessageAdded
+from ...realtime import RealtimeSession, SessionErrorReported
 from ...realtime.settings import bytes_for
 from ..show import Screen
-from .commands import Commands
+from .commands import VoiceCommands
 from .devices import Microphone
-from .lines import Lines
-from .outlet import Outlet
+from .lines import StdinReader
+from .outlet import AudioSink
 from .show import VoiceScreen
-from .start import VoiceStart
+from .start import VoiceSetup
 
 _LEAVE = ("exit", "quit", "/exit", "/quit")
 _PIECE_MS = 100
@@ -23,23 +23,23 @@ _QUIET_MS = 1000
 _PATIENCE = 10.0
 
 
-class Conversation:
+class VoiceConversation:
     """A session, and a person who takes part in it."""
 
-    def __init__(self, session: RealtimeSession, start: VoiceStart, *, screen: Screen, outlet: Outlet) -> None:
+    def __init__(self, session: RealtimeSession, start: VoiceSetup, *, screen: Screen, outlet: AudioSink) -> None:
         self._session = session
         self._start = start
         self._screen = screen
         self._shown = VoiceScreen(screen)
         self._outlet = outlet
-        self._commands = Commands(session, screen)
+        self._commands = VoiceCommands(session, screen)
         self._is_interactive = sys.stdin.isatty()
         self._was_heard = asyncio.Event()
 
     async def go_on(self, said: Sequence[bytes]) -> None:
         """Until the person leaves or the session ends. Raises what ended the session."""
         if self._is_interactive:
-            for note in (f"live with {self._session.agent}; /help helps, Ctrl-D leaves", *self._start.notes):
+            for note in (f"live with {self._session.active_agent}; /help helps, Ctrl-D leaves", *self._start.notes):
                 self._screen.line(note, "dim")
             self._hear_ctrl_c()
         listening = asyncio.create_task(self._listen())
@@ -64,7 +64,7 @@ class Conversation:
             self._shown.show(event)
 
     def _take_note(self, event: Event | Delta) -> None:
-        if isinstance(event, Heard | SessionTrouble):
+        if isinstance(event, UserMessageAdded | SessionErrorReported):
             self._was_heard.set()
 
     async def _speak(self) -> None:
@@ -77,15 +77,15 @@ class Conversation:
     async def _take_part(self, said: Sequence[bytes]) -> None:
         for sound in said:
             await self._say_aloud(sound)
-            await self._session.settled()
+            await self._session.wait_until_idle()
         if said and self._is_interactive:
             return
-        lines = Lines()
+        lines = StdinReader()
         while (line := await lines.next()) is not None and line.lower() not in _LEAVE:
             if line:
                 await self._commands.obey(line)
             if not self._is_interactive:
-                await self._session.settled()
+                await self._session.wait_until_idle()
 
     async def _say_aloud(self, sound: bytes) -> None:
         """Send a sound as fast as it is to be, and let it be known that it has ended."""

@@ -50,7 +50,7 @@ class Microphone:
         self._loop.call_soon_threadsafe(self._pieces.put_nowait, bytes(data))
 
 
-class Speaker:
+class AudioOutput:
     """Plays what agents say, one piece after the other; `played` is told how many milliseconds of each item were."""
 
     def __init__(self, module: Any, played: Callable[[str, float], None]) -> None:

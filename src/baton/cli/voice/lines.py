@@ -13,7 +13,7 @@ from threading import Thread
 _AT_ONCE = 4096
 
 
-class Lines:
+class StdinReader:
     """The lines of stdin. Reading them waits for nobody, and keeps nobody waiting."""
 
     def __init__(self) -> None:

@@ -6,18 +6,21 @@ from collections.abc import Callable
 from ...events import Delta, Event
 from ...realtime.events import AudioDelta, PlaybackInterrupted
 from ...realtime.settings import milliseconds_of
-from .devices import Speaker
+from .devices import AudioOutput
 from .sound import Recording
 
 
-class Outlet:
+class AudioSink:
     """Takes the sound out of what happens in a conversation.
 
     `played` is told at once how many milliseconds of each item were, where nobody listens and no time passes.
     """
 
     def __init__(
-        self, speaker: Speaker | None, recording: Recording | None, played: Callable[[str, float], None] | None = None
+        self,
+        speaker: AudioOutput | None,
+        recording: Recording | None,
+        played: Callable[[str, float], None] | None = None,
     ) -> None:
         self._speaker = speaker
         self._recording = recording

@@ -1,16 +1,16 @@
 """A live conversation in a terminal while it is held."""
 
-from ...events import Asked, CutShort, Delta, Event, Heard, Said, TextDelta
+from ...events import AgentResponded, Delta, Event, InterruptRaised, ResponseTruncated, TextDelta, UserMessageAdded
 from ...realtime.events import (
-    GuardrailStopped,
-    Reconnected,
-    Reconnecting,
-    SessionTrouble,
+    GuardrailTripped,
+    SessionErrorReported,
+    SessionReconnected,
+    SessionReconnecting,
     SpeechStarted,
     TranscriptDelta,
 )
-from ...runner.result import interrupt_of
-from ..ask import question_of
+from ...runner.result import to_interrupt
+from ..ask import format_interrupt
 from ..show import Screen
 from ..wording import shortened
 
@@ -21,7 +21,7 @@ class VoiceScreen:
     def __init__(self, screen: Screen) -> None:
         self.screen = screen
         self._is_midsentence = False
-        self._held: list[Heard] = []
+        self._held: list[UserMessageAdded] = []
 
     def show(self, event: Event | Delta) -> None:
         """Show one event or delta, or nothing if it tells a person nothing."""
@@ -29,9 +29,9 @@ class VoiceScreen:
             case TranscriptDelta(speaker="agent"):
                 self._is_midsentence = True
                 self.screen.show(TextDelta(event.origin, event.text))
-            case Heard() if event.item_id:
+            case UserMessageAdded() if event.item_id:
                 self._held.append(event)
-            case Said():
+            case AgentResponded():
                 self._is_midsentence = False
                 self.screen.show(event)
             case _:
@@ -43,19 +43,19 @@ class VoiceScreen:
     def _show_rest(self, event: Event | Delta) -> None:
         line = self.screen.line
         match event:
-            case CutShort():
-                line(f"  ⊘ interrupted; heard: {shortened(event.heard) or 'nothing'}", "dim")
-            case Asked():
+            case ResponseTruncated():
+                line(f"  ⊘ interrupted; heard: {shortened(event.heard_text) or 'nothing'}", "dim")
+            case InterruptRaised():
                 self.screen.show(event)
-                line(f"? {event.agent}: {question_of(interrupt_of(event))}", "bold yellow")
+                line(f"? {event.agent}: {format_interrupt(to_interrupt(event))}", "bold yellow")
                 line("  /answer and what you think of it: y, n, a (always), or why not; or any text or JSON", "dim")
-            case GuardrailStopped():
+            case GuardrailTripped():
                 line(f"  ✗ stopped by {event.guardrail}: {shortened(event.reason)}", "red")
-            case SessionTrouble():
+            case SessionErrorReported():
                 line(f"  ✗ {event.code}: {shortened(event.message)}", "red")
-            case Reconnecting():
+            case SessionReconnecting():
                 line(f"  … the connection is gone ({shortened(event.because)}); attempt {event.attempt}", "dim")
-            case Reconnected():
+            case SessionReconnected():
                 line("  … connected again", "dim")
             case SpeechStarted():
                 self.screen.end_line()

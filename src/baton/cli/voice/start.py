@@ -10,12 +10,12 @@ import click
 from msgspec.structs import replace
 
 from ...context import Limits
-from ...realtime import Manners, RealtimeAgent, RealtimeRunner, TurnDetection
-from ...realtime.registry import resolve_realtime
+from ...realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, TurnDetection
+from ...realtime.registry import resolve_realtime_model
 from ...runner.ids import new_id
 from ..failures import TargetError
 from ..load import find
-from ..start import Wishes
+from ..start import RunArguments
 from ..store import store_at
 from .devices import sounddevice
 
@@ -23,7 +23,7 @@ _FORM = "pcm16"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sound:
+class AudioOptions:
     """What the command line says about sound."""
 
     is_off: bool = False
@@ -33,7 +33,7 @@ class Sound:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speaking:
+class VoiceOptions:
     """What the command line says about who speaks."""
 
     model: str | None = None
@@ -47,21 +47,21 @@ class Speaking:
 
 
 @dataclass(frozen=True, kw_only=True)
-class VoiceStart:
+class VoiceSetup:
     """A runner, and what the conversation is begun with."""
 
     runner: RealtimeRunner[Any]
     values: Mapping[str, Any]
     limits: Limits | None
     thread: str | None
-    sound: Sound
+    sound: AudioOptions
     devices: Any
     """The module for the microphone and the speaker; None if they are not used."""
     notes: tuple[str, ...] = ()
     """What a person at a terminal should know before it begins."""
 
 
-def voice_start_of(reference: str, wishes: Wishes, sound: Sound, speaking: Speaking) -> VoiceStart:
+def voice_start_of(reference: str, wishes: RunArguments, sound: AudioOptions, speaking: VoiceOptions) -> VoiceSetup:
     """What is needed to hold a conversation with what the command line names."""
     store = None if wishes.store is None else store_at(wishes.store, existing=False)
     target = find(reference)
@@ -75,11 +75,11 @@ def voice_start_of(reference: str, wishes: Wishes, sound: Sound, speaking: Speak
     runner = _runner_of(target, reference, speaking, sound, can_speak=devices is not None)
     _check_formats(runner.manners, reference, uses_sound=bool(devices or sound.said or sound.heard))
     if store is not None:
-        runner = runner.kept_in(store)
-    return VoiceStart(
+        runner = runner.with_store(store)
+    return VoiceSetup(
         runner=runner,
         values=wishes.values,
-        limits=replace(runner.text.limits, **wishes.limits) if wishes.limits else None,
+        limits=replace(runner.text_runner.limits, **wishes.limits) if wishes.limits else None,
         thread=wishes.thread or (new_id() if store is not None else None),
         sound=sound,
         devices=devices,
@@ -88,7 +88,7 @@ def voice_start_of(reference: str, wishes: Wishes, sound: Sound, speaking: Speak
 
 
 def _runner_of(
-    target: Any, reference: str, speaking: Speaking, sound: Sound, *, can_speak: bool
+    target: Any, reference: str, speaking: VoiceOptions, sound: AudioOptions, *, can_speak: bool
 ) -> RealtimeRunner[Any]:
     if isinstance(target, RealtimeRunner):
         if speaking.named():
@@ -105,17 +105,19 @@ def _runner_of(
         )
     if speaking.model is None:
         raise TargetError(f"`{reference}` needs a model to speak with; say --model openai:gpt-realtime")
-    manners = Manners(
+    manners = RealtimeSettings(
         # What nobody could hear is written: that is quicker, and costs less.
         modality="audio" if can_speak or sound.heard is not None else "text",
         voice=speaking.voice,
         turn_detection=TurnDetection() if can_speak else None,
     )
     agent = cast("RealtimeAgent[Any]", target)
-    return RealtimeRunner(agent, model=resolve_realtime(speaking.model, base_url=speaking.base_url), manners=manners)
+    return RealtimeRunner(
+        agent, model=resolve_realtime_model(speaking.model, base_url=speaking.base_url), settings=manners
+    )
 
 
-def _check_formats(manners: Manners, reference: str, *, uses_sound: bool) -> None:
+def _check_formats(manners: RealtimeSettings, reference: str, *, uses_sound: bool) -> None:
     for what, form in (("listens to", manners.input_format), ("speaks", manners.output_format)):
         if uses_sound and form != _FORM:
             raise TargetError(

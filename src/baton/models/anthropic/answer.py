@@ -5,7 +5,7 @@ from typing import Any
 
 from ...errors import ModelError
 from ...messages import Reasoning, Usage
-from ..base import CallChunk, Chunk, ReasoningChunk, Response, TextChunk
+from ..base import Chunk, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
 from ..failures import empty
 
 _STOP_REASONS = {
@@ -19,7 +19,7 @@ _STOP_REASONS = {
 }
 
 
-class Answer:
+class AnthropicStreamParser:
     """An answer, as far as it has come. What is wrong with an event shows as a KeyError, TypeError or ValueError."""
 
     def __init__(self, model: str) -> None:
@@ -53,14 +53,14 @@ class Answer:
             case _:
                 pass
 
-    def end(self) -> Response | ModelError:
+    def end(self) -> ModelResponse | ModelError:
         """How it ended: an error, if nothing was said."""
         if not self._written and not self._calls:
             error = empty(self._model, self._stop_reason)
             if self._explanation:
                 error.add_note(f"The provider explains: {self._explanation}")
             return error
-        return Response(None, self._used(), self._stop_reason, self._model)
+        return ModelResponse(None, self._used(), self._stop_reason, self._model)
 
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
         match block["type"]:
@@ -68,7 +68,7 @@ class Answer:
                 yield from self._text(block.get("text", ""))
             case "tool_use":
                 position = self._calls[index] = len(self._calls)
-                yield CallChunk(position, block["id"], block["name"])
+                yield ToolCallChunk(position, block["id"], block["name"])
             case "thinking":
                 thinking = self._thinking[index] = _Thinking(self._so_far())
                 yield from thinking.more(block.get("thinking", ""))
@@ -86,7 +86,7 @@ class Answer:
             case "input_json_delta":
                 # Tools that run at Anthropic's are called in the same words, and are none of ours.
                 if index in self._calls and delta["partial_json"]:
-                    yield CallChunk(self._calls[index], arguments=delta["partial_json"])
+                    yield ToolCallChunk(self._calls[index], arguments=delta["partial_json"])
             case "thinking_delta":
                 yield from self._thinking[index].more(delta["thinking"])
             case "signature_delta":

@@ -21,19 +21,19 @@ from ...messages import (
     ToolMessage,
 )
 from ..failures import unfit
-from ..turns import GO_ON, Block, Turns, arguments_of, fitting_id, fitting_name, value_in
+from ..turns import GO_ON, AlternatingTurns, Block, arguments_of, fitting_id, fitting_name, value_in
 
 _PICTURES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 _PDF = "application/pdf"
 
 
 def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[Block]]:
-    """What the application says before all else, and the turns. Raises RequestError for media it cannot take."""
+    """What the application says before all else, and the turns. Raises ModelRequestError for media it cannot take."""
     turns = _Turns(model)
     return turns.take(messages), turns.finished()
 
 
-class _Turns(Turns):
+class _Turns(AlternatingTurns):
     """The turns, as far as they have come."""
 
     def __init__(self, model: str) -> None:
@@ -64,7 +64,7 @@ class _Turns(Turns):
         spoken = [part for part in parts if not isinstance(part, Image | Audio | File)]
         shown = self.blocks(tuple(part for part in parts if isinstance(part, Image | Audio | File)))
         text = "\n".join(_said(part) for part in spoken)
-        calls = [self._call(call) for call in message.calls]
+        calls = [self._call(call) for call in message.tool_calls]
         blocks = _in_order(text, calls, [each for each in message.reasoning if each.provider == "anthropic"])
         self._show_if_allowed()
         if blocks and not self._turns:
@@ -83,7 +83,7 @@ class _Turns(Turns):
             blocks = [block for block in blocks if block["type"] == "text"]
             if media:
                 self._shown += [_text(f"`{message.name}` showed:"), *media]
-        result: Block = {"type": "tool_result", "tool_use_id": self._id(message.call_id)}
+        result: Block = {"type": "tool_result", "tool_use_id": self._id(message.tool_call_id)}
         if blocks:
             result["content"] = blocks
         if message.is_error:
@@ -162,7 +162,7 @@ def _in_order(text: str, calls: list[Block], reasoning: list[Reasoning]) -> list
         thought = _thought(each)
         if thought is None:
             continue
-        characters, count = each.opaque.get("after", (0, 0))
+        characters, count = each.signature.get("after", (0, 0))
         blocks += [_text(text[written:characters]), *calls[called:count], thought]
         written, called = max(written, characters), max(called, count)
     blocks += [_text(text[written:]), *calls[called:]]
@@ -170,7 +170,7 @@ def _in_order(text: str, calls: list[Block], reasoning: list[Reasoning]) -> list
 
 
 def _thought(reasoning: Reasoning) -> Block | None:
-    given: object = reasoning.opaque
+    given: object = reasoning.signature
     if not isinstance(given, dict):
         return None
     opaque = cast("dict[str, Any]", given)

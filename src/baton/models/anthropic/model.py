@@ -10,10 +10,10 @@ import msgspec
 
 from ...errors import AuthenticationError, ModelError
 from ..base import Chunk, ModelRequest
-from ..extras import need
+from ..extras import require_extra
 from ..failures import cut_short, malformed, retry_after, timed_out, unreachable
-from ..per_loop import PerLoop, trusted
-from .answer import Answer
+from ..per_loop import PerEventLoop, trusted
+from .answer import AnthropicStreamParser
 from .failures import complaint
 from .request import parameters
 
@@ -43,12 +43,12 @@ class AnthropicModel:
         client: "AsyncAnthropic | None" = None,
     ) -> None:
         self.model = model
-        need("anthropic", model=self.name, what="the SDK of Anthropic", extra="anthropic")
+        require_extra("anthropic", model=self.name, what="the SDK of Anthropic", extra="anthropic")
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})
         self._given = client
-        self._clients = PerLoop(self._made, _closed)
+        self._clients = PerEventLoop(self._made, _closed)
 
     @property
     def name(self) -> str:
@@ -61,7 +61,7 @@ class AnthropicModel:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Answer one request, piece by piece. Closing the iterator closes the stream."""
-        answer = Answer(self.name)
+        answer = AnthropicStreamParser(self.name)
         async with self._opened(request) as response, aclosing(self._events(response, request)) as events:
             try:
                 async for event in events:

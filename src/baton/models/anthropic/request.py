@@ -45,12 +45,12 @@ def parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
     max_tokens = settings.max_tokens or usual_answer(version, effort)
     given: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": messages, "stream": True}
     told.insert(0, request.instructions)
-    if settings.stop:
-        given["stop_sequences"] = list(settings.stop)
+    if settings.stop_sequences:
+        given["stop_sequences"] = list(settings.stop_sequences)
     _add_tools(given, request)
     _add_thinking(given, effort, version)
-    if request.output is not None:
-        _add_output(given, request.output.schema, told)
+    if request.output_schema is not None:
+        _add_output(given, request.output_schema.schema, told)
     system = "\n\n".join([text for text in told if text.strip()])
     if system:
         given["system"] = system
@@ -93,7 +93,7 @@ def _tool(spec: ToolSpec) -> Block:
     tool: Block = {"name": spec.name, "input_schema": spec.parameters}
     if spec.description:
         tool["description"] = spec.description
-    if spec.is_strict and not _is_open(spec.parameters):
+    if spec.strict and not _is_open(spec.parameters):
         from anthropic import transform_schema
 
         # A strict tool may only use the part of JSON schema that Anthropic can enforce.

@@ -8,7 +8,7 @@ from uuid import uuid4
 import msgspec
 
 from ...messages import Audio, File, Image, Part, Reasoning, ToolSpec, Usage
-from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ..base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..failures import empty, filtered, malformed, refused
 from .history import wire_name
 
@@ -25,7 +25,7 @@ _FILTERS = frozenset(
 _BROKEN_CALLS = frozenset(("MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "MALFORMED_RESPONSE"))
 
 
-class Answer:
+class GoogleStreamParser:
     """An answer, as far as it has come."""
 
     def __init__(self, model: str, tools: Sequence[ToolSpec] = ()) -> None:
@@ -68,7 +68,7 @@ class Answer:
             raise filtered(self._model, _why(self._reason, self._message))
         if not self._has_content:
             raise empty(self._model, reason)
-        yield Response(None, self._used(), reason, self._model)
+        yield ModelResponse(None, self._used(), reason, self._model)
 
     def _part(self, part: "types.Part") -> Iterator[Chunk]:
         signature = part.thought_signature
@@ -87,7 +87,7 @@ class Answer:
                 yield ReasoningChunk(whole=self._thought(opaque))
             arguments = msgspec.json.encode(call.args or {}).decode()
             # Google gives no ids, or counts them anew in each answer.
-            yield CallChunk(self._calls, call.id or f"call_{uuid4().hex}", name, arguments)
+            yield ToolCallChunk(self._calls, call.id or f"call_{uuid4().hex}", name, arguments)
             self._calls += 1
             self._has_content = True
             return

@@ -15,7 +15,7 @@ _MOST_CONNECTIONS = 1000
 _MOST_IDLE = 100
 
 
-class Connection:
+class GoogleClient:
     """The SDK's client in one event loop."""
 
     def __init__(self, api_key: str | None, base_url: str | None, headers: Mapping[str, str]) -> None:

@@ -21,7 +21,7 @@ from ...messages import (
     ToolMessage,
     text_of,
 )
-from ..turns import GO_ON, Block, Turns, arguments_of, fitting_name, value_in
+from ..turns import GO_ON, AlternatingTurns, Block, arguments_of, fitting_name, value_in
 
 _UNSIGNED = b"skip_thought_signature_validator"
 """What Google's documentation names for calls that another model made, which have no signature of its own."""
@@ -33,7 +33,7 @@ def as_contents(messages: Sequence[Message], *, wants_signatures: bool) -> tuple
     return turns.take(messages), turns.finished()
 
 
-class _Turns(Turns):
+class _Turns(AlternatingTurns):
     """The turns, as far as they have come."""
 
     def __init__(self, wants_signatures: bool) -> None:
@@ -54,8 +54,8 @@ class _Turns(Turns):
         """The model says this."""
         parts = _parts(message.content)
         signed = _signatures(message.reasoning)
-        calls = [_call(call) for call in message.calls]
-        for position, call in enumerate(message.calls):
+        calls = [_call(call) for call in message.tool_calls]
+        for position, call in enumerate(message.tool_calls):
             if (position, call.name) in signed:
                 calls[position]["thought_signature"] = signed[position, call.name]
         if calls and self._wants_signatures and not any("thought_signature" in call for call in calls):
@@ -75,7 +75,7 @@ class _Turns(Turns):
         told = text_of(message.content)
         response = {"error" if message.is_error else "result": told}
         name = self._names.pop(0)
-        part = {"function_response": {"id": message.call_id, "name": name, "response": response}}
+        part = {"function_response": {"id": message.tool_call_id, "name": name, "response": response}}
         self._add("user", [part])
         media = [part for part in _parts(message.content) if "text" not in part]
         if media:
@@ -121,7 +121,7 @@ def _signatures(reasoning: tuple[Reasoning, ...]) -> dict[tuple[int, str], bytes
     """The signatures of Google's own thoughts, by the call they belong to; (-1, "") is that of the words."""
     found: dict[tuple[int, str], bytes] = {}
     for each in reasoning:
-        given: object = each.opaque
+        given: object = each.signature
         if each.provider != "google" or not isinstance(given, dict):
             continue
         opaque = cast("dict[str, Any]", given)

@@ -7,11 +7,11 @@ from typing import Any
 
 from ...errors import AuthenticationError
 from ..base import Chunk, ModelRequest
-from ..extras import need
+from ..extras import require_extra
 from ..failures import cut_short, malformed, refused, timed_out, unreachable
-from ..per_loop import PerLoop
-from .answer import Answer
-from .connection import Connection
+from ..per_loop import PerEventLoop
+from .answer import GoogleStreamParser
+from .connection import GoogleClient
 from .failures import complaint
 from .request import parameters
 
@@ -35,11 +35,11 @@ class GoogleModel:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.model = model
-        need("google", "google.genai", model=self.name, what="the SDK google-genai", extra="google")
+        require_extra("google", "google.genai", model=self.name, what="the SDK google-genai", extra="google")
         self._api_key = api_key
         self._base_url = base_url
         self._headers = dict(headers or {})
-        self._connections = PerLoop(self._made, _closed)
+        self._connections = PerEventLoop(self._made, _closed)
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class GoogleModel:
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Answer one request, piece by piece. Closing the iterator closes the stream."""
-        answer = Answer(self.name, request.tools)
+        answer = GoogleStreamParser(self.name, request.tools)
         connection = await self._connections.get()
         given = parameters(request, self.model, self.name)
         async with aclosing(connection.stream(given)) as pieces:
@@ -96,12 +96,12 @@ class GoogleModel:
         except (TypeError, AttributeError, LookupError) as error:
             raise malformed(self.name, f"fields are not as documented: {error}") from error
 
-    def _made(self) -> Connection:
+    def _made(self) -> GoogleClient:
         is_cloud = any(os.environ.get(name, "").lower() in ("true", "1") for name in _CLOUD)
         if not self._api_key and not is_cloud and not any(os.environ.get(name) for name in _KEYS):
             advice = "set GOOGLE_API_KEY or GEMINI_API_KEY, or give GoogleModel(…, api_key=…)"
             raise AuthenticationError(f"`{self.name}` needs a key: {advice}", model=self.name)
-        return Connection(self._api_key, self._base_url, self._headers)
+        return GoogleClient(self._api_key, self._base_url, self._headers)
 
 
 class _Progress:
@@ -110,5 +110,5 @@ class _Progress:
     has_begun = False
 
 
-async def _closed(connection: Connection) -> None:
+async def _closed(connection: GoogleClient) -> None:
     await connection.close()

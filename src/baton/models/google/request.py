@@ -37,8 +37,8 @@ def parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
     if request.tools:
         config["tools"] = [{"function_declarations": [_declaration(spec) for spec in request.tools]}]
         _add_choice(config, settings)
-    if request.output is not None:
-        schema = taken_by_google(request.output.schema)
+    if request.output_schema is not None:
+        schema = taken_by_google(request.output_schema.schema)
         if request.tools and version < (3, 0):
             # Before Gemini 3, tools and a schema for the answer exclude each other.
             shown = msgspec.json.encode(schema).decode()
@@ -58,7 +58,7 @@ def _settings(settings: ModelSettings, version: tuple[int, int]) -> dict[str, An
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
-        "stop_sequences": list(settings.stop) if settings.stop else None,
+        "stop_sequences": list(settings.stop_sequences) if settings.stop_sequences else None,
         "seed": settings.seed,
         "thinking_config": _thinking(settings.reasoning_effort, version),
         "http_options": _http(settings),

@@ -5,22 +5,24 @@ from collections.abc import AsyncGenerator
 from threading import Event
 from time import monotonic
 
-from ...errors import ModelTimeout
-from .engine import Engine, Job, Outcome
+from ...errors import ModelTimeoutError
+from .engine import DecodeJob, Decoder, DecodeResult
 
 
-async def decoded(engine: Engine, job: Job, *, deadline: float | None = None) -> AsyncGenerator[str | Outcome]:
+async def decoded(
+    engine: Decoder, job: DecodeJob, *, deadline: float | None = None
+) -> AsyncGenerator[str | DecodeResult]:
     """The pieces of text as they come, then how it ended. `deadline` is a time of the monotonic clock."""
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[str | Outcome | Exception] = asyncio.Queue()
+    heard: asyncio.Queue[str | DecodeResult | Exception] = asyncio.Queue()
     is_over = Event()
 
-    def tell(what: str | Outcome | Exception) -> None:
+    def tell(what: str | DecodeResult | Exception) -> None:
         loop.call_soon_threadsafe(heard.put_nowait, what)
 
     def hear(piece: str) -> bool:
         if deadline is not None and monotonic() > deadline:
-            raise ModelTimeout("the embedded model did not finish within the time allowed")
+            raise ModelTimeoutError("the embedded model did not finish within the time allowed")
         if piece and not is_over.is_set():
             tell(piece)
         return is_over.is_set()
@@ -38,7 +40,7 @@ async def decoded(engine: Engine, job: Job, *, deadline: float | None = None) ->
             if isinstance(what, Exception):
                 raise what
             yield what
-            if isinstance(what, Outcome):
+            if isinstance(what, DecodeResult):
                 return
     finally:
         is_over.set()

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ...errors import ContextTooLongError, RequestError, SetupError, WeightsError
+from ...errors import ContextTooLongError, ModelRequestError, SetupError, WeightsError
 from ...messages import Usage
 
 Hear: TypeAlias = Callable[[str], bool]
@@ -21,19 +21,19 @@ _CONTEXT_TOKENS = 8192
 _BATCH_TOKENS = 64
 
 
-class Turn(Struct, frozen=True):
+class PromptTurn(Struct, frozen=True):
     """One message of a prompt, in the three roles that every chat template knows."""
 
     role: Literal["system", "user", "assistant"]
     text: str
 
 
-class Job(Struct, frozen=True, kw_only=True):
+class DecodeJob(Struct, frozen=True, kw_only=True):
     """One decode: what the model reads, and what it may write. At most one of `choices` and `schema` is given."""
 
     kind: Literal["choose", "fill", "speak"]
     """Jobs of a kind begin alike, and what they share is read only once."""
-    turns: tuple[Turn, ...]
+    turns: tuple[PromptTurn, ...]
     choices: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     max_tokens: int = 512
@@ -43,22 +43,22 @@ class Job(Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
 
 
-class Outcome(Struct, frozen=True):
+class DecodeResult(Struct, frozen=True):
     """How a decode ended. `stop_reason` is "stop", "length", or "" if it was told to end."""
 
     usage: Usage = Usage()
     stop_reason: str = ""
 
 
-class Engine(Protocol):
+class Decoder(Protocol):
     """Something that decodes. Called from worker threads, several at once."""
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
+    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
         """Decode until it is done or `hear` says so. Blocks."""
         ...
 
 
-class LlamaEngine:
+class LlamaDecoder:
     """llama.cpp with one file of weights."""
 
     def __init__(self, path: Path) -> None:
@@ -70,9 +70,9 @@ class LlamaEngine:
             # The library has no error types of its own: whatever it raises here is about the file.
             raise WeightsError(f"llama.cpp cannot load `{path}`: {error}; it must be a whole GGUF file") from error
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
+    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
         """Decode until it is done or `hear` says so. Blocks, without holding up other threads."""
-        listener = _Listener(hear)
+        listener = _OutputHandler(hear)
         try:
             self._server.handle_chat_completions(_body(job), listener.take)
         except (ValueError, RuntimeError) as error:
@@ -82,14 +82,14 @@ class LlamaEngine:
             raise listener.raised
         if listener.error is not None:
             raise self._refusal(listener.error)
-        return Outcome(listener.usage, listener.stop_reason)
+        return DecodeResult(listener.usage, listener.stop_reason)
 
-    def _refusal(self, error: dict[str, Any]) -> RequestError:
-        kind = ContextTooLongError if error.get("type") == "exceed_context_size_error" else RequestError
+    def _refusal(self, error: dict[str, Any]) -> ModelRequestError:
+        kind = ContextTooLongError if error.get("type") == "exceed_context_size_error" else ModelRequestError
         return kind(f"`{self._name}` will not take this request: {error.get('message', error)}")
 
 
-class _Listener:
+class _OutputHandler:
     """Hears what llama.cpp says about one job."""
 
     def __init__(self, hear: Hear) -> None:
@@ -154,7 +154,7 @@ def _parameters(library: Any, path: Path) -> Any:
     return parameters
 
 
-def _body(job: Job) -> dict[str, Any]:
+def _body(job: DecodeJob) -> dict[str, Any]:
     body: dict[str, Any] = {
         "messages": [{"role": turn.role, "content": turn.text} for turn in job.turns],
         "id_slot": _SLOTS[job.kind],

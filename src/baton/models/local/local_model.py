@@ -8,8 +8,8 @@ from threading import Lock
 
 from ...errors import SetupError
 from ..base import Chunk, ModelRequest
-from .answering import Answering
-from .engine import Engine, LlamaEngine, is_installed
+from .answering import LocalResponder
+from .engine import Decoder, LlamaDecoder, is_installed
 from .weights import DEFAULT, ready_path
 
 
@@ -19,7 +19,7 @@ class LocalModel:
     For demonstrations, examples and tests without a key; not a model to build on. `engine` is for tests.
     """
 
-    def __init__(self, weights: str | Path = DEFAULT, *, engine: Engine | None = None) -> None:
+    def __init__(self, weights: str | Path = DEFAULT, *, engine: Decoder | None = None) -> None:
         self._weights = str(weights)
         self._engine = engine
         self._loading = Lock()
@@ -34,7 +34,7 @@ class LocalModel:
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
         """Choose among tools, transfers and a reply; then fill in the arguments, or speak."""
         engine = self._engine or await asyncio.to_thread(self._loaded)
-        async with aclosing(Answering(engine, request, model=self.name).chunks()) as chunks:
+        async with aclosing(LocalResponder(engine, request, model=self.name).chunks()) as chunks:
             async for chunk in chunks:
                 yield chunk
 
@@ -46,8 +46,8 @@ class LocalModel:
             )
         ready_path(self._weights)
 
-    def _loaded(self) -> Engine:
+    def _loaded(self) -> Decoder:
         with self._loading:
             if self._engine is None:
-                self._engine = LlamaEngine(ready_path(self._weights))
+                self._engine = LlamaDecoder(ready_path(self._weights))
             return self._engine

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...errors import RequestError, listed
+from ...errors import ModelRequestError, quote_names
 from ...messages import AssistantMessage, ToolSpec, UserMessage
 from ..base import ModelRequest
 
 
-class Option(Struct, frozen=True):
+class Choice(Struct, frozen=True):
     """One thing to choose. `tool` is None for a reply; `arguments` is None where they are still to be filled in."""
 
     name: str
@@ -21,15 +21,15 @@ class Option(Struct, frozen=True):
     arguments: str | None = None
 
 
-def options_of(request: ModelRequest, *, reply: str) -> tuple[Option, ...]:
+def options_of(request: ModelRequest, *, reply: str) -> tuple[Choice, ...]:
     """All that may be chosen, a reply last; `reply` is how that is described. One option: there is no choice."""
     wish = request.settings.tool_choice or "auto"
     tools = () if wish == "none" else request.tools
     if wish not in ("auto", "required", "none"):
         tools = tuple(spec for spec in tools if spec.name == wish)
         if not tools:
-            offered = listed([spec.name for spec in request.tools])
-            raise RequestError(f"tool_choice asks for `{wish}`, and the tools are: {offered}")
+            offered = quote_names([spec.name for spec in request.tools])
+            raise ModelRequestError(f"tool_choice asks for `{wish}`, and the tools are: {offered}")
     options = [option for spec in tools for option in _options_from(spec, request.instructions)]
     names = [option.name for option in options]
     # Two tools may take the same values; the longer names cannot meet.
@@ -38,7 +38,7 @@ def options_of(request: ModelRequest, *, reply: str) -> tuple[Option, ...]:
         for option in options
     ]
     if wish in ("auto", "none") or not options:
-        options.append(Option(_unused("reply", names), reply))
+        options.append(Choice(_unused("reply", names), reply))
     return tuple(options)
 
 
@@ -49,7 +49,7 @@ def calls_so_far(request: ModelRequest) -> dict[str, list[Any]]:
         if isinstance(message, UserMessage):
             break
         if isinstance(message, AssistantMessage):
-            for call in message.calls:
+            for call in message.tool_calls:
                 made.setdefault(call.name, []).append(read_arguments(call.arguments))
     return made
 
@@ -62,10 +62,10 @@ def read_arguments(arguments: str) -> Any:
         return arguments
 
 
-def _options_from(spec: ToolSpec, instructions: str) -> Iterator[Option]:
+def _options_from(spec: ToolSpec, instructions: str) -> Iterator[Choice]:
     properties: dict[str, dict[str, Any]] = spec.parameters.get("properties") or {}
     if not properties:
-        yield Option(spec.name, spec.description, spec, "{}")
+        yield Choice(spec.name, spec.description, spec, "{}")
         return
     if len(properties) == 1:
         ((parameter, schema),) = properties.items()
@@ -73,9 +73,9 @@ def _options_from(spec: ToolSpec, instructions: str) -> Iterator[Option]:
         if values and all(isinstance(value, str) and value for value in values):
             for value in values:
                 arguments = msgspec.json.encode({parameter: value}).decode()
-                yield Option(value, _told_about(value, instructions), spec, arguments)
+                yield Choice(value, _told_about(value, instructions), spec, arguments)
             return
-    yield Option(spec.name, spec.description, spec)
+    yield Choice(spec.name, spec.description, spec)
 
 
 def _told_about(value: str, instructions: str) -> str:
@@ -84,7 +84,7 @@ def _told_about(value: str, instructions: str) -> str:
     return found.group(1).strip() if found else ""
 
 
-def _with_long_name(option: Option) -> Option:
+def _with_long_name(option: Choice) -> Choice:
     owner = option.tool.name if option.tool is not None else ""
     return msgspec.structs.replace(option, name=f"{owner}: {option.name}")
 

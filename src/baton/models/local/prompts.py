@@ -5,9 +5,9 @@ from typing import Any
 
 from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, ToolSpec, UserMessage, text_of
 from ..base import ModelRequest
-from .engine import Turn
-from .options import Option
-from .wording import WORDS, Language, Words
+from .engine import PromptTurn
+from .options import Choice
+from .wording import WORDS, Language, PromptTexts
 
 # Of a long conversation the newest part counts, and reading takes a processor seconds.
 _MESSAGES_SHOWN = 12
@@ -20,26 +20,29 @@ def language_of(request: ModelRequest) -> Language:
     )
 
 
-def words_for(request: ModelRequest) -> Words:
+def words_for(request: ModelRequest) -> PromptTexts:
     """The words of the language that is spoken in it."""
     return WORDS[language_of(request)]
 
 
-def to_choose(request: ModelRequest, options: Sequence[Option], words: Words) -> tuple[Turn, ...]:
+def to_choose(request: ModelRequest, options: Sequence[Choice], words: PromptTexts) -> tuple[PromptTurn, ...]:
     """What to do next, as a question whose answer is the name of an option."""
-    turns = [Turn("system", words.choose)]
+    turns = [PromptTurn("system", words.choose)]
     for shown in words.choices:
         asked = words.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
-        turns += [Turn("user", asked), Turn("assistant", shown.answer)]
+        turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
     steps = "\n".join(f"- {o.name}: {o.description}" if o.description else f"- {o.name}" for o in options)
     # The instructions are left out: with them, fewer questions went to the right agent.
     conversation = _transcript(request.messages, words)
-    return (*turns, Turn("user", words.choosing.format(agent=request.agent, steps=steps, conversation=conversation)))
+    return (
+        *turns,
+        PromptTurn("user", words.choosing.format(agent=request.agent, steps=steps, conversation=conversation)),
+    )
 
 
-def to_fill(request: ModelRequest, spec: ToolSpec, words: Words) -> tuple[Turn, ...]:
+def to_fill(request: ModelRequest, spec: ToolSpec, words: PromptTexts) -> tuple[PromptTurn, ...]:
     """What a tool should be called with, as a question whose answer is JSON."""
-    turns = [Turn("system", words.fill)]
+    turns = [PromptTurn("system", words.fill)]
     for shown in words.fillings:
         asked = words.filling.format(
             tool=shown.tool,
@@ -47,30 +50,30 @@ def to_fill(request: ModelRequest, spec: ToolSpec, words: Words) -> tuple[Turn, 
             parameters=shown.parameters,
             conversation=shown.conversation,
         )
-        turns += [Turn("user", asked), Turn("assistant", shown.answer)]
+        turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
     asked = words.filling.format(
         tool=spec.name,
         description=spec.description,
         parameters=_parameters(spec.parameters),
         conversation=_transcript(request.messages, words),
     )
-    return (*turns, Turn("user", asked))
+    return (*turns, PromptTurn("user", asked))
 
 
-def to_speak(request: ModelRequest, options: Sequence[Option], words: Words) -> tuple[Turn, ...]:
+def to_speak(request: ModelRequest, options: Sequence[Choice], words: PromptTexts) -> tuple[PromptTurn, ...]:
     """The conversation itself, with what tools returned where they returned it."""
     told = [task] if (task := own_words(request, options)) else []
     told += [text_of(message.content) for message in request.messages if isinstance(message, SystemMessage)]
-    turns = [Turn("system", "\n\n".join([*told, words.speak.format(agent=request.agent)]))]
+    turns = [PromptTurn("system", "\n\n".join([*told, words.speak.format(agent=request.agent)]))]
     for role, text in _spoken(request.messages, words):
         if turns[-1].role == role:
-            turns[-1] = Turn(role, f"{turns[-1].text}\n{text}")
+            turns[-1] = PromptTurn(role, f"{turns[-1].text}\n{text}")
         else:
-            turns.append(Turn(role, text))
+            turns.append(PromptTurn(role, text))
     return tuple(turns)
 
 
-def own_words(request: ModelRequest, options: Sequence[Option]) -> str:
+def own_words(request: ModelRequest, options: Sequence[Choice]) -> str:
     """The instructions without the paragraphs about a tool that is offered value by value: the options say it all."""
     told = {option.name: option.tool.name for option in options if option.tool is not None and option.arguments != "{}"}
     spread = {(name, tool) for name, tool in told.items() if name != tool}
@@ -82,7 +85,7 @@ def own_words(request: ModelRequest, options: Sequence[Option]) -> str:
     ).strip()
 
 
-def _spoken(messages: Sequence[Message], words: Words) -> Iterator[tuple[Any, str]]:
+def _spoken(messages: Sequence[Message], words: PromptTexts) -> Iterator[tuple[Any, str]]:
     for message in messages:
         text = text_of(message.content)
         if isinstance(message, ToolMessage):
@@ -96,18 +99,18 @@ def _spoken(messages: Sequence[Message], words: Words) -> Iterator[tuple[Any, st
         yield "user", words.after_result
 
 
-def _transcript(messages: Sequence[Message], words: Words) -> str:
+def _transcript(messages: Sequence[Message], words: PromptTexts) -> str:
     return "\n".join(line for message in messages[-_MESSAGES_SHOWN:] for line in _lines(message, words))
 
 
-def _lines(message: Message, words: Words) -> Iterator[str]:
+def _lines(message: Message, words: PromptTexts) -> Iterator[str]:
     text = text_of(message.content)
     if isinstance(message, ToolMessage):
         yield words.returned.format(tool=message.name, text=text)
     elif isinstance(message, AssistantMessage):
         if text:
             yield words.assistant.format(text=text)
-        for call in message.calls:
+        for call in message.tool_calls:
             yield words.called.format(call=f"{call.name}({call.arguments})")
     elif isinstance(message, UserMessage):
         yield words.user.format(text=text)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ...errors import SetupError, WeightsError, listed
+from ...errors import SetupError, WeightsError, quote_names
 
 DEFAULT = "qwen2.5-coder"
 FOLDER_VARIABLE = "BATON_CACHE_DIR"
@@ -56,7 +56,7 @@ def weights_named(name: str) -> Weights:
     found = known_weights().get(name)
     if found is None:
         raise SetupError(
-            f"there is no embedded model `{name}`; there are: {listed([*known_weights()])}, "
+            f"there is no embedded model `{name}`; there are: {quote_names([*known_weights()])}, "
             "or give the path of a GGUF file, as in `local:/path/to/model.gguf`"
         )
     return found

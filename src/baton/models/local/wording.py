@@ -7,7 +7,7 @@ from msgspec import Struct
 Language: TypeAlias = Literal["en", "zh"]
 
 
-class Choice(Struct, frozen=True):
+class ChoiceExample(Struct, frozen=True):
     """A demonstration of choosing: who is asked, the steps there are, a conversation, and the right step."""
 
     agent: str
@@ -16,7 +16,7 @@ class Choice(Struct, frozen=True):
     answer: str
 
 
-class Filling(Struct, frozen=True):
+class ArgumentsExample(Struct, frozen=True):
     """A demonstration of filling in: a tool, a conversation, and the right arguments."""
 
     tool: str
@@ -26,16 +26,16 @@ class Filling(Struct, frozen=True):
     answer: str
 
 
-class Words(Struct, frozen=True, kw_only=True):
+class PromptTexts(Struct, frozen=True, kw_only=True):
     """Everything that is said in one language."""
 
     choose: str
     choosing: str
-    choices: tuple[Choice, ...]
+    choices: tuple[ChoiceExample, ...]
     reply: str
     fill: str
     filling: str
-    fillings: tuple[Filling, ...]
+    fillings: tuple[ArgumentsExample, ...]
     speak: str
     after_result: str
     user: str
@@ -55,19 +55,19 @@ _AT_THE_SHELF = f"""\
 - Porter: Shows the way.
 - reply: {_REPLY}"""
 
-_ENGLISH = Words(
+_ENGLISH = PromptTexts(
     choose="You decide the next step of an assistant. Answer with one name from its list of steps, nothing else.",
     choosing="Assistant: {agent}\nSteps:\n{steps}\nConversation:\n{conversation}\nNext step?",
     choices=(
-        Choice("Porter", _AT_THE_DOOR, "User: Can I keep this novel two weeks longer?", "Loans"),
-        Choice("Porter", _AT_THE_DOOR, "User: Good morning, how are you?", "Front"),
-        Choice(
+        ChoiceExample("Porter", _AT_THE_DOOR, "User: Can I keep this novel two weeks longer?", "Loans"),
+        ChoiceExample("Porter", _AT_THE_DOOR, "User: Good morning, how are you?", "Front"),
+        ChoiceExample(
             "Loans",
             _AT_THE_SHELF,
             "User: Is Dune in?\nUser: For context: [Porter] called tool: `pass` with arguments: Loans.",
             "find_book",
         ),
-        Choice(
+        ChoiceExample(
             "Loans",
             _AT_THE_SHELF,
             'User: Is Dune in?\nAssistant called find_book({"title":"Dune"})\nfind_book returned: shelf 4, one copy',
@@ -78,7 +78,7 @@ _ENGLISH = Words(
     fill="You fill in the arguments of a tool from the conversation. Answer with JSON only; copy names as they are.",
     filling="Tool: {tool}: {description}\nArguments: {parameters}\nConversation:\n{conversation}\nJSON?",
     fillings=(
-        Filling(
+        ArgumentsExample(
             "find_book",
             "Look up a book.",
             "title (string), copies (integer)",
@@ -106,19 +106,19 @@ _AT_THE_SHELF_ZH = f"""\
 - Porter: 指路。
 - reply: {_REPLY_ZH}"""
 
-_CHINESE = Words(
+_CHINESE = PromptTexts(
     choose="你决定助手的下一步。只回答步骤列表中的一个名称，不要输出其他内容。",
     choosing="助手：{agent}\n步骤：\n{steps}\n对话：\n{conversation}\n下一步？",
     choices=(
-        Choice("Porter", _AT_THE_DOOR_ZH, "用户：这本小说能再借两周吗？", "Loans"),
-        Choice("Porter", _AT_THE_DOOR_ZH, "用户：早上好，你好吗？", "Front"),
-        Choice(
+        ChoiceExample("Porter", _AT_THE_DOOR_ZH, "用户：这本小说能再借两周吗？", "Loans"),
+        ChoiceExample("Porter", _AT_THE_DOOR_ZH, "用户：早上好，你好吗？", "Front"),
+        ChoiceExample(
             "Loans",
             _AT_THE_SHELF_ZH,
             "用户：有《三体》吗？\n用户：For context: [Porter] called tool: `pass` with arguments: Loans.",
             "find_book",
         ),
-        Choice(
+        ChoiceExample(
             "Loans",
             _AT_THE_SHELF_ZH,
             '用户：有《三体》吗？\n助手调用 find_book({"title":"三体"})\nfind_book 返回：四号书架，一本',
@@ -129,7 +129,7 @@ _CHINESE = Words(
     fill="你根据对话填写工具的参数。只回答 JSON，名称照抄原文。",
     filling="工具：{tool}：{description}\n参数：{parameters}\n对话：\n{conversation}\nJSON？",
     fillings=(
-        Filling(
+        ArgumentsExample(
             "find_book",
             "查找一本书。",
             "title (string), copies (integer)",
@@ -145,4 +145,4 @@ _CHINESE = Words(
     returned="{tool} 返回：{text}",
 )
 
-WORDS: dict[Language, Words] = {"en": _ENGLISH, "zh": _CHINESE}
+WORDS: dict[Language, PromptTexts] = {"en": _ENGLISH, "zh": _CHINESE}

@@ -3,14 +3,14 @@
 May import messages, errors and the protocol of models. Must not import aiohttp or OpenAI's client before it is used.
 """
 
-from .endpoint import Key, Structured
-from .model import API, OpenAIModel
+from .endpoint import APIKey, StructuredOutputMode
+from .model import OpenAIAPI, OpenAIModel
 
 __all__ = [
-    "API",
-    "Key",
+    "APIKey",
+    "OpenAIAPI",
     "OpenAIModel",
-    "Structured",
+    "StructuredOutputMode",
     "ark",
     "azure",
     "deepseek",

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from ...errors import ModelError, OverloadedError
 from ...messages import Audio, Reasoning, Usage
-from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ..base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..failures import cut_short, empty, filtered, malformed
 from .failures import failed_inside
 from .parts import as_json, from_base64
@@ -97,7 +97,7 @@ class _Payload(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Payload, strict=False).decode
 
 
-class ChatAnswer:
+class ChatStreamParser:
     """One answer, as far as it has come. Calls of `answer_tool` are the text of the answer."""
 
     is_complete = False
@@ -108,7 +108,7 @@ class ChatAnswer:
         self._provider = provider
         self._answer_tool = answer_tool
         self._sound_type = sound_type
-        self._calls: list[_Seen] = []
+        self._calls: list[_PartialCall] = []
         self._usage: Usage | None = None
         self._stop_reason = ""
         self._has_begun = False
@@ -171,7 +171,7 @@ class ChatAnswer:
             reason = "tool_calls"
         elif reason == "tool_calls" and all(call.is_answer for call in self._calls):
             reason = "stop"
-        chunks.append(Response(None, self._usage, reason))
+        chunks.append(ModelResponse(None, self._usage, reason))
         return chunks
 
     def _take_choice(self, choice: _Choice, chunks: list[Chunk]) -> None:
@@ -229,7 +229,7 @@ class ChatAnswer:
             return
         if self._is_thinking:
             self._close_thought(chunks)
-        chunks.append(CallChunk(position, call.id or "", name, arguments))
+        chunks.append(ToolCallChunk(position, call.id or "", name, arguments))
 
     def _position(self, call: _Call, name: str) -> int:
         """Which call this is a piece of; a new one, if it is of none so far."""
@@ -239,7 +239,7 @@ class ChatAnswer:
                 return position
         if calls and call.index is None and not name:
             return len(calls) - 1
-        calls.append(_Seen(call.index, call.id or "", name))
+        calls.append(_PartialCall(call.index, call.id or "", name))
         return len(calls) - 1
 
     def _close_thought(self, chunks: list[Chunk]) -> None:
@@ -252,7 +252,7 @@ class ChatAnswer:
         return OverloadedError(what, model=self._name, retryable=True)
 
 
-class _Seen:
+class _PartialCall:
     """A call of which something has come."""
 
     __slots__ = ("_id", "_index", "_name", "is_answer")

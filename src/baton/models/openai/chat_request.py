@@ -16,7 +16,7 @@ from ...messages import (
     UserMessage,
 )
 from ..base import ModelRequest
-from .endpoint import Structured
+from .endpoint import StructuredOutputMode
 from .parts import about, chat_part, fitting_arguments, fitting_id, fitting_name, split
 from .structured import add_tools, instructions_with_schema, schema_format
 
@@ -24,20 +24,20 @@ _LONGEST_ID = 40
 _SEE_BELOW = "The result is in the message below."
 
 
-class ChatManner(Struct, frozen=True):
+class ChatDialect(Struct, frozen=True):
     """In what one endpoint differs from another."""
 
     model: str
     name: str
     provider: str = "openai"
-    structured: Structured = "native"
+    structured: StructuredOutputMode = "native"
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
     system_role: str = "system"
     includes_usage: bool = True
     returns_reasoning: bool = False
 
 
-def chat_body(request: ModelRequest, manner: ChatManner) -> dict[str, Any]:
+def chat_body(request: ModelRequest, manner: ChatDialect) -> dict[str, Any]:
     """The body of the request, as the official client would send it."""
     settings = request.settings
     body: dict[str, Any] = {"model": manner.model, "messages": _messages(request, manner)}
@@ -50,13 +50,13 @@ def chat_body(request: ModelRequest, manner: ChatManner) -> dict[str, Any]:
         body[manner.limit_name] = settings.max_tokens
     if settings.reasoning_effort is not None:
         body["reasoning_effort"] = settings.reasoning_effort
-    if settings.stop is not None:
-        body["stop"] = list(settings.stop)
+    if settings.stop_sequences is not None:
+        body["stop"] = list(settings.stop_sequences)
     if settings.seed is not None:
         body["seed"] = settings.seed
-    if request.output is not None and manner.structured == "native":
-        body["response_format"] = {"type": "json_schema", "json_schema": schema_format(request.output)}
-    elif request.output is not None and manner.structured == "json_object":
+    if request.output_schema is not None and manner.structured == "native":
+        body["response_format"] = {"type": "json_schema", "json_schema": schema_format(request.output_schema)}
+    elif request.output_schema is not None and manner.structured == "json_object":
         body["response_format"] = {"type": "json_object"}
     if request.stream:
         body["stream"] = True
@@ -73,12 +73,12 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
     function: dict[str, Any] = {"name": spec.name, "parameters": spec.parameters}
     if spec.description:
         function["description"] = spec.description
-    if spec.is_strict:
+    if spec.strict:
         function["strict"] = True
     return {"type": "function", "function": function}
 
 
-def _messages(request: ModelRequest, manner: ChatManner) -> list[dict[str, Any]]:
+def _messages(request: ModelRequest, manner: ChatDialect) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
     instructions = instructions_with_schema(request, manner.structured)
     if instructions:
@@ -95,13 +95,13 @@ def _messages(request: ModelRequest, manner: ChatManner) -> list[dict[str, Any]]
     return written
 
 
-def _message(message: Message, manner: ChatManner, waiting: list[Part]) -> dict[str, Any]:
+def _message(message: Message, manner: ChatDialect, waiting: list[Part]) -> dict[str, Any]:
     # Results and calls first: a long conversation consists of them.
     if isinstance(message, ToolMessage):
         text, media = split(message.content)
         if media:
             waiting.extend(about(message.name, media))
-        id = fitting_id(message.call_id, _LONGEST_ID)
+        id = fitting_id(message.tool_call_id, _LONGEST_ID)
         return {"role": "tool", "tool_call_id": id, "content": text or (_SEE_BELOW if media else "")}
     if isinstance(message, AssistantMessage):
         return _from_assistant(message, manner, waiting)
@@ -110,13 +110,13 @@ def _message(message: Message, manner: ChatManner, waiting: list[Part]) -> dict[
     return _from_system(message, manner, waiting)
 
 
-def _from_assistant(message: AssistantMessage, manner: ChatManner, waiting: list[Part]) -> dict[str, Any]:
+def _from_assistant(message: AssistantMessage, manner: ChatDialect, waiting: list[Part]) -> dict[str, Any]:
     text, media = split(message.content)
     if media:
         waiting.extend(about("", media))
     written: dict[str, Any] = {"role": "assistant", "content": text or None}
-    if message.calls:
-        written["tool_calls"] = [_call(call) for call in message.calls]
+    if message.tool_calls:
+        written["tool_calls"] = [_call(call) for call in message.tool_calls]
         if manner.returns_reasoning and message.reasoning:
             own = [block.text for block in message.reasoning if block.provider == manner.provider]
             if own:
@@ -131,13 +131,13 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": fitting_id(call.id, _LONGEST_ID), "type": "function", "function": function}
 
 
-def _from_system(message: SystemMessage, manner: ChatManner, waiting: list[Part]) -> dict[str, Any]:
+def _from_system(message: SystemMessage, manner: ChatDialect, waiting: list[Part]) -> dict[str, Any]:
     text, media = split(message.content)
     waiting.extend(media)
     return {"role": manner.system_role, "content": text}
 
 
-def _from_user(content: Content, manner: ChatManner) -> dict[str, Any]:
+def _from_user(content: Content, manner: ChatDialect) -> dict[str, Any]:
     if isinstance(content, str):
         return {"role": "user", "content": content}
     return {"role": "user", "content": [chat_part(part, manner.name) for part in content]}

@@ -10,35 +10,39 @@ from msgspec import Struct
 
 from ...errors import AuthenticationError, SetupError
 
-Key: TypeAlias = str | Callable[[], str | Awaitable[str]]
+APIKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
 """A key, or a function that gives the one to use now."""
 
-Structured: TypeAlias = Literal["native", "json_object", "tool"]
+StructuredOutputMode: TypeAlias = Literal["native", "json_object", "tool"]
 """How an answer of a given schema is asked for: by the schema, by a prompt and JSON mode, or as a call of a tool."""
 
 _OF_A_DEPLOYMENT = "/chat/completions"
 
 
-class Provider(Struct, frozen=True):
+class ProviderDefaults(Struct, frozen=True):
     """What is known about a provider before anybody says more."""
 
     base_url: str = ""
     key_names: tuple[str, ...] = ()
     url_name: str = ""
     needs_key: bool = False
-    structured: Structured = "native"
+    structured: StructuredOutputMode = "native"
     limit_name: Literal["max_completion_tokens", "max_tokens"] = "max_tokens"
     returns_reasoning: bool = False
     """Whether the thinking that led to a call must be sent back with it."""
 
 
-PROVIDERS: dict[str, Provider] = {
-    "openai": Provider(
+PROVIDERS: dict[str, ProviderDefaults] = {
+    "openai": ProviderDefaults(
         "https://api.openai.com/v1", ("OPENAI_API_KEY",), "OPENAI_BASE_URL", True, limit_name="max_completion_tokens"
     ),
-    "azure": Provider("", ("AZURE_OPENAI_API_KEY",), "AZURE_OPENAI_ENDPOINT", True, limit_name="max_completion_tokens"),
-    "ark": Provider("https://ark.cn-beijing.volces.com/api/v3", ("ARK_API_KEY",), "ARK_BASE_URL", True, "json_object"),
-    "deepseek": Provider(
+    "azure": ProviderDefaults(
+        "", ("AZURE_OPENAI_API_KEY",), "AZURE_OPENAI_ENDPOINT", True, limit_name="max_completion_tokens"
+    ),
+    "ark": ProviderDefaults(
+        "https://ark.cn-beijing.volces.com/api/v3", ("ARK_API_KEY",), "ARK_BASE_URL", True, "json_object"
+    ),
+    "deepseek": ProviderDefaults(
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
         "DEEPSEEK_BASE_URL",
@@ -46,31 +50,31 @@ PROVIDERS: dict[str, Provider] = {
         "json_object",
         returns_reasoning=True,
     ),
-    "qwen": Provider(
+    "qwen": ProviderDefaults(
         "https://dashscope.aliyuncs.com/compatible-mode/v1",
         ("DASHSCOPE_API_KEY",),
         "DASHSCOPE_BASE_URL",
         True,
         "json_object",
     ),
-    "ollama": Provider("http://localhost:11434/v1", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL"),
-    "lmstudio": Provider("http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), "LMSTUDIO_BASE_URL"),
-    "vllm": Provider("http://localhost:8000/v1", ("VLLM_API_KEY",), "VLLM_BASE_URL"),
+    "ollama": ProviderDefaults("http://localhost:11434/v1", ("OLLAMA_API_KEY",), "OLLAMA_BASE_URL"),
+    "lmstudio": ProviderDefaults("http://localhost:1234/v1", ("LMSTUDIO_API_KEY",), "LMSTUDIO_BASE_URL"),
+    "vllm": ProviderDefaults("http://localhost:8000/v1", ("VLLM_API_KEY",), "VLLM_BASE_URL"),
 }
 
 
-class Address(TypedDict, total=False):
+class EndpointOptions(TypedDict, total=False):
     """What a program may say about where a provider is; whatever it does not say, the environment does."""
 
     base_url: str | None
-    api_key: Key | None
+    api_key: APIKey | None
     organization: str | None
     project: str | None
     api_version: str | None
     headers: Mapping[str, str] | None
 
 
-class Endpoint:
+class OpenAIEndpoint:
     """An address with what it wants in every request. It does not show its key."""
 
     __slots__ = (
@@ -89,13 +93,13 @@ class Endpoint:
         provider: str,
         *,
         base_url: str | None = None,
-        api_key: Key | None = None,
+        api_key: APIKey | None = None,
         organization: str | None = None,
         project: str | None = None,
         api_version: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        known = PROVIDERS.get(provider, Provider())
+        known = PROVIDERS.get(provider, ProviderDefaults())
         self.provider = provider
         self._key_names = known.key_names
         is_azure = provider == "azure"
@@ -147,7 +151,7 @@ class Endpoint:
         return _overridden(headers, extra) if extra else headers
 
 
-def _configured(provider: str, known: Provider) -> str:
+def _configured(provider: str, known: ProviderDefaults) -> str:
     """The address that the environment names, or else the known one."""
     named = _set(known.url_name) if known.url_name else None
     if named is None and provider == "ollama":
@@ -173,7 +177,7 @@ def _azure_base(endpoint: str, *, has_version: bool) -> str:
     return f"{endpoint}/openai" if has_version else f"{endpoint}/openai/v1"
 
 
-def _checked(url: str, provider: str, known: Provider) -> str:
+def _checked(url: str, provider: str, known: ProviderDefaults) -> str:
     if not url:
         where = f"set {known.url_name}, or give base_url=…" if known.url_name else "give base_url=…"
         raise SetupError(f"the provider `{provider}` has no address here; {where}")

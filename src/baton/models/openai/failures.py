@@ -29,7 +29,7 @@ _BAD_KEY = re.compile(r"invalid_api_key|invalidapikey|authentication", re.IGNORE
 _LIMITED = re.compile(r"rate_?limit|too many requests|throttl", re.IGNORECASE)
 
 
-class Complaint(Struct, frozen=True):
+class ProviderErrorDetails(Struct, frozen=True):
     """What a provider says about an error; `text` is for people, `kind` is its code and type."""
 
     text: str = ""
@@ -37,12 +37,12 @@ class Complaint(Struct, frozen=True):
     status: int | None = None
 
 
-def complaint_in(body: Any) -> Complaint:
+def complaint_in(body: Any) -> ProviderErrorDetails:
     """The complaint in a decoded error, in any of the forms that servers use."""
     if isinstance(body, list) and body:
         return complaint_in(cast("list[Any]", body)[0])
     if not isinstance(body, dict):
-        return Complaint(body[:_LONGEST_QUOTE] if isinstance(body, str) else "")
+        return ProviderErrorDetails(body[:_LONGEST_QUOTE] if isinstance(body, str) else "")
     said = cast("dict[str, Any]", body)
     inner = said.get("error")
     if isinstance(inner, dict):
@@ -52,15 +52,15 @@ def complaint_in(body: Any) -> Complaint:
         text = msgspec.json.encode(text).decode()
     code, kind = said.get("code"), said.get("type")
     status = int(code) if isinstance(code, int | str) and str(code).isdigit() else None
-    return Complaint(text[:_LONGEST_QUOTE], f"{code or ''} {kind or ''}".strip(), status)
+    return ProviderErrorDetails(text[:_LONGEST_QUOTE], f"{code or ''} {kind or ''}".strip(), status)
 
 
 def turned_down(model: str, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """The error for an answer that has an HTTP status of 400 or more."""
     try:
-        complaint = complaint_in(msgspec.json.decode(body)) if body else Complaint()
+        complaint = complaint_in(msgspec.json.decode(body)) if body else ProviderErrorDetails()
     except msgspec.DecodeError:
-        complaint = Complaint(body[:_LONGEST_QUOTE].decode(errors="replace").strip())
+        complaint = ProviderErrorDetails(body[:_LONGEST_QUOTE].decode(errors="replace").strip())
     error = _told(model, status, complaint, retry_after(headers))
     advised = headers.get("x-should-retry")
     if advised in ("true", "false"):
@@ -81,12 +81,12 @@ def failed_inside(model: str, error: Any) -> ModelError:
     return _told(model, status, complaint, None)
 
 
-def _told(model: str, status: int, complaint: Complaint, rest: float | None) -> ModelError:
+def _told(model: str, status: int, complaint: ProviderErrorDetails, rest: float | None) -> ModelError:
     said = f"{complaint.text or complaint.kind or 'it gave no reason'} (status {status})"
     return refused(model, _objection(status, complaint), said, retry_after=rest)
 
 
-def _objection(status: int, complaint: Complaint) -> Objection:
+def _objection(status: int, complaint: ProviderErrorDetails) -> Objection:
     """What this status and these words mean."""
     kind, words = complaint.kind, f"{complaint.kind} {complaint.text}"
     if status < 500 and _FILTERED.search(kind):

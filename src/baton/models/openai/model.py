@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from typing_extensions import Unpack
 
-from ...errors import SetupError, checked_choice
+from ...errors import SetupError, check_choice
 from ..base import Chunk, ModelRequest
-from ..collect import assembled
-from ..extras import need
-from .chat_answer import ChatAnswer
-from .chat_request import ChatManner, chat_body
-from .endpoint import PROVIDERS, Address, Endpoint, Provider, Structured
-from .responses_answer import ResponsesAnswer
-from .responses_request import ResponsesManner, responses_body, thinks
-from .sse import EventStream
+from ..collect import assemble_response
+from ..extras import require_extra
+from .chat_answer import ChatStreamParser
+from .chat_request import ChatDialect, chat_body
+from .endpoint import PROVIDERS, EndpointOptions, OpenAIEndpoint, ProviderDefaults, StructuredOutputMode
+from .responses_answer import ResponsesStreamParser
+from .responses_request import ResponsesDialect, responses_body, thinks
+from .sse import SSEDecoder
 from .structured import output_tool
-from .wire import Exchange, HTTPWire, Sending, Wire
+from .wire import AiohttpTransport, OpenAIResponseStream, OpenAITransport, OutgoingRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _log = getLogger(__name__)
 
-API: TypeAlias = Literal["chat", "responses"]
+OpenAIAPI: TypeAlias = Literal["chat", "responses"]
 """Which of OpenAI's two APIs a model speaks: Chat Completions, which everybody has, or Responses."""
 
 _DONE = b"[DONE]"
@@ -44,25 +44,25 @@ class OpenAIModel:
         self,
         model: str,
         *,
-        api: API = "chat",
+        api: OpenAIAPI = "chat",
         provider: str = "openai",
         proxy: str | None = None,
         tls: ssl.SSLContext | None = None,
         client: "AsyncOpenAI | None" = None,
-        structured: Structured | None = None,
+        structured: StructuredOutputMode | None = None,
         system_role: Literal["system", "developer"] = "system",
         include_usage: bool = True,
         store: bool | None = False,
         keep_reasoning: bool | None = None,
-        **address: Unpack[Address],
+        **address: Unpack[EndpointOptions],
     ) -> None:
         if not model:
             raise SetupError("OpenAIModel needs the name of a model, such as OpenAIModel('gpt-5')")
-        checked_choice("OpenAIModel(api=…)", api, ("chat", "responses"))
-        known = PROVIDERS.get(provider, Provider())
+        check_choice("OpenAIModel(api=…)", api, ("chat", "responses"))
+        known = PROVIDERS.get(provider, ProviderDefaults())
         way = structured or known.structured
-        checked_choice("OpenAIModel(structured=…)", way, ("native", "json_object", "tool"))
-        self.api: API = api
+        check_choice("OpenAIModel(structured=…)", way, ("native", "json_object", "tool"))
+        self.api: OpenAIAPI = api
         self.provider = provider
         self.model = model
         self.name = f"{'openai-responses' if provider == 'openai' and api == 'responses' else provider}:{model}"
@@ -70,18 +70,18 @@ class OpenAIModel:
         if client is not None:
             if address or proxy or tls:
                 raise SetupError("OpenAIModel(client=…) takes address, key, headers and TLS from the client alone")
-            self._wire: Wire = _official(client)
+            self._wire: OpenAITransport = _official(client)
         else:
-            need("aiohttp", model=self.name, what="aiohttp", extra="openai")
-            endpoint = Endpoint(provider, **address)
-            self._wire = HTTPWire(endpoint, tls=tls, proxy=proxy)
+            require_extra("aiohttp", model=self.name, what="aiohttp", extra="openai")
+            endpoint = OpenAIEndpoint(provider, **address)
+            self._wire = AiohttpTransport(endpoint, tls=tls, proxy=proxy)
             # Servers that resemble OpenAI's know the older name only, and its reasoning models the newer one only.
             limit_name = known.limit_name if endpoint.is_original or thinks(model) else "max_tokens"
-        self._chat = ChatManner(
+        self._chat = ChatDialect(
             model, self.name, provider, way, limit_name, system_role, include_usage, known.returns_reasoning
         )
         keeps = thinks(model) if keep_reasoning is None else keep_reasoning
-        self._responses = ResponsesManner(model, self.name, provider, way, store, keeps)
+        self._responses = ResponsesDialect(model, self.name, provider, way, store, keeps)
         self._has_warned = False
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class OpenAIModel:
             if exchange.is_whole or piece.lstrip()[:1] == b"{":
                 yield await self._whole(piece, exchange, answer)
                 return
-            events, is_done = EventStream(), False
+            events, is_done = SSEDecoder(), False
             while not is_done:
                 for payload in events.feed(piece) if piece else events.rest():
                     if payload.startswith(_DONE):
@@ -120,37 +120,41 @@ class OpenAIModel:
         """Close the connections that models share in this event loop, as asyncio does when the loop shuts down."""
         await self._wire.close()
 
-    def _sending(self, request: ModelRequest) -> Sending:
+    def _sending(self, request: ModelRequest) -> OutgoingRequest:
         settings = request.settings
         if self.api == "chat":
             path, body = "/chat/completions", chat_body(request, self._chat)
         else:
             path, body = "/responses", responses_body(request, self._responses)
-            if (settings.stop is not None or settings.seed is not None) and not self._has_warned:
+            if (settings.stop_sequences is not None or settings.seed is not None) and not self._has_warned:
                 self._has_warned = True
                 _log.warning("%s has neither `stop` nor `seed`: the Responses API does not take them", self.name)
-        return Sending(path, self.model, self.name, body, settings.extra_body, settings.extra_headers, settings.timeout)
+        return OutgoingRequest(
+            path, self.model, self.name, body, settings.extra_body, settings.extra_headers, settings.timeout
+        )
 
-    def _answer(self, request: ModelRequest) -> ChatAnswer | ResponsesAnswer:
-        tool = output_tool(request, self._chat.structured) if request.output is not None else None
+    def _answer(self, request: ModelRequest) -> ChatStreamParser | ResponsesStreamParser:
+        tool = output_tool(request, self._chat.structured) if request.output_schema is not None else None
         answer_tool = tool.name if tool is not None else ""
         if self.api == "responses":
-            return ResponsesAnswer(self.name, self.provider, answer_tool=answer_tool)
+            return ResponsesStreamParser(self.name, self.provider, answer_tool=answer_tool)
         extra = request.settings.extra_body
         sound: Any = extra.get("audio") if extra else None
         sound_type = _SOUNDS.get(sound.get("format", ""), "audio/wav") if isinstance(sound, Mapping) else "audio/wav"  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-        return ChatAnswer(self.name, self.provider, answer_tool=answer_tool, sound_type=sound_type)
+        return ChatStreamParser(self.name, self.provider, answer_tool=answer_tool, sound_type=sound_type)
 
-    async def _whole(self, piece: bytes, exchange: Exchange, answer: ChatAnswer | ResponsesAnswer) -> Chunk:
+    async def _whole(
+        self, piece: bytes, exchange: OpenAIResponseStream, answer: ChatStreamParser | ResponsesStreamParser
+    ) -> Chunk:
         pieces = [piece]
         while not exchange.is_whole and piece:
             piece = await exchange.piece()
             pieces.append(piece)
         chunks = answer.take_whole(b"".join(pieces))
-        return assembled([*chunks, *answer.ended(is_done=True)])
+        return assemble_response([*chunks, *answer.ended(is_done=True)])
 
 
-def _official(client: "AsyncOpenAI") -> Wire:
-    from .official import OfficialWire
+def _official(client: "AsyncOpenAI") -> OpenAITransport:
+    from .official import SDKTransport
 
-    return OfficialWire(client)
+    return SDKTransport(client)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ...errors import ModelConnectionError, ModelError
 from ..failures import cut_short, malformed, timed_out
 from .failures import turned_down
-from .wire import SECONDS_FOR_THE_END, Exchange, Sending
+from .wire import SECONDS_FOR_THE_END, OpenAIResponseStream, OutgoingRequest
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 _TRANSPORTS = ("httpx", "httpx2", "httpcore", "httpcore2", "aiohttp")
 
 
-class OfficialWire:
+class SDKTransport:
     """Sends with an `AsyncOpenAI`, or a client derived from it; its own retries and time-outs apply."""
 
     def __init__(self, client: "AsyncOpenAI") -> None:
         self._client = client
 
-    async def send(self, sending: Sending) -> Exchange:
+    async def send(self, sending: OutgoingRequest) -> OpenAIResponseStream:
         """Send one request and wait until its answer begins."""
         import openai
 
@@ -46,16 +46,16 @@ class OfficialWire:
             raise ModelConnectionError(what, model=sending.name, retryable=True) from error
         except openai.OpenAIError as error:
             raise ModelError(f"the client of `{sending.name}` refused: {error}", model=sending.name) from error
-        return _OfficialExchange(opening, response, sending)
+        return _SDKResponse(opening, response, sending)
 
     async def close(self) -> None:
         """Nothing: whoever made the client closes it."""
 
 
-class _OfficialExchange:
+class _SDKResponse:
     """An answer that comes through the official client."""
 
-    def __init__(self, opening: AbstractAsyncContextManager[Any], response: Any, sending: Sending) -> None:
+    def __init__(self, opening: AbstractAsyncContextManager[Any], response: Any, sending: OutgoingRequest) -> None:
         self._opening = opening
         self._response = response
         self._sending = sending

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ...errors import RequestError
+from ...errors import ModelRequestError
 from ...messages import Audio, Content, Data, File, Image, Part, Text
 from ..failures import malformed
 
@@ -140,5 +140,5 @@ def _text_in(file: File) -> str:
     return f"{file.name}:\n{text}" if file.name else text
 
 
-def _unsendable(model: str, what: str, media_type: str, advice: str) -> RequestError:
-    return RequestError(f"`{model}` cannot be sent {what} ({media_type}); {advice}", model=model)
+def _unsendable(model: str, what: str, media_type: str, advice: str) -> ModelRequestError:
+    return ModelRequestError(f"`{model}` cannot be sent {what} ({media_type}); {advice}", model=model)

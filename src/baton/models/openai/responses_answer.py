@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from ...errors import ModelError
 from ...messages import Image, Reasoning, Usage
-from ..base import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ..base import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..failures import cut_short, empty, filtered, malformed
 from .failures import failed_inside
 from .parts import from_base64
@@ -77,14 +77,14 @@ _decode_event = msgspec.json.Decoder(_Event, strict=False).decode
 _decode_whole = msgspec.json.Decoder(_Whole, strict=False).decode
 
 
-class ResponsesAnswer:
+class ResponsesStreamParser:
     """One answer, as far as it has come. Calls of `answer_tool` are the text of the answer."""
 
     def __init__(self, name: str, provider: str, *, answer_tool: str = "") -> None:
         self._name = name
         self._provider = provider
         self._answer_tool = answer_tool
-        self._items: dict[int, _Seen] = {}
+        self._items: dict[int, _PartialItem] = {}
         self._calls = 0
         self._end: _Whole | None = None
         self._has_begun = False
@@ -149,13 +149,13 @@ class ResponsesAnswer:
             raise filtered(self._name)
         if not self._has_answer and not self._calls:
             raise empty(self._name, reason)
-        return [Response(None, _usage(end.usage), "refusal" if self._has_refused else reason)]
+        return [ModelResponse(None, _usage(end.usage), "refusal" if self._has_refused else reason)]
 
-    def _seen(self, event: _Event) -> "_Seen":
+    def _seen(self, event: _Event) -> "_PartialItem":
         index = event.output_index or 0
         seen = self._items.get(index)
         if seen is None:
-            seen = self._items[index] = _Seen()
+            seen = self._items[index] = _PartialItem()
         return seen
 
     def _take_end(self, whole: _Whole, chunks: list[Chunk]) -> None:
@@ -166,10 +166,10 @@ class ResponsesAnswer:
         self._end = whole
         # Whatever was not told piece by piece is in here.
         for index, item in enumerate(whole.output or ()):
-            seen = self._items.setdefault(index, _Seen())
+            seen = self._items.setdefault(index, _PartialItem())
             self._finish(seen, item, chunks)
 
-    def _begin(self, seen: "_Seen", item: _Item, chunks: list[Chunk]) -> None:
+    def _begin(self, seen: "_PartialItem", item: _Item, chunks: list[Chunk]) -> None:
         if item.type != "function_call" or seen.call is not None:
             return
         if self._answer_tool and item.name == self._answer_tool:
@@ -177,9 +177,9 @@ class ResponsesAnswer:
             return
         seen.call = self._calls
         self._calls += 1
-        chunks.append(CallChunk(seen.call, item.call_id or item.id or "", item.name or ""))
+        chunks.append(ToolCallChunk(seen.call, item.call_id or item.id or "", item.name or ""))
 
-    def _grow_call(self, seen: "_Seen", arguments: str, chunks: list[Chunk]) -> None:
+    def _grow_call(self, seen: "_PartialItem", arguments: str, chunks: list[Chunk]) -> None:
         if not arguments:
             return
         seen.has_pieces = True
@@ -188,9 +188,9 @@ class ResponsesAnswer:
         if seen.call == -1:
             self._say(arguments, chunks)
         else:
-            chunks.append(CallChunk(seen.call or 0, arguments=arguments))
+            chunks.append(ToolCallChunk(seen.call or 0, arguments=arguments))
 
-    def _finish(self, seen: "_Seen", item: _Item, chunks: list[Chunk]) -> None:
+    def _finish(self, seen: "_PartialItem", item: _Item, chunks: list[Chunk]) -> None:
         """Say what a complete item has beyond its pieces."""
         if seen.is_done:
             return
@@ -226,7 +226,7 @@ class ResponsesAnswer:
             chunks.append(TextChunk(text))
 
 
-class _Seen:
+class _PartialItem:
     """An item of which something has come; `call` is the number of its call, -1 if that call is the answer."""
 
     __slots__ = ("call", "has_pieces", "is_done")

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ...messages import AssistantMessage, Content, Message, Part, Reasoning, ToolMessage, ToolSpec, UserMessage
 from ..base import ModelRequest
-from .endpoint import Structured
+from .endpoint import StructuredOutputMode
 from .parts import about, fitting_arguments, fitting_id, fitting_name, responses_part, split
 from .structured import add_tools, instructions_with_schema, schema_format
 
@@ -17,13 +17,13 @@ _THINKS = re.compile(r"^(?:o\d|gpt-[5-9]|gpt-\d\d|codex|computer-use)")
 _DOES_NOT_THINK = re.compile(r"-chat(?:-|$)")
 
 
-class ResponsesManner(Struct, frozen=True):
+class ResponsesDialect(Struct, frozen=True):
     """In what one endpoint differs from another."""
 
     model: str
     name: str
     provider: str = "openai"
-    structured: Structured = "native"
+    structured: StructuredOutputMode = "native"
     store: bool | None = False
     thinks: bool = False
     """Whether to ask for the model's reasoning in a form that can be sent back; others refuse that."""
@@ -34,7 +34,7 @@ def thinks(model: str) -> bool:
     return bool(_THINKS.match(model)) and not _DOES_NOT_THINK.search(model)
 
 
-def responses_body(request: ModelRequest, manner: ResponsesManner) -> dict[str, Any]:
+def responses_body(request: ModelRequest, manner: ResponsesDialect) -> dict[str, Any]:
     """The body of the request, as the official client would send it."""
     settings = request.settings
     body: dict[str, Any] = {"model": manner.model, "input": _items(request.messages, manner)}
@@ -53,9 +53,9 @@ def responses_body(request: ModelRequest, manner: ResponsesManner) -> dict[str, 
         body["max_output_tokens"] = settings.max_tokens
     if settings.reasoning_effort is not None:
         body["reasoning"] = {"effort": settings.reasoning_effort}
-    if request.output is not None and manner.structured == "native":
-        body["text"] = {"format": {"type": "json_schema", **schema_format(request.output)}}
-    elif request.output is not None and manner.structured == "json_object":
+    if request.output_schema is not None and manner.structured == "native":
+        body["text"] = {"format": {"type": "json_schema", **schema_format(request.output_schema)}}
+    elif request.output_schema is not None and manner.structured == "json_object":
         body["text"] = {"format": {"type": "json_object"}}
     if manner.store is not None:
         body["store"] = manner.store
@@ -76,12 +76,12 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
         "type": "function",
         "name": spec.name,
         "parameters": spec.parameters,
-        "strict": spec.is_strict,
+        "strict": spec.strict,
     }
     return {**tool, "description": spec.description} if spec.description else tool
 
 
-def _items(messages: Sequence[Message], manner: ResponsesManner) -> list[dict[str, Any]]:
+def _items(messages: Sequence[Message], manner: ResponsesDialect) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     # Media that an assistant made can only be shown by the user, and not before the results of its calls.
     waiting: list[Part] = []
@@ -104,43 +104,45 @@ def _items(messages: Sequence[Message], manner: ResponsesManner) -> list[dict[st
     return items
 
 
-def _result(message: ToolMessage, manner: ResponsesManner) -> dict[str, Any]:
+def _result(message: ToolMessage, manner: ResponsesDialect) -> dict[str, Any]:
     content = message.content
     output: Any = content
     if not isinstance(content, str):
         text, media = split(content)
         output = [responses_part(part, manner.name) for part in content] if media else text
-    return {"type": "function_call_output", "call_id": fitting_id(message.call_id, _LONGEST_ID), "output": output}
+    return {"type": "function_call_output", "call_id": fitting_id(message.tool_call_id, _LONGEST_ID), "output": output}
 
 
-def _from_assistant(message: AssistantMessage, manner: ResponsesManner, waiting: list[Part]) -> list[dict[str, Any]]:
+def _from_assistant(message: AssistantMessage, manner: ResponsesDialect, waiting: list[Part]) -> list[dict[str, Any]]:
     text, media = split(message.content)
     if media:
         waiting.extend(about("", media))
-    own = [block for block in message.reasoning if block.provider == manner.provider and isinstance(block.opaque, dict)]
+    own = [
+        block for block in message.reasoning if block.provider == manner.provider and isinstance(block.signature, dict)
+    ]
     items = [_thought(block) for block in own if _calls_before(block) == 0]
     if text:
         items.append({"role": "assistant", "content": text})
-    for position, call in enumerate(message.calls):
+    for position, call in enumerate(message.tool_calls):
         if position:
             items += [_thought(block) for block in own if _calls_before(block) == position]
         name, arguments = fitting_name(call.name), fitting_arguments(call.arguments)
         id = fitting_id(call.id, _LONGEST_ID)
         items.append({"type": "function_call", "call_id": id, "name": name, "arguments": arguments})
     # A thought that led to nothing may not stand at the end: the API wants what it led to.
-    return items if text or message.calls else []
+    return items if text or message.tool_calls else []
 
 
 def _thought(block: Reasoning) -> dict[str, Any]:
-    kept = cast("dict[str, Any]", block.opaque)
+    kept = cast("dict[str, Any]", block.signature)
     return {"type": "reasoning", **{key: kept[key] for key in ("id", "summary", "encrypted_content") if key in kept}}
 
 
 def _calls_before(block: Reasoning) -> int:
-    return cast("dict[str, Any]", block.opaque).get("calls_before", 0)
+    return cast("dict[str, Any]", block.signature).get("calls_before", 0)
 
 
-def _from_user(content: Content, manner: ResponsesManner) -> dict[str, Any]:
+def _from_user(content: Content, manner: ResponsesDialect) -> dict[str, Any]:
     if isinstance(content, str):
         return {"role": "user", "content": content}
     return {"role": "user", "content": [responses_part(part, manner.name) for part in content]}

@@ -3,7 +3,7 @@
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
-class EventStream:
+class SSEDecoder:
     """Takes bytes as they come and gives the data of every event that is complete."""
 
     __slots__ = ("_data", "_is_begun", "_unfinished")

@@ -5,16 +5,16 @@ from typing import Any
 
 from ...messages import ToolSpec
 from ..base import ModelRequest, OutputSchema
-from .endpoint import Structured
+from .endpoint import StructuredOutputMode
 from .parts import as_json
 
 _WORDS = ("auto", "required", "none")
 _ASKED = "Answer with one JSON object and nothing else. It must fit this JSON schema:"
 
 
-def output_tool(request: ModelRequest, structured: Structured) -> ToolSpec | None:
+def output_tool(request: ModelRequest, structured: StructuredOutputMode) -> ToolSpec | None:
     """The tool whose call is the answer, where the answer is asked for in that way."""
-    output = request.output
+    output = request.output_schema
     if output is None or structured != "tool":
         return None
     taken = {tool.name for tool in request.tools}
@@ -22,21 +22,21 @@ def output_tool(request: ModelRequest, structured: Structured) -> ToolSpec | Non
     while name in taken:
         name += "_"
     told = "Give the final answer. Call it once everything is known."
-    return ToolSpec(name, told, output.schema, output.is_strict)
+    return ToolSpec(name, told, output.schema, output.strict)
 
 
-def instructions_with_schema(request: ModelRequest, structured: Structured) -> str:
+def instructions_with_schema(request: ModelRequest, structured: StructuredOutputMode) -> str:
     """The instructions; in JSON mode they must show the schema, since nothing else does."""
-    if request.output is None or structured != "json_object":
+    if request.output_schema is None or structured != "json_object":
         return request.instructions
-    asked = f"{_ASKED}\n{as_json(request.output.schema)}"
+    asked = f"{_ASKED}\n{as_json(request.output_schema.schema)}"
     return f"{request.instructions}\n\n{asked}" if request.instructions else asked
 
 
 def add_tools(
     body: dict[str, Any],
     request: ModelRequest,
-    structured: Structured,
+    structured: StructuredOutputMode,
     *,
     form: Callable[[ToolSpec], dict[str, Any]],
     named: Callable[[str], dict[str, Any]],
@@ -66,4 +66,4 @@ def _chosen_tool(request: ModelRequest, answer: ToolSpec | None) -> str | None:
 
 def schema_format(output: OutputSchema) -> dict[str, Any]:
     """The schema by itself, as both APIs take it."""
-    return {"name": output.name, "schema": output.schema, "strict": output.is_strict}
+    return {"name": output.name, "schema": output.schema, "strict": output.strict}

@@ -9,7 +9,7 @@ import msgspec
 
 from ...errors import ModelConnectionError, ModelError
 from ..failures import cut_short, malformed, timed_out
-from .endpoint import Endpoint
+from .endpoint import OpenAIEndpoint
 from .failures import turned_down
 from .pool import close_all, proxy_for, session_for, trust_for
 
@@ -24,7 +24,7 @@ SECONDS_FOR_THE_END = 0.1
 _LONGEST_COMPLAINT = 64 * 1024
 
 
-class Sending(NamedTuple):
+class OutgoingRequest(NamedTuple):
     """One request: `extra` is put over `body` as it is."""
 
     path: str
@@ -36,7 +36,7 @@ class Sending(NamedTuple):
     timeout: float | None
 
 
-class Exchange(Protocol):
+class OpenAIResponseStream(Protocol):
     """An answer that has begun. `is_whole`: it is one JSON document, not a stream of events."""
 
     is_whole: bool
@@ -54,10 +54,10 @@ class Exchange(Protocol):
         ...
 
 
-class Wire(Protocol):
+class OpenAITransport(Protocol):
     """What carries requests to a provider."""
 
-    async def send(self, sending: Sending) -> Exchange:
+    async def send(self, sending: OutgoingRequest) -> OpenAIResponseStream:
         """The answer, once it has begun. Raises a ModelError if there is none."""
         ...
 
@@ -66,16 +66,18 @@ class Wire(Protocol):
         ...
 
 
-class HTTPWire:
+class AiohttpTransport:
     """A wire of our own, over aiohttp."""
 
-    def __init__(self, endpoint: Endpoint, *, tls: ssl.SSLContext | None = None, proxy: str | None = None) -> None:
+    def __init__(
+        self, endpoint: OpenAIEndpoint, *, tls: ssl.SSLContext | None = None, proxy: str | None = None
+    ) -> None:
         self._endpoint = endpoint
         self._tls = trust_for(endpoint.base_url, tls)
         # Asked once, not for each request: it reads and parses the whole environment.
         self._proxy = proxy or proxy_for(endpoint.base_url)
 
-    async def send(self, sending: Sending) -> Exchange:
+    async def send(self, sending: OutgoingRequest) -> OpenAIResponseStream:
         """Send one request and wait until its answer begins."""
         import aiohttp
 
@@ -102,7 +104,7 @@ class HTTPWire:
             raise timed_out(name, seconds) from error
         except (aiohttp.ClientError, OSError) as error:
             raise _unreachable(error, name, endpoint.base_url) from error
-        exchange = _HTTPExchange(response, name, seconds)
+        exchange = _AiohttpResponse(response, name, seconds)
         if response.status >= 400:
             raise await exchange.refusal()
         return exchange
@@ -112,7 +114,7 @@ class HTTPWire:
         await close_all()
 
 
-class _HTTPExchange:
+class _AiohttpResponse:
     """An answer that comes over aiohttp."""
 
     __slots__ = ("_has_begun", "_name", "_response", "_seconds", "is_whole")

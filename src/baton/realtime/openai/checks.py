@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection
 from typing import Any
 
-from ...errors import SetupError, listed
+from ...errors import SetupError, quote_names
 from ...messages import ToolSpec
-from ..settings import SessionSettings
+from ..settings import SessionConfig
 
 VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
 OWN_VOICE = "voice_"
@@ -20,7 +20,7 @@ _MOST_TOKENS = 4096
 _CHOICES = ("auto", "none", "required")
 
 
-def check_settings(settings: SessionSettings, model: str, voices: Collection[str]) -> None:
+def check_settings(settings: SessionConfig, model: str, voices: Collection[str]) -> None:
     """Raise SetupError if OpenAI would not take these settings."""
     who = f"`{settings.agent}`"
     size = len(settings.instructions)
@@ -29,7 +29,7 @@ def check_settings(settings: SessionSettings, model: str, voices: Collection[str
             f"the instructions of {who} have {size:,} characters; `{model}` takes at most {_LONGEST_INSTRUCTIONS:,}"
         )
     _check_voice(settings, model, voices)
-    speed, most = settings.manners.speed, settings.manners.max_output_tokens
+    speed, most = settings.settings.speed, settings.settings.max_output_tokens
     if speed is not None and not _SLOWEST <= speed <= _FASTEST:
         raise SetupError(f"the speed for {who} is {speed:g}; `{model}` speaks from {_SLOWEST:g} to {_FASTEST:g}")
     if most is not None and not 1 <= most <= _MOST_TOKENS:
@@ -37,16 +37,16 @@ def check_settings(settings: SessionSettings, model: str, voices: Collection[str
     _check_tools(settings, model)
 
 
-def _check_voice(settings: SessionSettings, model: str, voices: Collection[str]) -> None:
-    for voice, whose in ((settings.voice, f"of `{settings.agent}`"), (settings.manners.voice, "of the conversation")):
+def _check_voice(settings: SessionConfig, model: str, voices: Collection[str]) -> None:
+    for voice, whose in ((settings.voice, f"of `{settings.agent}`"), (settings.settings.voice, "of the conversation")):
         if voice is not None and voice not in voices and not voice.startswith(OWN_VOICE):
-            known = listed(sorted(voices))
+            known = quote_names(sorted(voices))
             raise SetupError(
                 f"the voice {whose} is {voice!r}; `{model}` can speak with: {known}, or the id of a voice of your own"
             )
 
 
-def _check_tools(settings: SessionSettings, model: str) -> None:
+def _check_tools(settings: SessionConfig, model: str) -> None:
     tools = settings.tools
     if len(tools) > _MOST_TOOLS:
         raise SetupError(f"`{settings.agent}` has {len(tools)} tools; `{model}` takes at most {_MOST_TOOLS}")
@@ -58,7 +58,7 @@ def _check_tools(settings: SessionSettings, model: str) -> None:
         seen.add(tool.name)
     choice = settings.tool_choice
     if choice not in _CHOICES and choice not in seen:
-        possible = listed([*_CHOICES, *sorted(seen)])
+        possible = quote_names([*_CHOICES, *sorted(seen)])
         raise SetupError(f"the tool_choice of `{settings.agent}` is {choice!r}; it can be: {possible}")
 
 

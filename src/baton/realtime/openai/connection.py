@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from ...errors import ModelConnectionError
 from ...models.failures import cut_short
-from ..commands import Command, Configure
-from ..settings import SessionSettings
-from ..signals import Configured, SessionReady, Signal, Trouble
+from ..commands import Command, ConfigureSession
+from ..settings import SessionConfig
+from ..signals import ProviderErrorReceived, SessionConfigured, SessionReady, Signal
 from .failures import closed, complaint
-from .reading import Reader
-from .sending import Sender
+from .reading import OpenAIEventDecoder
+from .sending import OpenAICommandEncoder
 
 if TYPE_CHECKING:
     from openai.resources.realtime.realtime import AsyncRealtimeConnection
@@ -30,21 +30,21 @@ class OpenAIRealtimeConnection:
     def __init__(self, model: str, websocket: "AsyncRealtimeConnection") -> None:
         self._model = model
         self._websocket = websocket
-        self._sender = Sender(model)
-        self._reader = Reader(model, self._sender)
+        self._sender = OpenAICommandEncoder(model)
+        self._reader = OpenAIEventDecoder(model, self._sender)
         self._early: list[Signal] = []
         self._is_closed = False
         # Looked up once: `websockets` finds its names anew each time, and this one is wanted for every piece of audio.
         self._cut = _closing_error()
 
-    async def open(self, settings: SessionSettings) -> None:
+    async def open(self, settings: SessionConfig) -> None:
         """Wait until the session is there, and is what it is told to be. Raises a ModelError if it cannot be."""
         while not isinstance(await self._first_signal(), SessionReady):
             pass
         # If it is closed already, reading tells why, and sending does not.
         with suppress(ModelConnectionError):
-            await self.send(Configure(settings, id=_FIRST))
-        while not isinstance(await self._first_signal(), Configured):
+            await self.send(ConfigureSession(settings, id=_FIRST))
+        while not isinstance(await self._first_signal(), SessionConfigured):
             pass
 
     async def send(self, command: Command) -> None:
@@ -83,9 +83,9 @@ class OpenAIRealtimeConnection:
             signal = await self._next()
         except EOFError:
             raise cut_short(self._model, has_begun=False) from None
-        if isinstance(signal, Trouble):
+        if isinstance(signal, ProviderErrorReceived):
             raise complaint(self._model, signal)
-        if signal is not None and not isinstance(signal, Configured):
+        if signal is not None and not isinstance(signal, SessionConfigured):
             self._early.append(signal)
         return signal
 
@@ -108,7 +108,7 @@ def _closing_error() -> "type[ConnectionClosed]":
 
 
 async def opened(
-    model: str, websocket: "AsyncRealtimeConnection", settings: SessionSettings, *, within: float
+    model: str, websocket: "AsyncRealtimeConnection", settings: SessionConfig, *, within: float
 ) -> OpenAIRealtimeConnection:
     """The conversation on this websocket, once it is set up. If that fails, the websocket is closed."""
     connection = OpenAIRealtimeConnection(model, websocket)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from ...errors import ModelConnectionError, ModelError
 from ...models.failures import cut_short, malformed, timed_out, unreachable
 from ...models.openai.failures import failed_inside, turned_down
-from ..signals import Trouble
+from ..signals import ProviderErrorReceived
 
 if TYPE_CHECKING:
     from websockets.exceptions import ConnectionClosed
@@ -30,7 +30,7 @@ def closed(model: str, error: "ConnectionClosed") -> ModelError | None:
     return cut_short(model, has_begun=True, because=f"it was closed with {close.code} {close.reason}".rstrip())
 
 
-def complaint(model: str, trouble: Trouble) -> ModelError:
+def complaint(model: str, trouble: ProviderErrorReceived) -> ModelError:
     """The error for a complaint before the conversation was open: then it cannot be opened at all."""
     if trouble.code == MALFORMED:
         return malformed(model, trouble.message)

@@ -5,9 +5,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...errors import AuthenticationError
-from ...models.extras import need
-from ...models.per_loop import PerLoop
-from ..settings import SessionSettings
+from ...models.extras import require_extra
+from ...models.per_loop import PerEventLoop
+from ..settings import SessionConfig
 from .checks import VOICES, check_settings
 from .connection import OpenAIRealtimeConnection, opened
 from .failures import not_opened
@@ -43,7 +43,9 @@ class OpenAIRealtimeModel:
         timeout: float = 10.0,
     ) -> None:
         self.model = model
-        need("openai", "websockets", model=self.name, what="the SDK of OpenAI and websockets", extra="realtime")
+        require_extra(
+            "openai", "websockets", model=self.name, what="the SDK of OpenAI and websockets", extra="realtime"
+        )
         self._api_key = api_key
         self._base_url = _as_http(base_url)
         self._headers = dict(headers or {})
@@ -51,18 +53,18 @@ class OpenAIRealtimeModel:
         self._voices = voices
         self._timeout = timeout
         self._given = client
-        self._clients = PerLoop(self._made, _closed)
+        self._clients = PerEventLoop(self._made, _closed)
 
     @property
     def name(self) -> str:
         """`openai:` and the model's name."""
         return f"openai:{self.model}"
 
-    def check(self, settings: SessionSettings) -> None:
+    def check(self, settings: SessionConfig) -> None:
         """Raise SetupError if OpenAI would not take these settings."""
         check_settings(settings, self.name, self._voices)
 
-    async def connect(self, settings: SessionSettings) -> OpenAIRealtimeConnection:
+    async def connect(self, settings: SessionConfig) -> OpenAIRealtimeConnection:
         """Open a conversation under these settings."""
         try:
             websocket = await self._websocket()

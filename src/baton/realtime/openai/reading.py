@@ -13,23 +13,23 @@ from ..signals import (
     AudioChunk,
     AudioCommitted,
     AudioEnded,
-    Configured,
     ItemAdded,
     ItemTruncated,
+    ProviderErrorReceived,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     SessionReady,
     Signal,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribed,
-    Transcribing,
+    TranscriptChunk,
+    TranscriptionChunk,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    Trouble,
-    WordsChunk,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
 from .failures import MALFORMED
-from .sending import Sender, command_id_of
+from .sending import OpenAICommandEncoder, command_id_of
 
 _log = getLogger(__name__)
 _REMEMBERED = 4096
@@ -113,10 +113,10 @@ _text = msgspec.json.Decoder(str | None)
 _audio = msgspec.json.Decoder(bytes)
 
 
-class Reader:
+class OpenAIEventDecoder:
     """Reads the events of one connection, each once however often it comes."""
 
-    def __init__(self, model: str, sender: Sender) -> None:
+    def __init__(self, model: str, sender: OpenAICommandEncoder) -> None:
         self._model = model
         self._sender = sender
         self._seen: set[str] = set()
@@ -131,17 +131,17 @@ class Reader:
             "response.created": lambda e: ResponseStarted(_named.decode(e.response).id or ""),
             "response.done": self._response_done,
             "session.created": lambda e: SessionReady(_named.decode(e.session).id or ""),
-            "session.updated": lambda e: Configured(),
+            "session.updated": lambda e: SessionConfigured(),
             "conversation.item.added": self._item_added,
             "conversation.item.created": self._item_added,
             "conversation.item.truncated": lambda e: ItemTruncated(e.item_id, e.audio_end_ms),
             "conversation.item.input_audio_transcription.delta": _transcribing,
-            "conversation.item.input_audio_transcription.completed": lambda e: Transcribed(
+            "conversation.item.input_audio_transcription.completed": lambda e: TranscriptionCompleted(
                 e.item_id, e.transcript or ""
             ),
             "conversation.item.input_audio_transcription.failed": _not_transcribed,
-            "input_audio_buffer.speech_started": lambda e: SpeechBegan(e.item_id, e.audio_start_ms),
-            "input_audio_buffer.speech_stopped": lambda e: SpeechEnded(e.item_id, e.audio_end_ms),
+            "input_audio_buffer.speech_started": lambda e: UserSpeechStarted(e.item_id, e.audio_start_ms),
+            "input_audio_buffer.speech_stopped": lambda e: UserSpeechEnded(e.item_id, e.audio_end_ms),
             "input_audio_buffer.committed": lambda e: AudioCommitted(e.item_id),
             "error": _trouble,
         }
@@ -161,7 +161,7 @@ class Reader:
         except msgspec.DecodeError as error:
             # What it was is not quoted: it may be the conversation.
             what = f"`{self._model}` sent {len(raw)} bytes that are not an event of its format ({error})"
-            return Trouble(MALFORMED, what)
+            return ProviderErrorReceived(MALFORMED, what)
 
     def _is_new(self, event_id: str) -> bool:
         if event_id in self._seen:
@@ -181,7 +181,7 @@ class Reader:
     def _said(self, event: _Event, *, is_spoken: bool) -> Signal:
         text = _text.decode(event.delta) or ""
         self._words.setdefault(event.item_id, []).append(text)
-        return WordsChunk(event.response_id, event.item_id, event.content_index or 0, text, is_spoken)
+        return TranscriptChunk(event.response_id, event.item_id, event.content_index or 0, text, is_spoken)
 
     def _item_added(self, event: _Event) -> Signal | None:
         item = _items.decode(event.item)
@@ -232,7 +232,7 @@ def _audio_delta(event: _Event) -> Signal:
 
 def _transcribing(event: _Event) -> Signal | None:
     text = _text.decode(event.delta)
-    return Transcribing(event.item_id, text) if text else None
+    return TranscriptionChunk(event.item_id, text) if text else None
 
 
 def _not_transcribed(event: _Event) -> Signal:
@@ -242,7 +242,9 @@ def _not_transcribed(event: _Event) -> Signal:
 
 def _trouble(event: _Event) -> Signal:
     error = _errors.decode(event.error)
-    return Trouble(error.code or error.type or "", error.message or "", command_id_of(error.event_id or ""))
+    return ProviderErrorReceived(
+        error.code or error.type or "", error.message or "", command_id_of(error.event_id or "")
+    )
 
 
 def _role(item: _Item) -> Literal["user", "assistant", "system", "call", "result"]:

@@ -35,11 +35,11 @@ from ..commands import (
     ClearAudio,
     Command,
     CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
+    ConfigureSession,
+    CreateResponse,
+    TruncateItem,
 )
-from ..settings import AudioFormat, SessionSettings, TurnDetection
+from ..settings import AudioFormat, SessionConfig, TurnDetection
 from .checks import OWN_VOICE
 
 _FORMATS: dict[AudioFormat, dict[str, Any]] = {
@@ -54,19 +54,19 @@ _PART_OF = "#"
 _encode = msgspec.json.Encoder().encode
 
 
-class Sent(Struct, frozen=True):
+class SentItem(Struct, frozen=True):
     """An item on its way, under the ids that whoever sends it knows it by."""
 
     item_id: str
     call_id: str = ""
 
 
-class Sender:
+class OpenAICommandEncoder:
     """Writes the events of one connection, and remembers which items it has sent."""
 
     def __init__(self, model: str) -> None:
         self._model = model
-        self.items: dict[str, Sent] = {}
+        self.items: dict[str, SentItem] = {}
         """The items that were sent and have not been acknowledged, by their ids on the wire."""
 
     def frames(self, command: Command) -> Iterator[str]:
@@ -82,7 +82,7 @@ class Sender:
 
     def _events(self, command: Command) -> Iterator[dict[str, Any]]:
         match command:
-            case Configure():
+            case ConfigureSession():
                 yield {
                     "type": "session.update",
                     "session": session_of(command.settings, with_voice=command.changes_voice),
@@ -93,12 +93,12 @@ class Sender:
                 yield {"type": "input_audio_buffer.clear"}
             case AddItem():
                 yield from self._items(command)
-            case Respond():
+            case CreateResponse():
                 yield {"type": "response.create"}
             case CancelResponse():
                 which = {"response_id": command.response_id} if command.response_id else {}
                 yield {"type": "response.cancel", **which}
-            case Truncate():
+            case TruncateItem():
                 where = {"item_id": _fitting(command.item_id, "item"), "content_index": command.content_index}
                 yield {"type": "conversation.item.truncate", **where, "audio_end_ms": command.audio_end_ms}
             case AppendAudio():
@@ -110,7 +110,7 @@ class Sender:
         for number, (item, call_id) in enumerate(_items_of(command.message, self._model)):
             given = command.item_id if number == 0 and command.item_id else f"item_{secrets.token_hex(10)}"
             id = _fitting(given, "item")
-            self.items[id] = Sent(given, call_id)
+            self.items[id] = SentItem(given, call_id)
             yield {"type": "conversation.item.create", "item": {"id": id, **item}}
 
 
@@ -119,9 +119,9 @@ def command_id_of(event_id: str) -> str:
     return event_id.partition(_PART_OF)[0]
 
 
-def session_of(settings: SessionSettings, *, with_voice: bool) -> dict[str, Any]:
+def session_of(settings: SessionConfig, *, with_voice: bool) -> dict[str, Any]:
     """The settings as a `session`."""
-    manners = settings.manners
+    manners = settings.settings
     transcription = {"model": manners.transcription, **({"language": manners.language} if manners.language else {})}
     listening: dict[str, Any] = {
         "format": _FORMATS[manners.input_format],
@@ -148,7 +148,7 @@ def session_of(settings: SessionSettings, *, with_voice: bool) -> dict[str, Any]
         "max_output_tokens": "inf" if manners.max_output_tokens is None else manners.max_output_tokens,
         "audio": {"input": listening, "output": speaking},
     }
-    return _merged(session, manners.extra)
+    return _merged(session, manners.extra_body)
 
 
 def _detection(detection: TurnDetection | None) -> dict[str, Any] | None:
@@ -156,8 +156,8 @@ def _detection(detection: TurnDetection | None) -> dict[str, Any] | None:
         return None
     wire: dict[str, Any] = {
         "type": detection.kind,
-        "create_response": detection.creates_response,
-        "interrupt_response": detection.interrupts,
+        "create_response": detection.create_response,
+        "interrupt_response": detection.interrupt_response,
     }
     if detection.kind == "semantic_vad":
         told: dict[str, Any] = {"eagerness": detection.eagerness}
@@ -179,13 +179,13 @@ def _items_of(message: Message, model: str) -> Iterator[tuple[dict[str, Any], st
             yield _said("system", [{"type": "input_text", "text": text_of(content)}]), ""
         case AssistantMessage():
             words = _words(message.content)
-            if words or not message.calls:
+            if words or not message.tool_calls:
                 yield _said("assistant", [{"type": "output_text", "text": words}]), ""
-            for call in message.calls:
+            for call in message.tool_calls:
                 yield _called(call), call.id
         case ToolMessage():
-            wire = {"type": "function_call_output", "call_id": _fitting(message.call_id, "call")}
-            yield {**wire, "output": text_of(message.content)}, message.call_id
+            wire = {"type": "function_call_output", "call_id": _fitting(message.tool_call_id, "call")}
+            yield {**wire, "output": text_of(message.content)}, message.tool_call_id
             media = [part for part in media_of(message.content) if isinstance(part, Image) and part.data is not None]
             if media:
                 # The output of a call is text, so what it shows follows as if the user showed it.

@@ -13,13 +13,13 @@ except ImportError as missing:
 # A failing check then shows what it compared, as in the author's own tests.
 pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("answers", "failures", "realtime", "requests")))
 
-from .models import ABILITIES, ModelConformance, ModelProvider  # noqa: E402
-from .realtime import REALTIME_ABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
-from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, name_of  # noqa: E402
+from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
+from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
+from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name  # noqa: E402
 
 __all__ = [
-    "ABILITIES",
-    "REALTIME_ABILITIES",
+    "MODEL_CAPABILITIES",
+    "REALTIME_CAPABILITIES",
     "SHARED_STORE_CHECKS",
     "STORE_CHECKS",
     "ModelConformance",
@@ -27,5 +27,5 @@ __all__ = [
     "RealtimeConformance",
     "RealtimeProvider",
     "StoreCheck",
-    "name_of",
+    "check_name",
 ]

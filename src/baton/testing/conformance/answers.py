@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 
 from ...messages import AssistantMessage, Reasoning, ToolMessage, ToolSpec, Usage, UserMessage, text_of
-from ...models import Model, ModelRequest, OutputSchema, Response, TextChunk
-from ..steps import Stream, call, say
+from ...models import Model, ModelRequest, ModelResponse, OutputSchema, TextChunk
+from ..steps import ScriptedStream, call, say
 from .bench import HELLO, ModelBench, P, answer_of, chunks_of, opened, request
 
 WAVE = ToolSpec(
@@ -37,12 +37,12 @@ class AnswerChecks(ModelBench[P]):
         async with self.played(text) as (model, _):
             _, message = await answer_of(model)
         assert text_of(message.content) == text
-        assert message.calls == ()
+        assert message.tool_calls == ()
 
     async def test_an_answer_ends_with_one_response(self) -> None:
         async with self.played("Hello there, you.") as (model, _):
             chunks = await chunks_of(model)
-        assert [index for index, chunk in enumerate(chunks) if isinstance(chunk, Response)] == [len(chunks) - 1]
+        assert [index for index, chunk in enumerate(chunks) if isinstance(chunk, ModelResponse)] == [len(chunks) - 1]
 
     async def test_it_answers_again_and_again(self) -> None:
         async with self.played("One.", "Two.", "Three.") as (model, _):
@@ -62,7 +62,7 @@ class AnswerChecks(ModelBench[P]):
         self.needs("streaming")
         gate = asyncio.Event()
         async with (
-            self.played(Stream("Hel", gate, "lo")) as (model, _),
+            self.played(ScriptedStream("Hel", gate, "lo")) as (model, _),
             opened(model, request()) as chunks,
             asyncio.timeout(PATIENCE),
         ):
@@ -77,7 +77,7 @@ class AnswerChecks(ModelBench[P]):
     async def test_a_call_arrives_whole(self) -> None:
         async with self.played(call("wave", times=3, why=_LONG)) as (model, _):
             _, message = await answer_of(model, request(tools=(WAVE,)))
-        (only,) = message.calls
+        (only,) = message.tool_calls
         assert (only.name, msgspec.json.decode(only.arguments)) == ("wave", {"times": 3, "why": _LONG})
         assert only.id
 
@@ -85,27 +85,27 @@ class AnswerChecks(ModelBench[P]):
         self.needs("parallel calls")
         async with self.played([call("wave", times=1), call("bow"), call("wave", times=2)]) as (model, _):
             _, message = await answer_of(model, request(tools=(WAVE, BOW)))
-        calls = [(each.name, msgspec.json.decode(each.arguments)) for each in message.calls]
+        calls = [(each.name, msgspec.json.decode(each.arguments)) for each in message.tool_calls]
         assert calls == [("wave", {"times": 1}), ("bow", {}), ("wave", {"times": 2})]
-        assert len({each.id for each in message.calls}) == 3
+        assert len({each.id for each in message.tool_calls}) == 3
 
     async def test_text_beside_a_call_is_kept(self) -> None:
         async with self.played(say("One moment.", call("wave", times=1))) as (model, _):
             _, message = await answer_of(model, request(tools=(WAVE,)))
         assert text_of(message.content) == "One moment."
-        assert [each.name for each in message.calls] == ["wave"]
+        assert [each.name for each in message.tool_calls] == ["wave"]
 
     async def test_what_it_said_can_be_sent_back_with_the_results(self) -> None:
         thoughtful = AssistantMessage("Wait.", (call("wave", times=1),), (Reasoning("First, wave."),))
         async with self.played(thoughtful, "Done.") as (model, provider):
             _, said = await answer_of(model, request(tools=(WAVE,)))
-            results = [ToolMessage(each.id, each.name, "waved") for each in said.calls]
+            results = [ToolMessage(each.id, each.name, "waved") for each in said.tool_calls]
             _, last = await answer_of(model, request((*HELLO, said, *results), tools=(WAVE,)))
         assert last.content == "Done."
         told = provider.understood[-1].messages
-        assert [each.name for message in told if isinstance(message, AssistantMessage) for each in message.calls] == [
-            "wave"
-        ]
+        assert [
+            each.name for message in told if isinstance(message, AssistantMessage) for each in message.tool_calls
+        ] == ["wave"]
         assert [text_of(message.content) for message in told if isinstance(message, ToolMessage)] == ["waved"]
 
     async def test_thoughts_are_kept_and_sent_back(self) -> None:
@@ -123,7 +123,7 @@ class AnswerChecks(ModelBench[P]):
         async with self.played('{"city":"Rome"}') as (model, provider):
             _, message = await answer_of(model, request(output=OutputSchema("city", CITY)))
         assert msgspec.json.decode(text_of(message.content)) == {"city": "Rome"}
-        wanted = provider.understood[-1].output
+        wanted = provider.understood[-1].output_schema
         assert wanted is not None
         assert wanted.schema["properties"]["city"]["type"].lower() == "string"
 
@@ -142,13 +142,13 @@ class AnswerChecks(ModelBench[P]):
         assert (response.usage.input_tokens, response.usage.cached_tokens) == (70, 30)
 
     async def test_an_answer_that_ran_out_of_tokens_says_so(self) -> None:
-        async with self.played(Response(AssistantMessage("So far"), stop_reason="length")) as (model, _):
+        async with self.played(ModelResponse(AssistantMessage("So far"), stop_reason="length")) as (model, _):
             response, message = await answer_of(model)
         assert message.content == "So far"
         assert response.stop_reason == "length"
 
     async def test_closing_the_iterator_ends_the_call(self) -> None:
-        async with self.played(Stream("Hel", asyncio.Event(), "lo")) as (model, provider):
+        async with self.played(ScriptedStream("Hel", asyncio.Event(), "lo")) as (model, provider):
             async with opened(model, request()) as chunks, asyncio.timeout(PATIENCE):
                 await anext(chunks)
             await provider.client_left(within=AT_ONCE)
@@ -161,7 +161,7 @@ class AnswerChecks(ModelBench[P]):
                 async for _ in chunks:
                     has_begun.set()
 
-        async with self.played(Stream("Hel", asyncio.Event(), "lo")) as (model, provider):
+        async with self.played(ScriptedStream("Hel", asyncio.Event(), "lo")) as (model, provider):
             reading = asyncio.create_task(read(model))
             async with asyncio.timeout(PATIENCE):
                 await has_begun.wait()

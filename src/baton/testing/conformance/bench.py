@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 import pytest
 
 from ...messages import AssistantMessage, Message, UserMessage
-from ...models import Chunk, Model, ModelRequest, Response, assembled
-from ..steps import Step
+from ...models import Chunk, Model, ModelRequest, ModelResponse, assemble_response
+from ..steps import ScriptStep
 
 
 class ModelProvider(Protocol):
@@ -37,7 +37,7 @@ class ModelBench(ABC, Generic[P]):
     """What the model cannot do, in the words of `ABILITIES`; those checks are skipped, and say so."""
 
     @abstractmethod
-    def provider(self, steps: Iterable[Step]) -> AbstractAsyncContextManager[P]:
+    def provider(self, steps: Iterable[ScriptStep]) -> AbstractAsyncContextManager[P]:
         """A provider that plays these steps."""
 
     @abstractmethod
@@ -45,7 +45,7 @@ class ModelBench(ABC, Generic[P]):
         """The model under test, aimed at this provider. It must not retry: wrap it in Retry for that."""
 
     @asynccontextmanager
-    async def played(self, *steps: Step) -> AsyncGenerator[tuple[Model, P], None]:
+    async def played(self, *steps: ScriptStep) -> AsyncGenerator[tuple[Model, P], None]:
         """A model whose provider plays these steps; closed at the end, if it can be."""
         async with self.provider(steps) as provider:
             model = self.model(provider)
@@ -79,8 +79,8 @@ async def chunks_of(model: Model, asked: ModelRequest | None = None) -> list[Chu
         return [chunk async for chunk in chunks]
 
 
-async def answer_of(model: Model, asked: ModelRequest | None = None) -> tuple[Response, AssistantMessage]:
+async def answer_of(model: Model, asked: ModelRequest | None = None) -> tuple[ModelResponse, AssistantMessage]:
     """The whole answer, and the message in it."""
-    response = assembled(await chunks_of(model, asked), model.name)
+    response = assemble_response(await chunks_of(model, asked), model.name)
     assert response.message is not None
     return response, response.message

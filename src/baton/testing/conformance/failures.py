@@ -14,18 +14,18 @@ from ...errors import (
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     OverloadedError,
     RateLimitError,
-    RequestError,
 )
 from ...messages import is_empty, text_of
 from ...models import Chunk, Model, ModelSettings, TextChunk
-from ..steps import Stream
+from ..steps import ScriptedStream
 from .answers import PATIENCE
 from .bench import ModelBench, P, answer_of, chunks_of, opened, request
 
-LASTING = (AuthenticationError, ModelNotFoundError, RequestError, ContextTooLongError, ContentFilterError)
+LASTING = (AuthenticationError, ModelNotFoundError, ModelRequestError, ContextTooLongError, ContentFilterError)
 """The same request would fail again."""
 PASSING = (RateLimitError, OverloadedError, ModelConnectionError)
 """The same request may succeed later."""
@@ -66,14 +66,14 @@ class FailureChecks(ModelBench[P]):
         assert raised.value.retry_after == 7
 
     async def test_what_the_provider_says_is_in_the_error(self) -> None:
-        async with self.played(RequestError("a very special reason")) as (model, _):
-            with pytest.raises(RequestError, match="a very special reason"):
+        async with self.played(ModelRequestError("a very special reason")) as (model, _):
+            with pytest.raises(ModelRequestError, match="a very special reason"):
                 await chunks_of(model)
 
     async def test_an_answer_that_does_not_come_in_time_is_a_timeout(self) -> None:
         asked = request(settings=ModelSettings(timeout=self.soon))
-        async with self.played(ModelTimeout("too slow", retryable=True)) as (model, _):
-            with pytest.raises(ModelTimeout) as raised:
+        async with self.played(ModelTimeoutError("too slow", retryable=True)) as (model, _):
+            with pytest.raises(ModelTimeoutError) as raised:
                 await asyncio.wait_for(chunks_of(model, asked), PATIENCE)
         assert raised.value.retryable
 
@@ -87,7 +87,7 @@ class FailureChecks(ModelBench[P]):
         self.needs("streaming")
         retryable = kind in PASSING
         seen: list[Chunk] = []
-        async with self.played(Stream("So ", "far", kind("{broken", retryable=retryable))) as (model, _):
+        async with self.played(ScriptedStream("So ", "far", kind("{broken", retryable=retryable))) as (model, _):
             with pytest.raises(ModelError) as raised:
                 await _read_into(seen, model)
         assert "".join([chunk.text for chunk in seen if isinstance(chunk, TextChunk)]) == "So far"
@@ -97,7 +97,7 @@ class FailureChecks(ModelBench[P]):
     async def test_an_answer_that_the_filter_stops_says_so(self) -> None:
         """By an error, or by the reason for the end: never as if the answer were complete."""
         self.needs("streaming")
-        async with self.played(Stream("So ", "far", ContentFilterError("no more"))) as (model, _):
+        async with self.played(ScriptedStream("So ", "far", ContentFilterError("no more"))) as (model, _):
             try:
                 response, _ = await answer_of(model)
             except ContentFilterError:

@@ -62,12 +62,12 @@ def _atoms(messages: Sequence[Message], numbers: dict[str, int]) -> Iterator[Ato
                 yield from _spoken("told", message.content)
             case AssistantMessage():
                 yield from _spoken("said", message.content)
-                for call in message.calls:
+                for call in message.tool_calls:
                     # An id may come again later, in another turn: the newest call is the one that is meant.
                     numbers[call.id] = len(numbers)
                     yield "call", numbers[call.id], call.name, _arguments(call.arguments)
             case ToolMessage():
-                yield "result", numbers.get(message.call_id), _squeezed(text_of(message.content))
+                yield "result", numbers.get(message.tool_call_id), _squeezed(text_of(message.content))
 
 
 def _spoken(speaker: str, content: Content) -> Iterator[Atom]:

@@ -13,31 +13,31 @@ from ...realtime.commands import (
     CancelResponse,
     ClearAudio,
     CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
+    ConfigureSession,
+    CreateResponse,
+    TruncateItem,
 )
-from ...realtime.settings import SessionSettings, bytes_for
+from ...realtime.settings import SessionConfig, bytes_for
 from ...realtime.signals import (
     AudioChunk,
     AudioCommitted,
     AudioEnded,
-    Configured,
     ItemAdded,
     ItemTruncated,
+    ProviderErrorReceived,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     SessionReady,
-    Transcribed,
-    Trouble,
-    WordsChunk,
+    TranscriptChunk,
+    TranscriptionCompleted,
 )
-from ..steps import Stream, call, say
+from ..steps import ScriptedStream, call, say
 from .realtime_bench import SPOKEN, WRITTEN, P, RealtimeBench, RealtimeProvider
 
-__all__ = ["REALTIME_ABILITIES", "RealtimeConformance", "RealtimeProvider"]
+__all__ = ["REALTIME_CAPABILITIES", "RealtimeConformance", "RealtimeProvider"]
 
-REALTIME_ABILITIES = frozenset({"audio", "transcription", "truncation"})
+REALTIME_CAPABILITIES = frozenset({"audio", "transcription", "truncation"})
 """What a realtime model may say that it cannot do; everything else, every one must."""
 _A_SECOND = b"\0" * bytes_for(1000, "pcm16")
 
@@ -47,18 +47,18 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_conversation_begins_with_its_session(self) -> None:
         async with self.talking("Hello.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
         assert isinstance(talking.signals[0], SessionReady)
-        assert talking.all(Configured) == []
+        assert talking.all(SessionConfigured) == []
 
     async def test_a_spoken_answer_has_sound_and_words(self) -> None:
         self.needs("audio")
         async with self.talking("Good day to you.") as talking:
-            await talking.send(AddItem(UserMessage("Hello"), "item_hello"), Respond())
+            await talking.send(AddItem(UserMessage("Hello"), "item_hello"), CreateResponse())
             ended = await talking.until(ResponseEnded)
         kinds = [type(signal) for signal in talking.signals]
-        started, sound, words = talking.all(ResponseStarted)[0], talking.all(AudioChunk), talking.all(WordsChunk)
+        started, sound, words = talking.all(ResponseStarted)[0], talking.all(AudioChunk), talking.all(TranscriptChunk)
         assert (ended.response_id, ended.status) == (started.response_id, "completed")
         assert kinds.index(ResponseStarted) < kinds.index(AudioChunk) < kinds.index(AudioEnded)
         assert all(chunk.audio for chunk in sound)
@@ -72,20 +72,20 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_written_answer_has_only_words(self) -> None:
         async with self.talking("Good day.", settings=WRITTEN) as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             ended = await talking.until(ResponseEnded)
         assert talking.all(AudioChunk) == []
-        assert not any(chunk.is_spoken for chunk in talking.all(WordsChunk))
-        assert "".join(chunk.text for chunk in talking.all(WordsChunk)) == ended.message.content == "Good day."
+        assert not any(chunk.is_spoken for chunk in talking.all(TranscriptChunk))
+        assert "".join(chunk.text for chunk in talking.all(TranscriptChunk)) == ended.message.content == "Good day."
 
     async def test_calls_come_whole_and_in_order(self) -> None:
         step = say("A moment.", call("f", a=1, b="zwei"), call("g"), usage=Usage(30, 5))
         async with self.talking(step, "Done.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             ended = await talking.until(ResponseEnded)
-            first, second = ended.message.calls
+            first, second = ended.message.tool_calls
             results = [AddItem(ToolMessage(each.id, each.name, "1"), f"item_{each.name}") for each in (second, first)]
-            await talking.send(*results, Respond())
+            await talking.send(*results, CreateResponse())
             assert (await talking.until(ResponseEnded, 2)).message.content == "Done."
         assert (first.name, first.arguments, second.name) == ("f", '{"a":1,"b":"zwei"}', "g")
         assert "" not in (first.id, second.id)
@@ -100,20 +100,20 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_response_that_fails_says_so_and_the_next_one_does_not(self) -> None:
         async with self.talking(OverloadedError("too much"), "Hello.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             failed = await talking.until(ResponseEnded)
             assert (failed.status, failed.error) == ("failed", "too much")
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             assert (await talking.until(ResponseEnded, 2)).status == "completed"
 
     async def test_a_response_can_be_stopped(self) -> None:
-        async with self.talking(Stream("One ", asyncio.Event(), "two."), "Hello.") as talking:
-            await talking.send(Respond())
-            await talking.until(WordsChunk)
+        async with self.talking(ScriptedStream("One ", asyncio.Event(), "two."), "Hello.") as talking:
+            await talking.send(CreateResponse())
+            await talking.until(TranscriptChunk)
             await talking.send(CancelResponse(talking.all(ResponseStarted)[0].response_id))
             ended = await talking.until(ResponseEnded)
             assert (ended.status, ended.message) == ("cancelled", AssistantMessage("One "))
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             assert (await talking.until(ResponseEnded, 2)).message.content == "Hello."
 
 
@@ -132,7 +132,7 @@ class _CommandChecks(RealtimeBench[P]):
         )
         async with self.talking("Yes?") as talking:
             await talking.send(*[AddItem(message, f"item_{number}") for number, message in enumerate(history)])
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
         added = talking.all(ItemAdded)
         assert {f"item_{number}" for number in range(len(history))} <= {item.item_id for item in added}
@@ -140,48 +140,48 @@ class _CommandChecks(RealtimeBench[P]):
         assert results == [("item_3", "call_a"), ("item_4", "call_b")]
 
     async def test_settings_change_in_the_middle(self) -> None:
-        other = SessionSettings("Other", "Be brief.", (ToolSpec("f", "Does it."),), manners=SPOKEN.manners)
+        other = SessionConfig("Other", "Be brief.", (ToolSpec("f", "Does it."),), settings=SPOKEN.settings)
         async with self.talking("One.", "Two.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
-            await talking.send(Configure(other, changes_voice=False))
-            await talking.until(Configured)
-            await talking.send(Respond())
+            await talking.send(ConfigureSession(other, changes_voice=False))
+            await talking.until(SessionConfigured)
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded, 2)
-        assert len(talking.all(Configured)) == 1
+        assert len(talking.all(SessionConfigured)) == 1
 
     async def test_what_the_user_says_is_committed_and_written_down(self) -> None:
         self.needs("transcription")
         async with self.talking(hears=["Hello there"]) as talking:
             await talking.send(AppendAudio(_A_SECOND), ClearAudio(), AppendAudio(_A_SECOND), CommitAudio())
-            heard = await talking.until(Transcribed)
-            assert heard == Transcribed((await talking.until(AudioCommitted)).item_id, "Hello there")
+            heard = await talking.until(TranscriptionCompleted)
+            assert heard == TranscriptionCompleted((await talking.until(AudioCommitted)).item_id, "Hello there")
         assert talking.all(ResponseStarted) == []
 
     async def test_what_was_not_heard_is_forgotten(self) -> None:
         self.needs("truncation")
         async with self.talking("One two three four.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
             item_id = talking.all(AudioChunk)[0].item_id
-            await talking.send(Truncate(item_id, 0, 100))
+            await talking.send(TruncateItem(item_id, 0, 100))
             assert await talking.until(ItemTruncated) == ItemTruncated(item_id, 100)
 
     async def test_a_second_request_is_trouble_and_the_first_is_answered(self) -> None:
         gate = asyncio.Event()
-        async with self.talking(Stream("One ", gate, "two."), is_in_order=False) as talking:
-            await talking.send(Respond(id="first"))
-            await talking.until(WordsChunk)
-            await talking.send(Respond(id="second"))
-            assert (await talking.until(Trouble)).command_id == "second"
+        async with self.talking(ScriptedStream("One ", gate, "two."), is_in_order=False) as talking:
+            await talking.send(CreateResponse(id="first"))
+            await talking.until(TranscriptChunk)
+            await talking.send(CreateResponse(id="second"))
+            assert (await talking.until(ProviderErrorReceived)).command_id == "second"
             gate.set()
             assert (await talking.until(ResponseEnded)).message.content == "One two."
 
     async def test_a_result_that_nobody_asked_for_is_trouble(self) -> None:
         async with self.talking("Hello.", is_in_order=False) as talking:
             await talking.send(AddItem(ToolMessage("call_nobody", "f", "1"), "item_1", id="lonely"))
-            assert (await talking.until(Trouble)).command_id == "lonely"
-            await talking.send(Respond())
+            assert (await talking.until(ProviderErrorReceived)).command_id == "lonely"
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
         assert talking.all(ItemAdded) == []
 
@@ -190,19 +190,19 @@ class _EndChecks(RealtimeBench[P]):
     """How a conversation ends, and what was wrong with it from the beginning."""
 
     async def test_a_cut_is_raised_and_nothing_can_be_sent(self) -> None:
-        async with self.talking(Stream("One ", ModelConnectionError("cut", retryable=True))) as talking:
-            await talking.send(Respond())
+        async with self.talking(ScriptedStream("One ", ModelConnectionError("cut", retryable=True))) as talking:
+            await talking.send(CreateResponse())
             with pytest.raises(ModelConnectionError) as raised:
                 await talking.to_the_end()
             assert raised.value.retryable
-            assert [chunk.text for chunk in talking.all(WordsChunk)] == ["One "]
+            assert [chunk.text for chunk in talking.all(TranscriptChunk)] == ["One "]
             with pytest.raises(ModelConnectionError):
                 await talking.send(AddItem(UserMessage("Hello"), "item_1"))
 
     async def test_closing_ends_the_signals_and_may_be_done_twice(self) -> None:
-        async with self.talking(Stream("One ", asyncio.Event())) as talking:
-            await talking.send(Respond())
-            await talking.until(WordsChunk)
+        async with self.talking(ScriptedStream("One ", asyncio.Event())) as talking:
+            await talking.send(CreateResponse())
+            await talking.until(TranscriptChunk)
             reading = asyncio.create_task(talking.to_the_end())
             await talking.connection.close()
             await talking.connection.close()
@@ -216,7 +216,7 @@ class _EndChecks(RealtimeBench[P]):
             answers: list[object] = []
             for connection in (first, second):
                 async with asyncio.timeout(5):
-                    await connection.send(Respond())
+                    await connection.send(CreateResponse())
                     async for signal in connection:
                         if isinstance(signal, ResponseEnded):
                             answers.append(signal.message.content)
@@ -231,14 +231,16 @@ class _EndChecks(RealtimeBench[P]):
             assert model.name
             model.check(SPOKEN)
             with pytest.raises(SetupError, match="Tester"):
-                model.check(SessionSettings("Tester", tools=(ToolSpec("f"), ToolSpec("f"))))
+                model.check(SessionConfig("Tester", tools=(ToolSpec("f"), ToolSpec("f"))))
 
 
 class RealtimeConformance(_AnswerChecks[P], _CommandChecks[P], _EndChecks[P]):
     """Subclass it in a test file, say how to make the provider and the model, and pytest runs every check."""
 
     def __init_subclass__(cls) -> None:
-        unknown = cls.cannot - REALTIME_ABILITIES
+        unknown = cls.cannot - REALTIME_CAPABILITIES
         if unknown:
-            raise TypeError(f"{cls.__name__}.cannot has {sorted(unknown)}; it can have: {sorted(REALTIME_ABILITIES)}")
+            raise TypeError(
+                f"{cls.__name__}.cannot has {sorted(unknown)}; it can have: {sorted(REALTIME_CAPABILITIES)}"
+            )
         super().__init_subclass__()

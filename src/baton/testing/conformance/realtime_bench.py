@@ -10,13 +10,13 @@ import pytest
 
 from ...realtime.base import RealtimeConnection, RealtimeModel
 from ...realtime.commands import Command
-from ...realtime.settings import Manners, SessionSettings
+from ...realtime.settings import RealtimeSettings, SessionConfig
 from ...realtime.signals import Signal
-from ..steps import Step
+from ..steps import ScriptStep
 
-SPOKEN = SessionSettings("Tester", "Be kind.", manners=Manners(turn_detection=None))
+SPOKEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(turn_detection=None))
 """A conversation that is spoken, in which the application says when the user has ceased to speak."""
-WRITTEN = SessionSettings("Tester", "Be kind.", manners=Manners(modality="text", turn_detection=None))
+WRITTEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(modality="text", turn_detection=None))
 _PATIENCE = 5.0
 
 
@@ -33,7 +33,7 @@ P = TypeVar("P", bound=RealtimeProvider)
 S = TypeVar("S", bound=Signal)
 
 
-class Conversing:
+class ConversationProbe:
     """One conversation; every signal that was read is kept."""
 
     def __init__(self, connection: RealtimeConnection) -> None:
@@ -76,7 +76,7 @@ class RealtimeBench(ABC, Generic[P]):
     """What the model cannot do, in the words of `REALTIME_ABILITIES`; those checks are skipped, and say so."""
 
     @abstractmethod
-    def provider(self, steps: Iterable[Step], hears: Iterable[str]) -> AbstractAsyncContextManager[P]:
+    def provider(self, steps: Iterable[ScriptStep], hears: Iterable[str]) -> AbstractAsyncContextManager[P]:
         """A provider that plays these steps, one for each response, and understands audio as these words."""
 
     @abstractmethod
@@ -85,14 +85,14 @@ class RealtimeBench(ABC, Generic[P]):
 
     @asynccontextmanager
     async def talking(
-        self, *steps: Step, settings: SessionSettings = SPOKEN, hears: Iterable[str] = (), is_in_order: bool = True
-    ) -> AsyncGenerator[Conversing, None]:
+        self, *steps: ScriptStep, settings: SessionConfig = SPOKEN, hears: Iterable[str] = (), is_in_order: bool = True
+    ) -> AsyncGenerator[ConversationProbe, None]:
         """A conversation whose provider plays these steps; afterwards it must have had nothing to complain about."""
         async with self.provider(steps, hears) as provider:
             model: Any = self.model(provider)
             connection = await model.connect(settings)
             try:
-                yield Conversing(connection)
+                yield ConversationProbe(connection)
             finally:
                 await connection.close()
                 if hasattr(model, "aclose"):

@@ -51,7 +51,7 @@ class RequestChecks(ModelBench[P]):
         self.needs("images")
         (told,) = MEDIA["images"]
         (picture,) = [part for part in told.content if isinstance(part, Image)]
-        called = AssistantMessage(calls=(ToolCall("call_1", "wave", '{"times":1}'),))
+        called = AssistantMessage(tool_calls=(ToolCall("call_1", "wave", '{"times":1}'),))
         history = (*HELLO, called, ToolMessage("call_1", "wave", (Text("see this"), picture)))
         async with self.played("Understood.") as (model, provider):
             _, message = await answer_of(model, request(history, tools=(WAVE,)))

@@ -14,7 +14,7 @@ StoreCheck: TypeAlias = Callable[[Open], Awaitable[None]]
 """A check: raises AssertionError, saying what was expected, if the store does not keep a promise."""
 
 
-def name_of(check: StoreCheck) -> str:
+def check_name(check: StoreCheck) -> str:
     """What a check is called."""
     return getattr(check, "__name__", repr(check))
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ...errors import BatonError
-from ...stores import FINISHED, Page, RunStatus, Store
+from ...stores import FINISHED_STATUSES, RecordPage, RunStatus, Store
 from .expectations import expect, expect_error, expect_same
 from .store_checks import Open, StoreCheck, known, opened
 
@@ -30,9 +30,9 @@ async def runs_are_listed_by_caller(open: Open) -> None:
     """Those of one caller, those of nobody, or all; with other conditions, and page by page."""
     async with opened(open) as store:
         for number, caller in enumerate(("ada", "bob", "", "ada", "ada", "")):
-            await store.create(f"r{number}", [b"one"], thread=f"t{number}", caller=caller)
+            await store.create(f"r{number}", [b"one"], thread=f"t{number}", owner=caller)
         await store.append("r3", 1, [], status="failed")
-        expect_same((await known(store, "r0")).caller, "ada", "`caller` of a record")
+        expect_same((await known(store, "r0")).owner, "ada", "`caller` of a record")
         expect_same(await _ids(store, caller="ada"), {"r0", "r3", "r4"}, "one caller's runs")
         expect_same(await _ids(store, caller=""), {"r2", "r5"}, "the runs of nobody")
         expect_same(await _ids(store, caller=None), {f"r{number}" for number in range(6)}, "everybody's runs")
@@ -40,7 +40,7 @@ async def runs_are_listed_by_caller(open: Open) -> None:
         expect_same(await _ids(store, caller="ada", status=["failed"]), {"r3"}, "one caller's failed runs")
         expect_same(await _ids(store, caller="ada", thread="t1"), set[str](), "one caller's runs in another's thread")
         for caller in ("ada", "", None):
-            whole = [record.run_id for record in (await store.list(caller=caller)).records]
+            whole = [record.run_id for record in (await store.list(owner=caller)).records]
             pages = await _pages(store, limit=2, oldest_first=False, caller=caller)
             expect_same([run_id for page in pages for run_id in page], whole, "pages of a caller's runs, put together")
 
@@ -51,9 +51,9 @@ async def runs_are_listed_by_their_last_change(open: Open) -> None:
         await _create(store, "abcde")
         for run_id in "cab":
             await store.append(run_id, 1, [b"two"])
-        newest = [record.run_id for record in (await store.list(by="changed")).records]
+        newest = [record.run_id for record in (await store.list(order_by="updated")).records]
         expect_same(newest[:3], ["b", "a", "c"], "the runs that changed last")
-        oldest = [record.run_id for record in (await store.list(by="changed", oldest_first=True)).records]
+        oldest = [record.run_id for record in (await store.list(order_by="updated", oldest_first=True)).records]
         expect_same(oldest, newest[::-1], "the oldest changes first, beside the newest first")
         pages = await _pages(store, limit=2, oldest_first=False, by="changed")
         expect_same([run_id for page in pages for run_id in page], newest, "pages by change, put together")
@@ -65,15 +65,21 @@ async def runs_are_listed_by_their_last_change(open: Open) -> None:
 async def pages_tell_how_many_there_are(open: Open) -> None:
     """On all pages, if that was asked for."""
     async with opened(open) as store:
-        expect_same((await store.list(counted=True)).total, 0, "how many there are in an empty store")
+        expect_same((await store.list(count_total=True)).total, 0, "how many there are in an empty store")
         await _create(store, "abcde")
         await store.append("b", 1, [b"two"], status="completed")
-        first = await store.list(limit=2, counted=True)
+        first = await store.list(limit=2, count_total=True)
         expect_same((len(first.records), first.total), (2, 5), "how many are on a page, and on all")
-        expect_same((await store.list(limit=2, counted=True, after=first.next)).total, 5, "the same on the next page")
-        expect_same((await store.list(status=["completed"], counted=True)).total, 1, "how many are completed")
+        expect_same(
+            (await store.list(limit=2, count_total=True, cursor=first.next_cursor)).total,
+            5,
+            "the same on the next page",
+        )
+        expect_same((await store.list(status=["completed"], count_total=True)).total, 1, "how many are completed")
         moment = (await known(store, "b")).updated_at
-        expect_same((await store.list(by="changed", since=moment, counted=True)).total, 1, "how many changed since")
+        expect_same(
+            (await store.list(order_by="updated", since=moment, count_total=True)).total, 1, "how many changed since"
+        )
         expect_same((await store.list(limit=2)).total, None, "the total if nobody asked")
 
 
@@ -96,7 +102,7 @@ async def runs_are_listed_by_time(open: Open) -> None:
 async def pages_follow_one_another(open: Open) -> None:
     """Each record on one page; the last page says that there are no more."""
     async with opened(open) as store:
-        expect_same(await store.list(), Page(), "the list of an empty store")
+        expect_same(await store.list(), RecordPage(), "the list of an empty store")
         await _create(store, "abcdefg")
         for oldest_first in (False, True):
             whole = [record.run_id for record in (await store.list(oldest_first=oldest_first)).records]
@@ -105,7 +111,7 @@ async def pages_follow_one_another(open: Open) -> None:
                 expect_same([run_id for page in pages for run_id in page], whole, f"pages of {limit}, put together")
                 expect_same({len(page) for page in pages[:-1]} - {limit}, set[int](), f"sizes of pages of {limit}")
         await expect_error(store.list(limit=0), BatonError, "a page of no records")
-        await expect_error(store.list(after="no place"), BatonError, "a page after no place")
+        await expect_error(store.list(cursor="no place"), BatonError, "a page after no place")
 
 
 async def pages_are_steady_while_runs_come_and_go(open: Open) -> None:
@@ -117,9 +123,9 @@ async def pages_are_steady_while_runs_come_and_go(open: Open) -> None:
             seen: list[str] = []
             after = ""
             while not seen or after:
-                page = await store.list(limit=2, after=after, oldest_first=oldest_first)
+                page = await store.list(limit=2, cursor=after, oldest_first=oldest_first)
                 seen += [record.run_id for record in page.records]
-                after = page.next
+                after = page.next_cursor
                 await store.create(f"new {oldest_first} {len(seen)}", [b"x"])
                 expect_same(await store.delete(seen[-1]), True, "delete of a run on a page")
                 expect(len(seen) < 100, "the pages do not come to an end")
@@ -130,7 +136,7 @@ async def pages_are_steady_while_runs_come_and_go(open: Open) -> None:
 async def old_runs_expire(open: Open) -> None:
     """Those that have ended, unless other statuses are named, and not written to for long."""
     async with opened(open) as store:
-        for number, status in enumerate((*FINISHED, "running", "suspended")):
+        for number, status in enumerate((*FINISHED_STATUSES, "running", "suspended")):
             await store.create(f"r{number}", [b"x" * 20_000], thread=f"t{number}")
             await store.append(f"r{number}", 1, [b"y"], status=status)
         expect_same(await store.expire(3600), 0, "runs that have not been written to for an hour")
@@ -167,9 +173,9 @@ async def _pages(store: Store, *, limit: int, oldest_first: bool, **asked: Any) 
     pages: list[list[str]] = []
     after = ""
     while True:
-        page = await store.list(limit=limit, after=after, oldest_first=oldest_first, **asked)
+        page = await store.list(limit=limit, cursor=after, oldest_first=oldest_first, **asked)
         pages.append([record.run_id for record in page.records])
-        after = page.next
+        after = page.next_cursor
         if not after or len(pages) > 100:
             return pages
 

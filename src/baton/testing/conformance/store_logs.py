@@ -1,6 +1,6 @@
 """Checks of stores: lines are kept as they came, in order, once."""
 
-from ...errors import RunConflict, RunExistsError, RunNotFoundError
+from ...errors import RunConflictError, RunExistsError, RunNotFoundError
 from ...stores import Lease
 from .expectations import expect, expect_error, expect_same
 from .store_checks import Open, StoreCheck, expect_log, known, opened
@@ -12,13 +12,13 @@ _ODD_NAMES = ("a", "a/0", "a/1", "a b", "é", "日本語", "🏃", "per%cent", "
 async def a_new_run_is_as_it_was_created(open: Open) -> None:
     """Its lines, its record and the lease of its maker."""
     async with opened(open) as store:
-        lease = await store.create("r", [b"one", b"two"], thread="t", owner="me", ttl=60)
+        lease = await store.create("r", [b"one", b"two"], thread="t", worker="me", ttl=60)
         record = await known(store, "r")
         await expect_log(store, "r", [b"one", b"two"])
-        expect_same((lease.run_id, lease.owner, lease.fence), ("r", "me", 1), "the lease that create gives")
+        expect_same((lease.run_id, lease.worker, lease.fence), ("r", "me", 1), "the lease that create gives")
         expect_same(lease.until, record.lease_until, "`until` of the lease")
         expect_same((record.run_id, record.status, record.thread), ("r", "running", "t"), "the record")
-        expect_same((record.owner, record.fence, record.cancel), ("me", 1, ""), "who drives, in the record")
+        expect_same((record.worker, record.fence, record.cancel_requested), ("me", 1, ""), "who drives, in the record")
         expect(record.created_at > 0 and record.updated_at >= record.created_at, "the record's times do not fit")
         expect(record.lease_until - record.created_at > 50, "the lease of 60 s is shorter")
 
@@ -27,7 +27,7 @@ async def a_run_may_begin_without_lines(open: Open) -> None:
     """And get some later."""
     async with opened(open) as store:
         lease = await store.create("r", [])
-        expect_same((lease.fence, lease.owner), (1, ""), "the lease of a run without an owner")
+        expect_same((lease.fence, lease.worker), (1, ""), "the lease of a run without an owner")
         await expect_log(store, "r", [])
         await store.append("r", 0, [b"one"])
         await expect_log(store, "r", [b"one"])
@@ -98,9 +98,9 @@ async def a_wrong_expectation_is_a_conflict(open: Open) -> None:
         await store.create("r", [b"one", b"two"])
         for expected in (0, 1, 3, 100):
             attempt = store.append("r", expected, [b"three"], status="completed")
-            conflict = await expect_error(attempt, RunConflict, f"append after {expected} of 2 lines")
+            conflict = await expect_error(attempt, RunConflictError, f"append after {expected} of 2 lines")
             expect_same(conflict.run_id, "r", "`run_id` of the conflict")
-        await expect_error(store.append("r", 1, []), RunConflict, "append of nothing after 1 of 2 lines")
+        await expect_error(store.append("r", 1, []), RunConflictError, "append of nothing after 1 of 2 lines")
         await expect_log(store, "r", [b"one", b"two"])
         expect_same((await known(store, "r")).status, "running", "the status after conflicts")
 
@@ -108,7 +108,7 @@ async def a_wrong_expectation_is_a_conflict(open: Open) -> None:
 async def an_id_is_taken_once(open: Open) -> None:
     """Creating it again is an error, and changes nothing."""
     async with opened(open) as store:
-        await store.create("r", [b"one"], owner="me", ttl=60)
+        await store.create("r", [b"one"], worker="me", ttl=60)
         await expect_error(store.create("r", [b"other"], thread="t"), RunExistsError, "create with an id that is taken")
         await expect_log(store, "r", [b"one"])
         await store.create("s", [], thread="t")
@@ -118,14 +118,14 @@ async def names_may_be_any_text(open: Open) -> None:
     """Ids, threads and owners; ids that begin alike are different runs."""
     async with opened(open) as store:
         for name in _ODD_NAMES:
-            await store.create(name, [name.encode()], thread=name, owner=name, ttl=60)
+            await store.create(name, [name.encode()], thread=name, worker=name, ttl=60)
         for name in _ODD_NAMES:
             await store.append(name, 1, [b"second"])
         for name in _ODD_NAMES:
             await expect_log(store, name, [name.encode(), b"second"])
             page = await store.list(thread=name)
             expect_same([one.run_id for one in page.records], [name], f"the runs of thread {name!r}")
-            expect_same(page.records[0].owner, name, "the owner")
+            expect_same(page.records[0].worker, name, "the owner")
 
 
 async def a_missing_run_is_told(open: Open) -> None:
@@ -139,7 +139,7 @@ async def a_missing_run_is_told(open: Open) -> None:
         await store.release(lease)
         expect_same(await store.record("none"), None, "record of a run that is not there")
         expect_same(await store.delete("none"), False, "delete of a run that is not there")
-        expect_same(await store.ask_to_cancel("none", "now"), False, "ask_to_cancel of a run that is not there")
+        expect_same(await store.request_cancel("none", "now"), False, "ask_to_cancel of a run that is not there")
 
 
 async def a_deleted_run_is_gone(open: Open) -> None:

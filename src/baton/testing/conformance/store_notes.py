@@ -27,7 +27,7 @@ async def notes_are_kept_by_name(open: Open) -> None:
 async def notes_are_no_part_of_the_log(open: Open) -> None:
     """They need no lease, and change neither the lines nor the record; no list shows them."""
     async with opened(open) as store:
-        await store.create("r", [b"one"], owner="me", ttl=60)
+        await store.create("r", [b"one"], worker="me", ttl=60)
         before = await known(store, "r")
         await store.put_note("r", "n", b"note")
         expect_same(await known(store, "r"), before, "the record after a note")

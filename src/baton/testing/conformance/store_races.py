@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from ...errors import RunConflict, RunExistsError, StoreError, ThreadBusy
+from ...errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
 from .expectations import expect, expect_same
 from .store_checks import Open, StoreCheck, expect_log, opened
 
@@ -21,7 +21,7 @@ async def of_many_writers_one_wins(open: Open) -> None:
         lines: list[bytes] = []
         for round_ in range(5):
             mine = [b"%d by %d" % (round_, task) for task in range(TASKS)]
-            winner = await _one_winner([store.append("r", round_, [line]) for line in mine], RunConflict)
+            winner = await _one_winner([store.append("r", round_, [line]) for line in mine], RunConflictError)
             lines.append(mine[winner])
         await expect_log(store, "r", lines)
 
@@ -31,7 +31,7 @@ async def of_many_makers_one_wins(open: Open) -> None:
     async with opened(open) as store:
         winner = await _one_winner([store.create("r", [b"%d" % task]) for task in range(TASKS)], RunExistsError)
         await expect_log(store, "r", [b"%d" % winner])
-        winner = await _one_winner([store.create(f"t{task}", [], thread="t") for task in range(TASKS)], ThreadBusy)
+        winner = await _one_winner([store.create(f"t{task}", [], thread="t") for task in range(TASKS)], ThreadBusyError)
         page = await store.list(thread="t")
         expect_same([record.run_id for record in page.records], [f"t{winner}"], "the runs of the thread")
 
@@ -41,9 +41,9 @@ async def of_many_drivers_one_wins(open: Open) -> None:
     async with opened(open) as store:
         await store.create("r", [])
         drivers = [store.acquire("r", f"driver {task}", ttl=60) for task in range(TASKS)]
-        winner = await _one_winner(drivers, RunConflict)
+        winner = await _one_winner(drivers, RunConflictError)
         record = await store.record("r")
-        expect(record is not None and record.owner == f"driver {winner}", "the record names another owner")
+        expect(record is not None and record.worker == f"driver {winner}", "the record names another owner")
 
 
 async def a_cancelled_append_leaves_all_or_nothing(open: Open) -> None:
@@ -97,7 +97,7 @@ async def _written_by(open: Open, me: int) -> list[str]:
         await _quietly(store.create("shared", []), RunExistsError)
         for line in mine:
             seq = 0
-            while not await _quietly(store.append("shared", seq, [line.encode()]), RunConflict):
+            while not await _quietly(store.append("shared", seq, [line.encode()]), RunConflictError):
                 seq += len(await store.load("shared", start=seq))
     return mine
 
@@ -112,9 +112,9 @@ async def _won_by(open: Open, me: int) -> list[str]:
         for number in range(LINES):
             if await _quietly(store.create(f"run {number}", [b"x"]), RunExistsError):
                 won.append(f"create {number}")
-            if await _quietly(store.create(f"{number} of {me}", [], thread=f"thread {number}"), ThreadBusy):
+            if await _quietly(store.create(f"{number} of {me}", [], thread=f"thread {number}"), ThreadBusyError):
                 won.append(f"thread {number}")
-            if await _quietly(store.acquire(f"run {number}", f"process {me}", ttl=600), RunConflict):
+            if await _quietly(store.acquire(f"run {number}", f"process {me}", ttl=600), RunConflictError):
                 won.append(f"acquire {number}")
     return won
 

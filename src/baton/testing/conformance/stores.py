@@ -10,7 +10,7 @@ A check is an async function of `open`, which opens a store at one place that wa
 again as it is. For SHARED_STORE_CHECKS it must be possible to pickle `open`, because other processes call it, too.
 """
 
-from .store_checks import StoreCheck, name_of
+from .store_checks import StoreCheck, check_name
 from .store_leases import CHECKS as OF_LEASES
 from .store_listing import CHECKS as OF_LISTING
 from .store_logs import CHECKS as OF_LOGS
@@ -25,4 +25,4 @@ STORE_CHECKS: tuple[StoreCheck, ...] = (*OF_LOGS, *OF_NOTES, *OF_THREADS, *OF_LE
 SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = OF_PROCESSES
 """What a store must do as well if several processes may use it at once."""
 
-__all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "name_of"]
+__all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "check_name"]

@@ -6,15 +6,15 @@ from typing import Any, TypeVar
 
 from ...errors import ModelConnectionError
 from ...realtime.commands import AppendAudio, Command
-from ...realtime.settings import SessionSettings
-from ...realtime.signals import SessionReady, Signal, Trouble
-from .conversation import Item, Objection
-from .provider import Provider, Script
-from .wire import Wire
+from ...realtime.settings import SessionConfig
+from ...realtime.signals import ProviderErrorReceived, SessionReady, Signal
+from .conversation import CommandRejectedError, ConversationItem
+from .provider import RealtimeScript, ScriptedProvider
+from .wire import SignalQueue
 
 S = TypeVar("S", bound=Signal)
 C = TypeVar("C", bound=Command)
-Intercept = Callable[[Command], "Trouble | ModelConnectionError | None"]
+Intercept = Callable[[Command], "ProviderErrorReceived | ModelConnectionError | None"]
 
 
 class ScriptedConnection:
@@ -26,8 +26,8 @@ class ScriptedConnection:
 
     def __init__(
         self,
-        script: Script,
-        settings: SessionSettings,
+        script: RealtimeScript,
+        settings: SessionConfig,
         *,
         session_id: str,
         complain: Callable[[str], None],
@@ -38,8 +38,8 @@ class ScriptedConnection:
         self._name = script.name
         self._complain = complain
         self._intercept = intercept
-        self._wire = Wire()
-        self._provider = Provider(script, settings, self._wire)
+        self._wire = SignalQueue()
+        self._provider = ScriptedProvider(script, settings, self._wire)
         self.emit(SessionReady(session_id))
 
     async def send(self, command: Command) -> None:
@@ -60,8 +60,8 @@ class ScriptedConnection:
             return
         try:
             self._provider.carry_out(command)
-        except Objection as objection:
-            self.emit(Trouble(objection.code, str(objection), command.id))
+        except CommandRejectedError as objection:
+            self.emit(ProviderErrorReceived(objection.code, str(objection), command.id))
             if objection.is_foreseeable:
                 self._complain(f"{kind}: {objection}")
 
@@ -75,7 +75,7 @@ class ScriptedConnection:
         await asyncio.gather(*self._provider.stop(), return_exceptions=True)
 
     @property
-    def settings(self) -> SessionSettings:
+    def settings(self) -> SessionConfig:
         """What is in force: the settings of `connect`, or of the last Configure that was taken."""
         return self._provider.settings
 
@@ -90,7 +90,7 @@ class ScriptedConnection:
         return self._wire.signals
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[ConversationItem]:
         """The conversation as the provider has it."""
         return self._provider.conversation.items
 

@@ -11,7 +11,7 @@ from ...messages import AssistantMessage, Message, SystemMessage, ToolCall, Tool
 Role: TypeAlias = Literal["user", "assistant", "system", "call", "result"]
 
 
-class Item(Struct, frozen=True):
+class ConversationItem(Struct, frozen=True):
     """One thing in a conversation, as a provider keeps it: words, one call, or the result of one."""
 
     id: str
@@ -25,11 +25,11 @@ class Item(Struct, frozen=True):
         """The call that it is, or is the result of; else ""."""
         message = self.message
         if isinstance(message, ToolMessage):
-            return message.call_id
-        return message.calls[0].id if isinstance(message, AssistantMessage) and message.calls else ""
+            return message.tool_call_id
+        return message.tool_calls[0].id if isinstance(message, AssistantMessage) and message.tool_calls else ""
 
 
-class Objection(Exception):
+class CommandRejectedError(Exception):
     """What a provider says to a command that it will not take."""
 
     def __init__(self, code: str, message: str, *, is_foreseeable: bool = True) -> None:
@@ -39,11 +39,11 @@ class Objection(Exception):
         """False if the client could not know: the two have crossed on the way."""
 
 
-class Conversation:
+class ProviderConversation:
     """The items of one connection, in order."""
 
     def __init__(self, new_item_id: Callable[[], str]) -> None:
-        self.items: list[Item] = []
+        self.items: list[ConversationItem] = []
         self.new_item_id = new_item_id
 
     @property
@@ -51,12 +51,14 @@ class Conversation:
         """What a model reads of it."""
         return tuple([item.message for item in self.items])
 
-    def add(self, message: Message, item_id: str = "", *, audio_ms: int = 0) -> list[Item]:
+    def add(self, message: Message, item_id: str = "", *, audio_ms: int = 0) -> list[ConversationItem]:
         """The items that a message becomes. Raises Objection if a provider would not take it."""
         self._check(message, item_id)
         roles_and_messages = list(_split(message))
         ids = [item_id or self.new_item_id(), *[self.new_item_id() for _ in roles_and_messages[1:]]]
-        added = [Item(id, role, part, audio_ms) for id, (role, part) in zip(ids, roles_and_messages, strict=True)]
+        added = [
+            ConversationItem(id, role, part, audio_ms) for id, (role, part) in zip(ids, roles_and_messages, strict=True)
+        ]
         self.items += added
         return added
 
@@ -64,7 +66,7 @@ class Conversation:
         """Add to what the model says in an item, which is made if it is not there yet."""
         place = self._place_of(item_id)
         if place is None:
-            self.items.append(Item(item_id, "assistant", AssistantMessage(words), audio_ms))
+            self.items.append(ConversationItem(item_id, "assistant", AssistantMessage(words), audio_ms))
             return
         item = self.items[place]
         said = AssistantMessage(text_of(item.message.content) + words)
@@ -72,37 +74,41 @@ class Conversation:
 
     def call(self, call: ToolCall) -> None:
         """Keep a call that the model has made; one of the same id may be there, as a script can want to repeat it."""
-        self.items.append(Item(self.new_item_id(), "call", AssistantMessage(calls=(call,))))
+        self.items.append(ConversationItem(self.new_item_id(), "call", AssistantMessage(tool_calls=(call,))))
 
     def truncate(self, item_id: str, audio_end_ms: int, *, ms_per_word: int) -> None:
         """Forget what comes after so much of an item. Raises Objection if there is not so much of it."""
         place = self._place_of(item_id)
         if place is None:
-            raise Objection("item_truncate_invalid_item_id", f"there is no item `{item_id}` to truncate")
+            raise CommandRejectedError("item_truncate_invalid_item_id", f"there is no item `{item_id}` to truncate")
         item = self.items[place]
         if item.role != "assistant" or not item.audio_ms:
-            raise Objection("item_truncate_invalid_item", f"`{item_id}` is not something the model said aloud")
+            raise CommandRejectedError(
+                "item_truncate_invalid_item", f"`{item_id}` is not something the model said aloud"
+            )
         if not 0 <= audio_end_ms <= item.audio_ms:
             told = f"`{item_id}` has {item.audio_ms} ms of audio and cannot be truncated at {audio_end_ms} ms"
-            raise Objection("invalid_audio_end_ms", told)
+            raise CommandRejectedError("invalid_audio_end_ms", told)
         heard = " ".join(text_of(item.message.content).split()[: audio_end_ms // ms_per_word])
         self.items[place] = replace(item, message=AssistantMessage(heard), audio_ms=audio_end_ms)
 
     def _check(self, message: Message, item_id: str) -> None:
         if item_id and self._place_of(item_id) is not None:
-            raise Objection("item_create_duplicate_item_id", f"there is an item `{item_id}` already")
+            raise CommandRejectedError("item_create_duplicate_item_id", f"there is an item `{item_id}` already")
         if is_empty(message):
-            raise Objection("empty_item", f"a {type(message).__name__} without content says nothing")
+            raise CommandRejectedError("empty_item", f"a {type(message).__name__} without content says nothing")
         known = {(item.role, item.call_id) for item in self.items}
         if isinstance(message, ToolMessage):
-            if ("call", message.call_id) not in known:
-                raise Objection("invalid_tool_call_id", f"a result for `{message.call_id}`, a call nobody made")
-            if ("result", message.call_id) in known:
-                raise Objection("duplicate_result", f"a second result for the call `{message.call_id}`")
+            if ("call", message.tool_call_id) not in known:
+                raise CommandRejectedError(
+                    "invalid_tool_call_id", f"a result for `{message.tool_call_id}`, a call nobody made"
+                )
+            if ("result", message.tool_call_id) in known:
+                raise CommandRejectedError("duplicate_result", f"a second result for the call `{message.tool_call_id}`")
         if isinstance(message, AssistantMessage):
-            for call in message.calls:
+            for call in message.tool_calls:
                 if ("call", call.id) in known:
-                    raise Objection("duplicate_call", f"the call `{call.id}` is in the conversation already")
+                    raise CommandRejectedError("duplicate_call", f"the call `{call.id}` is in the conversation already")
 
     def _place_of(self, item_id: str) -> int | None:
         return next((place for place, item in enumerate(self.items) if item.id == item_id), None)
@@ -119,6 +125,6 @@ def _split(message: Message) -> Iterator[tuple[Role, Message]]:
             yield "result", message
         case AssistantMessage():
             if message.content:
-                yield "assistant", replace(message, calls=())
-            for call in message.calls:
-                yield "call", AssistantMessage(calls=(call,))
+                yield "assistant", replace(message, tool_calls=())
+            for call in message.tool_calls:
+                yield "call", AssistantMessage(tool_calls=(call,))

@@ -4,15 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
 
-from ...errors import ModelConnectionError, SetupError, listed
+from ...errors import ModelConnectionError, SetupError, quote_names
 from ...events import Event
 from ...models import Chunk, ModelRequest
 from ...realtime.commands import Command
-from ...realtime.settings import SessionSettings
-from ...realtime.signals import Trouble
+from ...realtime.settings import SessionConfig
+from ...realtime.signals import ProviderErrorReceived
 from ..scripted import ScriptedModel
 from ..speech import MS_PER_WORD
-from ..steps import Step
+from ..steps import ScriptStep
 from .connection import ScriptedConnection
 
 
@@ -26,7 +26,7 @@ class ScriptedRealtimeModel:
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
         hears: Iterable[str] = (),
         voices: Sequence[str] | None = None,
@@ -44,7 +44,7 @@ class ScriptedRealtimeModel:
         self._hears = list(hears)
         self._script = ScriptedModel(steps, name=name, cycle=cycle, stream=True)
         self._counts: Counter[str] = Counter()
-        self._instead: list[tuple[type[Command], Trouble | ModelConnectionError]] = []
+        self._instead: list[tuple[type[Command], ProviderErrorReceived | ModelConnectionError]] = []
         self._failures: list[Exception] = []
         self._opened = asyncio.Event()
 
@@ -66,19 +66,21 @@ class ScriptedRealtimeModel:
         """Go to the place where it would be if it had given the answers that are in this log, and no others."""
         self._script.go_on_after(events)
 
-    def check(self, settings: SessionSettings) -> None:
+    def check(self, settings: SessionConfig) -> None:
         """Refuse two tools of one name, and a voice that is not among `voices`."""
         names = Counter(tool.name for tool in settings.tools)
         twice = [name for name, count in names.items() if count > 1]
         if twice:
             raise SetupError(
-                f"`{settings.agent}` has several tools called {listed(twice)}; give each a name of its own"
+                f"`{settings.agent}` has several tools called {quote_names(twice)}; give each a name of its own"
             )
-        voice = settings.voice or settings.manners.voice
+        voice = settings.voice or settings.settings.voice
         if self._voices is not None and voice is not None and voice not in self._voices:
-            raise SetupError(f"`{settings.agent}` wants the voice `{voice}`; `{self.name}` has: {listed(self._voices)}")
+            raise SetupError(
+                f"`{settings.agent}` wants the voice `{voice}`; `{self.name}` has: {quote_names(self._voices)}"
+            )
 
-    async def connect(self, settings: SessionSettings) -> ScriptedConnection:
+    async def connect(self, settings: SessionConfig) -> ScriptedConnection:
         """Open a conversation."""
         self.check(settings)
         if self._failures:
@@ -112,7 +114,7 @@ class ScriptedRealtimeModel:
 
     def refuse(self, kind: type[Command], *, code: str, message: str) -> None:
         """Answer the next command of this kind with Trouble, and do not carry it out."""
-        self._instead.append((kind, Trouble(code, message)))
+        self._instead.append((kind, ProviderErrorReceived(code, message)))
 
     def cut_at(self, kind: type[Command]) -> None:
         """Cut the connection when the next command of this kind is sent: it does not arrive."""
@@ -132,9 +134,13 @@ class ScriptedRealtimeModel:
         """The next step, as it is played."""
         return self._script.respond(request)
 
-    def _instead_of(self, command: Command) -> Trouble | ModelConnectionError | None:
+    def _instead_of(self, command: Command) -> ProviderErrorReceived | ModelConnectionError | None:
         for place, (kind, instead) in enumerate(self._instead):
             if isinstance(command, kind):
                 del self._instead[place]
-                return Trouble(instead.code, instead.message, command.id) if isinstance(instead, Trouble) else instead
+                return (
+                    ProviderErrorReceived(instead.code, instead.message, command.id)
+                    if isinstance(instead, ProviderErrorReceived)
+                    else instead
+                )
         return None

@@ -8,30 +8,30 @@ from msgspec import Struct
 
 from ...errors import SetupError
 from ...messages import AssistantMessage, Audio, Message, Text, ToolCall, Usage, text_of
-from ...models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
-from ...realtime.settings import Manners, milliseconds_of
-from ...realtime.signals import AudioChunk, AudioEnded, ResponseEnded, ResponseStarted, Signal, WordsChunk
+from ...models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from ...realtime.settings import RealtimeSettings, milliseconds_of
+from ...realtime.signals import AudioChunk, AudioEnded, ResponseEnded, ResponseStarted, Signal, TranscriptChunk
 from ..speech import speech
-from .conversation import Conversation
+from .conversation import ProviderConversation
 
 _CUT_SHORT = {"length": "max_output_tokens", "refusal": "content_filter", "content_filter": "content_filter"}
 
 Status: TypeAlias = Literal["completed", "cancelled", "incomplete", "failed"]
 
 
-class Stage(Struct, frozen=True):
+class ResponseContext(Struct, frozen=True):
     """What responses of one connection share."""
 
-    conversation: Conversation
+    conversation: ProviderConversation
     tell: Callable[[Signal], None]
     ms_per_word: int
     model_name: str
 
 
-class Playing:
+class ScriptedResponse:
     """One response, as far as it has come."""
 
-    def __init__(self, response_id: str, stage: Stage, manners: Manners) -> None:
+    def __init__(self, response_id: str, stage: ResponseContext, manners: RealtimeSettings) -> None:
         self.response_id = response_id
         self._stage = stage
         self._manners = manners
@@ -40,7 +40,7 @@ class Playing:
         self._item_id = ""
         self._is_speaking = False
         self._calls: dict[int, ToolCall] = {}
-        self._end = Response()
+        self._end = ModelResponse()
         stage.tell(ResponseStarted(response_id))
 
     @property
@@ -54,7 +54,7 @@ class Playing:
             match chunk:
                 case TextChunk(text):
                     self._say(text)
-                case CallChunk():
+                case ToolCallChunk():
                     self._stop_speaking()
                     self._add_to_call(chunk)
                 case PartChunk(Text(text)):
@@ -65,7 +65,7 @@ class Playing:
                     pass
                 case PartChunk(part):
                     raise SetupError(f"a live conversation cannot say {part!r}; give text, calls, or Audio with data")
-                case Response():
+                case ModelResponse():
                     self._end = chunk
         if self._end.message is not None and not self._words and not self._calls:
             self._say_whole(self._end.message)
@@ -103,7 +103,7 @@ class Playing:
         self._words.append(words)
         stage.conversation.grow(self._item_id, words, int(milliseconds_of(len(audio), format)) if is_spoken else 0)
         if words:
-            stage.tell(WordsChunk(self.response_id, self._item_id, 0, words, is_spoken))
+            stage.tell(TranscriptChunk(self.response_id, self._item_id, 0, words, is_spoken))
         if is_spoken and audio:
             self._is_speaking = True
             stage.tell(AudioChunk(self.response_id, self._item_id, 0, audio))
@@ -111,14 +111,14 @@ class Playing:
     def _say_whole(self, message: AssistantMessage) -> None:
         if message.content:
             self._say(text_of(message.content))
-        self._calls = dict(enumerate(message.calls))
+        self._calls = dict(enumerate(message.tool_calls))
 
     def _stop_speaking(self) -> None:
         if self._is_speaking:
             self._is_speaking = False
             self._stage.tell(AudioEnded(self.response_id, self._item_id, 0))
 
-    def _add_to_call(self, chunk: CallChunk) -> None:
+    def _add_to_call(self, chunk: ToolCallChunk) -> None:
         before = self._calls.get(chunk.index) or ToolCall("", "", "")
         self._calls[chunk.index] = ToolCall(
             before.id or chunk.id, before.name or chunk.name, before.arguments + chunk.arguments

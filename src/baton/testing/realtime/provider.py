@@ -14,30 +14,30 @@ from ...realtime.commands import (
     ClearAudio,
     Command,
     CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
+    ConfigureSession,
+    CreateResponse,
+    TruncateItem,
 )
-from ...realtime.settings import SessionSettings, milliseconds_of
+from ...realtime.settings import SessionConfig, milliseconds_of
 from ...realtime.signals import (
     AudioCommitted,
-    Configured,
     ItemAdded,
     ItemTruncated,
+    ProviderErrorReceived,
     ResponseEnded,
     ResponseStarted,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribed,
+    SessionConfigured,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    Trouble,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
-from .conversation import Conversation, Objection
-from .playing import Playing, Stage
-from .wire import Wire
+from .conversation import CommandRejectedError, ProviderConversation
+from .playing import ResponseContext, ScriptedResponse
+from .wire import SignalQueue
 
 
-class Script(Protocol):
+class RealtimeScript(Protocol):
     """What the provider of a connection is told by its model: what to say, what it hears, how to number things."""
 
     ms_per_word: int
@@ -49,17 +49,17 @@ class Script(Protocol):
     def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]: ...
 
 
-class Provider:
+class ScriptedProvider:
     """Carries out the commands of one connection, as strictly as real ones do."""
 
-    def __init__(self, script: Script, settings: SessionSettings, wire: Wire) -> None:
+    def __init__(self, script: RealtimeScript, settings: SessionConfig, wire: SignalQueue) -> None:
         self.settings = settings
-        self.voice = settings.voice or settings.manners.voice
-        self.conversation = Conversation(lambda: script.new_id("piece"))
+        self.voice = settings.voice or settings.settings.voice
+        self.conversation = ProviderConversation(lambda: script.new_id("piece"))
         self._script = script
         self._wire = wire
-        self._stage = Stage(self.conversation, wire.tell, script.ms_per_word, script.name)
-        self._playing: Playing | None = None
+        self._stage = ResponseContext(self.conversation, wire.tell, script.ms_per_word, script.name)
+        self._playing: ScriptedResponse | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_spoken = False
         self._speech = ""
@@ -68,7 +68,7 @@ class Provider:
     def carry_out(self, command: Command) -> None:
         """Do it, and tell what comes of it. Raises Objection if it cannot be done."""
         match command:
-            case Configure():
+            case ConfigureSession():
                 self._configure(command)
             case AppendAudio(audio):
                 self._uncommitted += len(audio)
@@ -79,11 +79,11 @@ class Provider:
             case AddItem(message, item_id):
                 for item in self.conversation.add(message, item_id):
                     self._wire.tell(ItemAdded(item.id, item.role, item.call_id))
-            case Respond():
+            case CreateResponse():
                 self._begin_to_answer()
             case CancelResponse(response_id):
                 self._stop_answering(response_id)
-            case Truncate(item_id, _, audio_end_ms):
+            case TruncateItem(item_id, _, audio_end_ms):
                 self.conversation.truncate(item_id, audio_end_ms, ms_per_word=self._script.ms_per_word)
                 self._wire.tell(ItemTruncated(item_id, audio_end_ms))
             case _:
@@ -91,12 +91,12 @@ class Provider:
 
     def begin_speech(self) -> str:
         """The user begins to speak; that stops a response, if the conversation is held so."""
-        detection = self.settings.manners.turn_detection
+        detection = self.settings.settings.turn_detection
         if detection is None:
             raise SetupError("nobody listens for speech here: the turn_detection of its Manners is None")
         self._speech = self._script.new_id("piece")
-        self._wire.tell(SpeechBegan(self._speech))
-        if detection.interrupts and self._playing is not None:
+        self._wire.tell(UserSpeechStarted(self._speech))
+        if detection.interrupt_response and self._playing is not None:
             self._cancel("turn_detected")
         return self._speech
 
@@ -105,7 +105,7 @@ class Provider:
         if not self._speech:
             raise SetupError("the user has not begun to speak; call user_begins first, or user_speaks")
         item_id, self._speech = self._speech, ""
-        self._wire.tell(SpeechEnded(item_id))
+        self._wire.tell(UserSpeechEnded(item_id))
         self._take_in(text, item_id, why="nobody could make it out")
         self._answer_by_itself()
         return item_id
@@ -117,53 +117,53 @@ class Provider:
             task.cancel()
         return list(self._tasks)
 
-    def _configure(self, command: Configure) -> None:
+    def _configure(self, command: ConfigureSession) -> None:
         voice = command.settings.voice
         if voice is not None and command.changes_voice and voice != self.voice:
             if self._has_spoken or (self._playing is not None and self._playing.has_audio):
                 told = f"the voice cannot become {voice!r}: something was said already, in the voice {self.voice!r}"
-                raise Objection("cannot_update_voice", told)
+                raise CommandRejectedError("cannot_update_voice", told)
             self.voice = voice
         self.settings = command.settings
-        self._wire.tell(Configured())
+        self._wire.tell(SessionConfigured())
 
     def _commit(self) -> None:
         if not self._uncommitted:
-            raise Objection("input_audio_buffer_commit_empty", "there is no audio to commit")
-        audio_ms = int(milliseconds_of(self._uncommitted, self.settings.manners.input_format))
+            raise CommandRejectedError("input_audio_buffer_commit_empty", "there is no audio to commit")
+        audio_ms = int(milliseconds_of(self._uncommitted, self.settings.settings.input_format))
         self._uncommitted = 0
         text = self._script.next_heard()
         self._take_in(text, self._script.new_id("piece"), why="`hears` has no text left", audio_ms=audio_ms)
 
     def _take_in(self, text: str | None, item_id: str, *, why: str, audio_ms: int = 0) -> None:
-        manners, tell = self.settings.manners, self._wire.tell
+        manners, tell = self.settings.settings, self._wire.tell
         self.conversation.add(UserMessage(text or "(inaudible)"), item_id, audio_ms=audio_ms)
         tell(AudioCommitted(item_id))
         if manners.transcription is not None:
-            tell(Transcribed(item_id, text) if text is not None else TranscriptionFailed(item_id, why))
+            tell(TranscriptionCompleted(item_id, text) if text is not None else TranscriptionFailed(item_id, why))
 
     def _answer_by_itself(self) -> None:
-        detection = self.settings.manners.turn_detection
-        if detection is not None and detection.creates_response:
+        detection = self.settings.settings.turn_detection
+        if detection is not None and detection.create_response:
             try:
                 self._begin_to_answer()
-            except Objection as objection:
-                self._wire.tell(Trouble(objection.code, str(objection)))
+            except CommandRejectedError as objection:
+                self._wire.tell(ProviderErrorReceived(objection.code, str(objection)))
 
     def _begin_to_answer(self) -> None:
         playing = self._playing
         if playing is not None:
             is_known = ResponseStarted(playing.response_id) not in self._wire.unread
             told = f"`{playing.response_id}` is under way"
-            raise Objection("conversation_already_has_active_response", told, is_foreseeable=is_known)
+            raise CommandRejectedError("conversation_already_has_active_response", told, is_foreseeable=is_known)
         settings, messages = self.settings, self.conversation.messages
-        self._playing = Playing(self._script.new_id("response"), self._stage, settings.manners)
+        self._playing = ScriptedResponse(self._script.new_id("response"), self._stage, settings.settings)
         request = ModelRequest(messages, settings.instructions, settings.tools, agent=settings.agent)
         task = asyncio.get_running_loop().create_task(self._answer(self._playing, request))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _answer(self, playing: Playing, request: ModelRequest) -> None:
+    async def _answer(self, playing: ScriptedResponse, request: ModelRequest) -> None:
         try:
             await playing.play(self._script.respond(request))
         except ModelConnectionError as error:
@@ -182,7 +182,7 @@ class Provider:
             told = f"`{response_id or 'any response'}` is not under way"
             # The end of a response that is still unread may be that of the one to be stopped.
             crossed = any(isinstance(signal, ResponseEnded) for signal in self._wire.unread)
-            raise Objection("response_cancel_not_active", told, is_foreseeable=not crossed)
+            raise CommandRejectedError("response_cancel_not_active", told, is_foreseeable=not crossed)
         self._cancel("client_cancelled")
 
     def _cancel(self, reason: str) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 from ...realtime.signals import Signal
 
 
-class Wire:
+class SignalQueue:
     """Signals that were told, how far the client has read them, and what comes after the last of them."""
 
     def __init__(self) -> None:

@@ -11,24 +11,24 @@ except ImportError as missing:
     raise SetupError("baton.testing.servers needs aiohttp: pip install 'baton-adk[testing]'") from missing
 
 from .anthropic import AnthropicServer
-from .base import AnswerStream, Endpoint
+from .base import AnswerStream, APIEndpoint
 from .faults import HttpFault
 from .google import GoogleServer
 from .openai import OpenAIServer
 from .realtime import OpenAIRealtimeServer
-from .received import Asked, Received, Rejection
+from .received import ReceivedRequest, RequestRejectedError, ValidRequest
 
 __all__ = [
+    "APIEndpoint",
     "AnswerStream",
     "AnthropicServer",
-    "Asked",
-    "Endpoint",
     "GoogleServer",
     "HttpFault",
     "OpenAIRealtimeServer",
     "OpenAIServer",
     "ProviderServer",
-    "Received",
-    "Rejection",
+    "ReceivedRequest",
+    "RequestRejectedError",
     "ServerOptions",
+    "ValidRequest",
 ]

@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 
 from ...errors import ModelError
-from ...models import Chunk, Response
-from .received import Asked, Received
+from ...models import Chunk, ModelResponse
+from .received import ReceivedRequest, ValidRequest
 
 
 class AnswerStream(ABC):
@@ -22,7 +22,7 @@ class AnswerStream(ABC):
         """The bytes of one piece, never a Response; several events, if the format wants it so."""
 
     @abstractmethod
-    def end(self, whole: Response) -> bytes:
+    def end(self, whole: ModelResponse) -> bytes:
         """What comes after the last piece; `whole` is the answer with its message and usage."""
 
     @abstractmethod
@@ -34,19 +34,19 @@ class AnswerStream(ABC):
         return f"data: {text}\n\n".encode()
 
 
-class Endpoint(ABC):
+class APIEndpoint(ABC):
     """One address of a provider: how its requests are read and its answers written. It keeps nothing of a request."""
 
     stream_type = "text/event-stream; charset=utf-8"
 
     @abstractmethod
-    def read(self, received: Received) -> Asked:
+    def read(self, received: ReceivedRequest) -> ValidRequest:
         """The request, checked as strictly as the provider does; a Rejection if it is wrong."""
 
     @abstractmethod
-    def whole(self, asked: Asked, whole: Response) -> bytes:
+    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
         """An answer in one piece; `whole` has a message and usage."""
 
     @abstractmethod
-    def stream(self, asked: Asked) -> AnswerStream:
+    def stream(self, asked: ValidRequest) -> AnswerStream:
         """An answer in pieces."""

@@ -7,12 +7,12 @@ from logging import getLogger
 from aiohttp import web
 from msgspec.structs import replace
 
-from ...errors import EmptyResponseError, MalformedResponseError, ModelConnectionError, ModelError, ModelTimeout
+from ...errors import EmptyResponseError, MalformedResponseError, ModelConnectionError, ModelError, ModelTimeoutError
 from ...messages import AssistantMessage, Usage
-from ...models import CallChunk, Chunk, Response, assembled
+from ...models import Chunk, ModelResponse, ToolCallChunk, assemble_response
 from ..steps import happenings
-from .base import AnswerStream, Endpoint
-from .received import Asked, Received
+from .base import AnswerStream, APIEndpoint
+from .received import ReceivedRequest, ValidRequest
 
 _log = getLogger(__name__)
 
@@ -24,11 +24,17 @@ _MOST_DELTAS = 16
 _CHARACTERS_OF_A_TOKEN = 4
 
 
-class Exchange:
+class ScriptedExchange:
     """A request that is being answered."""
 
     def __init__(
-        self, http: web.BaseRequest, endpoint: Endpoint, *, received: Received, asked: Asked, delay: float
+        self,
+        http: web.BaseRequest,
+        endpoint: APIEndpoint,
+        *,
+        received: ReceivedRequest,
+        asked: ValidRequest,
+        delay: float,
     ) -> None:
         self._http = http
         self._endpoint = endpoint
@@ -60,13 +66,13 @@ class Exchange:
 
     async def _in_pieces(self, chunks: AsyncIterator[Chunk]) -> web.StreamResponse:
         async for chunk in chunks:
-            if type(chunk) is Response and (chunk.message is None or self._given):
+            if type(chunk) is ModelResponse and (chunk.message is None or self._given):
                 self._given.append(chunk)
                 continue
-            if type(chunk) is Response and chunk.stop_reason == REFUSAL:
+            if type(chunk) is ModelResponse and chunk.stop_reason == REFUSAL:
                 self._begun().is_refusal = True
             for piece in pieces_of(chunk):
-                if type(piece) is not Response:
+                if type(piece) is not ModelResponse:
                     await self._write(self._begun().chunk(piece))
                 self._given.append(piece)
         return await self._ended()
@@ -79,7 +85,7 @@ class Exchange:
         match error:
             case ModelConnectionError():
                 return self._cut()
-            case ModelTimeout():
+            case ModelTimeoutError():
                 # Nothing more comes; the client's own patience ends it, and that cancels this.
                 await asyncio.get_running_loop().create_future()
             case MalformedResponseError():
@@ -124,27 +130,27 @@ class Exchange:
             self._http.transport.close()
         return self._response or web.Response()
 
-    def _complete(self) -> Response:
-        whole = assembled(self._given)
+    def _complete(self) -> ModelResponse:
+        whole = assemble_response(self._given)
         usage = whole.usage
         if usage is None:
             said = whole.message or AssistantMessage()
-            spoken = len(str(said.content)) + sum(len(call.name) + len(call.arguments) for call in said.calls)
+            spoken = len(str(said.content)) + sum(len(call.name) + len(call.arguments) for call in said.tool_calls)
             usage = Usage(self._received.tokens, spoken // _CHARACTERS_OF_A_TOKEN + 1)
         return replace(whole, usage=usage, message=whole.message or AssistantMessage())
 
 
 def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk as a provider sends it: an answer word by word, the arguments of a call in several deltas."""
-    if type(chunk) is Response:
+    if type(chunk) is ModelResponse:
         for happening in happenings(chunk, "", in_words=True):
-            if not isinstance(happening, asyncio.Event | BaseException | Response):
+            if not isinstance(happening, asyncio.Event | BaseException | ModelResponse):
                 yield from pieces_of(happening)
         yield chunk
-    elif type(chunk) is CallChunk and len(chunk.arguments) > _SHORTEST_DELTA:
+    elif type(chunk) is ToolCallChunk and len(chunk.arguments) > _SHORTEST_DELTA:
         size = max(_SHORTEST_DELTA, len(chunk.arguments) // _MOST_DELTAS + 1)
-        yield CallChunk(chunk.index, chunk.id, chunk.name, chunk.arguments[:size])
+        yield ToolCallChunk(chunk.index, chunk.id, chunk.name, chunk.arguments[:size])
         for start in range(size, len(chunk.arguments), size):
-            yield CallChunk(chunk.index, arguments=chunk.arguments[start : start + size])
+            yield ToolCallChunk(chunk.index, arguments=chunk.arguments[start : start + size])
     else:
         yield chunk

@@ -10,15 +10,15 @@ from ...errors import (
     ContentFilterError,
     ModelError,
     ModelNotFoundError,
+    ModelRequestError,
     OverloadedError,
     RateLimitError,
-    RequestError,
 )
 
 _STATUSES: tuple[tuple[type[ModelError], int], ...] = (
     (AuthenticationError, 401),
     (ModelNotFoundError, 404),
-    (RequestError, 400),
+    (ModelRequestError, 400),
     (ContentFilterError, 400),
     (RateLimitError, 429),
     (OverloadedError, 503),

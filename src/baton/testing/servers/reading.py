@@ -15,7 +15,7 @@ _VALUE = re.compile(r"Invalid (?:enum )?value (?P<given>.*)")
 _TYPE = re.compile(r"Expected `(?P<wanted>.*?)`(?:, got `(?P<given>.*?)`)?")
 
 
-class Invalid(Exception):
+class InvalidBodyError(Exception):
     """One thing that is wrong: `place` is a path such as `messages[0].role`, "" for the whole body."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Invalid(Exception):
         self.given = given
 
 
-class Strict(Struct, forbid_unknown_fields=True, kw_only=True):
+class StrictStruct(Struct, forbid_unknown_fields=True, kw_only=True):
     """The parent of what stands in a body: a field that is not known is an error."""
 
 
@@ -44,7 +44,7 @@ def decoded(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
     except msgspec.ValidationError as error:
         raise _told(str(error), "") from None
     except msgspec.DecodeError as error:
-        raise Invalid("json", "", given=str(error)) from None
+        raise InvalidBodyError("json", "", given=str(error)) from None
 
 
 def converted(value: Any, kind: type[T], place: str) -> T:
@@ -55,19 +55,19 @@ def converted(value: Any, kind: type[T], place: str) -> T:
         raise _told(str(error), place) from None
 
 
-def _told(message: str, within: str) -> Invalid:
+def _told(message: str, within: str) -> InvalidBodyError:
     found = _PLACE.match(message)
     what, place = (found["what"], found["place"] or "$") if found is not None else (message, "$")
     place = f"{within}{place[1:]}" if within else place[1:].removeprefix(".")
     if match := _UNKNOWN.match(what):
-        return Invalid("unknown", _joined(place, match["name"]))
+        return InvalidBodyError("unknown", _joined(place, match["name"]))
     if match := _MISSING.match(what):
-        return Invalid("missing", _joined(place, match["name"]))
+        return InvalidBodyError("missing", _joined(place, match["name"]))
     if match := _VALUE.match(what):
-        return Invalid("value", place, given=match["given"])
+        return InvalidBodyError("value", place, given=match["given"])
     if match := _TYPE.match(what):
-        return Invalid("type", place, wanted=match["wanted"], given=match["given"] or "something else")
-    return Invalid("other", place, given=what)
+        return InvalidBodyError("type", place, wanted=match["wanted"], given=match["given"] or "something else")
+    return InvalidBodyError("other", place, given=what)
 
 
 def _joined(place: str, name: str) -> str:

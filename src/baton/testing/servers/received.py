@@ -12,7 +12,7 @@ _BYTES_OF_A_TOKEN = 4
 _NO_REQUEST = ModelRequest(())
 
 
-class Asked(Struct, frozen=True):
+class ValidRequest(Struct, frozen=True):
     """A request that was read and found valid; `wire` is its body in the provider's own form."""
 
     model: str
@@ -21,7 +21,7 @@ class Asked(Struct, frozen=True):
     wire: Any = None
 
 
-class Rejection(Exception):
+class RequestRejectedError(Exception):
     """A request that the server will not answer: the status and the body, as the provider would send them."""
 
     def __init__(
@@ -33,7 +33,7 @@ class Rejection(Exception):
         super().__init__(f"{status}: {self.body.decode(errors='replace')}")
 
 
-class Received:
+class ReceivedRequest:
     """One request as it came over the wire, and what became of it."""
 
     __slots__ = ("asked", "has_left", "headers", "is_cut", "method", "path", "query", "raw", "rejection")
@@ -48,8 +48,8 @@ class Received:
         """Whatever the case of a name, it is found."""
         self.raw = raw
         """The body, byte by byte."""
-        self.asked: Asked | None = None
-        self.rejection: Rejection | None = None
+        self.asked: ValidRequest | None = None
+        self.rejection: RequestRejectedError | None = None
         """Why it was refused: by the server's own checks, or by a step of the script."""
         self.has_left = False
         """Whether the client went away before the answer was all there."""

@@ -12,20 +12,20 @@ from msgspec.structs import replace
 from ...errors import ContextTooLongError, ModelError, ModelNotFoundError
 from ...models import Chunk, ModelRequest
 from ..scripted import ScriptedModel
-from ..steps import Step
-from .base import Endpoint
-from .exchange import JSON, Exchange
+from ..steps import ScriptStep
+from .base import APIEndpoint
+from .exchange import JSON, ScriptedExchange
 from .loopback import LoopbackServer
-from .received import Asked, Received, Rejection
+from .received import ReceivedRequest, RequestRejectedError, ValidRequest
 
-_Steps: TypeAlias = Iterable[Step] | Mapping[str, Iterable[Step]]
+_Steps: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 _Chunks: TypeAlias = AsyncGenerator[Chunk, None]
 
 
 class ServerOptions(TypedDict, total=False):
     """What every server can be given beside its steps."""
 
-    by: Callable[[Received], str] | None
+    by: Callable[[ReceivedRequest], str] | None
     models: Collection[str] | None
     api_key: str
     cycle: bool
@@ -44,9 +44,9 @@ class ProviderServer(LoopbackServer):
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
-        by: Callable[[Received], str] | None = None,
+        by: Callable[[ReceivedRequest], str] | None = None,
         models: Collection[str] | None = None,
         api_key: str = "test-key",
         cycle: bool = False,
@@ -61,22 +61,22 @@ class ProviderServer(LoopbackServer):
         self.models: Collection[str] | None = models if models is not None or by is not None else keys or None
         self.api_key = api_key
         self.context_window = context_window
-        self.requests: list[Received] = []
+        self.requests: list[ReceivedRequest] = []
         """Every request, in order, also those that were refused."""
-        self.closed: list[Received] = []
+        self.closed: list[ReceivedRequest] = []
         """The requests whose clients went away before the answer was all there, in the order in which they went."""
-        self._key_of: Callable[[Received], str] = by or (_its_model if keys else _nobody)
+        self._key_of: Callable[[ReceivedRequest], str] = by or (_its_model if keys else _nobody)
         self._delay = delay
         self._record = record
         self._somebody_left = asyncio.Event()
         self._departures_told = 0
 
     @abstractmethod
-    def route(self, received: Received) -> Endpoint | bytes:
+    def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
         """The address a request is for, or the JSON it gets at once; a Rejection without a key or such an address."""
 
     @abstractmethod
-    def refused(self, error: ModelError, received: Received) -> Rejection:
+    def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
         """How the provider says this before an answer has begun."""
 
     @property
@@ -90,7 +90,7 @@ class ProviderServer(LoopbackServer):
         return [received.request for received in self.requests if received.asked is not None]
 
     @property
-    def rejected(self) -> list[Received]:
+    def rejected(self) -> list[ReceivedRequest]:
         """The requests that were refused."""
         return [received for received in self.requests if received.rejection is not None]
 
@@ -103,7 +103,7 @@ class ProviderServer(LoopbackServer):
         """Fail if there are steps that were never played, and say which."""
         self.script.assert_done()
 
-    async def client_left(self, within: float = 1.0) -> Received:
+    async def client_left(self, within: float = 1.0) -> ReceivedRequest:
         """Wait for the next client that goes away in the middle of an answer; AssertionError if none does in time."""
         try:
             async with asyncio.timeout(within):
@@ -119,12 +119,12 @@ class ProviderServer(LoopbackServer):
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
         raw = await http.read()
-        received = Received(http.method, http.path, query=http.query, headers=http.headers, raw=raw)
+        received = ReceivedRequest(http.method, http.path, query=http.query, headers=http.headers, raw=raw)
         if self._record:
             self.requests.append(received)
         try:
             return await self._respond(http, received)
-        except Rejection as rejection:
+        except RequestRejectedError as rejection:
             received.rejection = rejection
             headers = {"content-type": JSON, **rejection.headers}
             return web.Response(status=rejection.status, body=rejection.body, headers=headers)
@@ -135,7 +135,7 @@ class ProviderServer(LoopbackServer):
                 self._somebody_left.set()
             raise
 
-    async def _respond(self, http: web.BaseRequest, received: Received) -> web.StreamResponse:
+    async def _respond(self, http: web.BaseRequest, received: ReceivedRequest) -> web.StreamResponse:
         endpoint = self.route(received)
         if isinstance(endpoint, bytes):
             return web.Response(body=endpoint, content_type=JSON)
@@ -144,11 +144,13 @@ class ProviderServer(LoopbackServer):
             self._admit(asked, received)
             request = replace(asked.request, agent=self._key_of(received))
             async with aclosing(cast("_Chunks", self.script.respond(request))) as chunks:
-                return await Exchange(http, endpoint, received=received, asked=asked, delay=self._delay).answer(chunks)
+                return await ScriptedExchange(http, endpoint, received=received, asked=asked, delay=self._delay).answer(
+                    chunks
+                )
         except ModelError as error:
             raise self.refused(error, received) from error
 
-    def _admit(self, asked: Asked, received: Received) -> None:
+    def _admit(self, asked: ValidRequest, received: ReceivedRequest) -> None:
         if self.models is not None and asked.model not in self.models:
             raise ModelNotFoundError(f"The model `{asked.model}` does not exist or you do not have access to it.")
         window = self.context_window
@@ -159,9 +161,9 @@ class ProviderServer(LoopbackServer):
             )
 
 
-def _its_model(received: Received) -> str:
+def _its_model(received: ReceivedRequest) -> str:
     return received.model
 
 
-def _nobody(received: Received) -> str:
+def _nobody(received: ReceivedRequest) -> str:
     return ""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.testing.servers.realtime.wires import HELLO, TEXT, check_all, raw
 
-from baton.testing import Stream, call
+from baton.testing import ScriptedStream, call
 from baton.testing.servers import OpenAIRealtimeServer
 from baton.testing.servers.realtime import silence
 
@@ -198,7 +198,7 @@ async def test_too_little_audio_cannot_be_committed() -> None:
 
 async def test_one_response_at_a_time() -> None:  # R6
     gate = asyncio.Event()
-    async with OpenAIRealtimeServer([Stream("One ", gate, "two.")]) as server, raw(server) as client:
+    async with OpenAIRealtimeServer([ScriptedStream("One ", gate, "two.")]) as server, raw(server) as client:
         await client.send("response.create")
         await client.until("response.output_audio.delta")
         await client.send("response.create", event_id="second")

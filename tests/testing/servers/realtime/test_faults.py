@@ -6,7 +6,15 @@ from tests.testing.servers.realtime.wires import HELLO, RawClient, raw
 
 from baton.testing import call
 from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import Cut, Delay, Drop, Ignore, Refuse, Repeat, Swap
+from baton.testing.servers.realtime import (
+    CutConnection,
+    DelayEvent,
+    DropEvent,
+    IgnoreCommand,
+    RefuseCommand,
+    RepeatEvent,
+    SwapEvents,
+)
 
 
 async def until_the_end(client: RawClient) -> int | None:
@@ -19,13 +27,13 @@ async def until_the_end(client: RawClient) -> int | None:
 @pytest.mark.parametrize(
     ("fault", "last"),
     [
-        (Cut("response.created", before=True), "session.created"),
-        (Cut("response.created"), "response.created"),
-        (Cut("response.output_audio.delta", nth=2), "response.output_audio.delta"),
-        (Cut("response.done", before=True), "conversation.item.done"),
+        (CutConnection("response.created", before=True), "session.created"),
+        (CutConnection("response.created"), "response.created"),
+        (CutConnection("response.output_audio.delta", nth=2), "response.output_audio.delta"),
+        (CutConnection("response.done", before=True), "conversation.item.done"),
     ],
 )
-async def test_a_cut_at_a_point(fault: Cut, last: str) -> None:
+async def test_a_cut_at_a_point(fault: CutConnection, last: str) -> None:
     async with OpenAIRealtimeServer(["One two three."], faults=[fault]) as server, raw(server) as client:
         await client.send("response.create")
         assert await until_the_end(client) == 1006
@@ -35,7 +43,7 @@ async def test_a_cut_at_a_point(fault: Cut, last: str) -> None:
 
 
 async def test_a_cut_between_a_call_and_the_end_of_its_response() -> None:
-    fault = Cut("response.function_call_arguments.done")
+    fault = CutConnection("response.function_call_arguments.done")
     async with OpenAIRealtimeServer([call("f")], faults=[fault]) as server, raw(server) as client:
         await client.send("response.create")
         await until_the_end(client)
@@ -52,7 +60,7 @@ async def test_a_cut_by_the_test_itself_and_a_close_with_a_code() -> None:
         async with raw(server) as client:
             await (await server.session(1)).close(1001, "going away")
             assert await until_the_end(client) == 1001
-        fault = Cut("conversation.item.done", code=4000, reason="session_expired")
+        fault = CutConnection("conversation.item.done", code=4000, reason="session_expired")
         server.plan(fault)
         async with raw(server) as client:
             await client.send("conversation.item.create", item=HELLO)
@@ -61,10 +69,10 @@ async def test_a_cut_by_the_test_itself_and_a_close_with_a_code() -> None:
 
 async def test_events_are_repeated_swapped_and_dropped() -> None:
     faults = [
-        Repeat("response.done"),
-        Repeat("response.output_item.done", new_id=True),
-        Swap("response.output_audio.delta"),
-        Drop("rate_limits.updated"),
+        RepeatEvent("response.done"),
+        RepeatEvent("response.output_item.done", new_id=True),
+        SwapEvents("response.output_audio.delta"),
+        DropEvent("rate_limits.updated"),
     ]
     async with OpenAIRealtimeServer(["One two."], faults=faults) as server, raw(server) as client:
         await client.send("response.create")
@@ -86,7 +94,7 @@ async def test_events_are_repeated_swapped_and_dropped() -> None:
 
 async def test_a_delay_holds_up_what_follows() -> None:
     async with (
-        OpenAIRealtimeServer(["One."], faults=[Delay("response.created", 0.05)]) as server,
+        OpenAIRealtimeServer(["One."], faults=[DelayEvent("response.created", 0.05)]) as server,
         raw(server) as client,
     ):
         await client.send("response.create")
@@ -98,7 +106,7 @@ async def test_a_delay_holds_up_what_follows() -> None:
 
 
 async def test_commands_are_ignored_or_refused_once() -> None:
-    faults = [Ignore("conversation.item.create"), Refuse("response.create", "server_error", "no")]
+    faults = [IgnoreCommand("conversation.item.create"), RefuseCommand("response.create", "server_error", "no")]
     async with OpenAIRealtimeServer(["One."], faults=faults) as server, raw(server) as client:
         await client.send("conversation.item.create", item=HELLO)
         await client.send("response.create", event_id="first")

@@ -13,8 +13,8 @@ from websockets.asyncio.client import connect
 
 from baton.errors import ContentFilterError, ModelConnectionError, ModelError, RateLimitError
 from baton.messages import AssistantMessage, Audio, ToolMessage, Usage, UserMessage
-from baton.models import CallChunk, ModelRequest, Response
-from baton.testing import Stream, call, say
+from baton.models import ModelRequest, ModelResponse, ToolCallChunk
+from baton.testing import ScriptedStream, call, say
 from baton.testing.servers import HttpFault, OpenAIRealtimeServer
 from baton.testing.servers.realtime import ServedSession, silence, speech
 
@@ -168,7 +168,7 @@ async def test_telephone_audio_is_heard_and_spoken(format: Any) -> None:
 
 async def test_speech_interrupts_a_response_and_it_is_truncated() -> None:  # R7
     gate = asyncio.Event()
-    steps = [Stream("One two ", "three ", gate, "four"), "Yes?"]
+    steps = [ScriptedStream("One two ", "three ", gate, "four"), "Yes?"]
     async with OpenAIRealtimeServer(steps, hears=["Stop"]) as server, raw(server) as client:
         await client.send("response.create")
         await client.until("response.output_audio.delta", 3)
@@ -196,7 +196,9 @@ async def test_speech_interrupts_a_response_and_it_is_truncated() -> None:  # R7
 
 
 async def test_a_client_cancels_by_hand_and_an_unfinished_call_is_incomplete() -> None:
-    step = Stream(call("first"), CallChunk(1, "call_9", "second"), CallChunk(1, arguments='{"a'), asyncio.Event())
+    step = ScriptedStream(
+        call("first"), ToolCallChunk(1, "call_9", "second"), ToolCallChunk(1, arguments='{"a'), asyncio.Event()
+    )
     async with OpenAIRealtimeServer([step]) as server, raw(server) as client:
         await client.send("response.create")
         await client.until("response.function_call_arguments.delta", 2)
@@ -211,7 +213,7 @@ async def test_a_client_cancels_by_hand_and_an_unfinished_call_is_incomplete() -
 
 
 async def test_a_response_that_is_cancelled_at_once_has_a_beginning_and_an_end() -> None:
-    async with OpenAIRealtimeServer([Stream(asyncio.Event(), "Never.")]) as server, raw(server) as client:
+    async with OpenAIRealtimeServer([ScriptedStream(asyncio.Event(), "Never.")]) as server, raw(server) as client:
         await client.send("response.create")
         await client.send("response.cancel")
         done = (await client.until("response.done"))["response"]
@@ -237,7 +239,7 @@ async def test_a_slow_reader_gets_whole_items_when_it_cancels() -> None:
 
 async def test_an_answer_waits_its_turn_if_speech_does_not_interrupt() -> None:
     gate = asyncio.Event()
-    async with OpenAIRealtimeServer([Stream("One ", gate, "two"), "Three."]) as server, raw(server) as client:
+    async with OpenAIRealtimeServer([ScriptedStream("One ", gate, "two"), "Three."]) as server, raw(server) as client:
         detection = {"type": "server_vad", "interrupt_response": False}
         await client.send(
             "session.update", session={"type": "realtime", "audio": {"input": {"turn_detection": detection}}}
@@ -292,7 +294,7 @@ async def test_a_late_transcript_comes_after_the_answer() -> None:
         (ModelError("broken"), "failed", {"code": "server_error", "message": "broken"}),
         (ValueError("broken"), "failed", {"code": "server_error", "message": "ValueError: broken"}),
         (ContentFilterError("no"), "incomplete", "content_filter"),
-        (Response(AssistantMessage("A long"), stop_reason="length"), "incomplete", "max_output_tokens"),
+        (ModelResponse(AssistantMessage("A long"), stop_reason="length"), "incomplete", "max_output_tokens"),
     ],
 )
 async def test_a_response_that_fails_says_why(step: Any, status: str, details: Any) -> None:
@@ -307,7 +309,10 @@ async def test_a_response_that_fails_says_why(step: Any, status: str, details: A
 
 
 async def test_a_scripted_cut_tears_the_connection() -> None:
-    async with OpenAIRealtimeServer([Stream("One ", ModelConnectionError("cut"))]) as server, raw(server) as client:
+    async with (
+        OpenAIRealtimeServer([ScriptedStream("One ", ModelConnectionError("cut"))]) as server,
+        raw(server) as client,
+    ):
         await client.send("response.create")
         await client.until("response.output_audio.delta")
         while (message := await client.websocket.receive()).type is aiohttp.WSMsgType.TEXT:
@@ -330,7 +335,7 @@ async def test_usage_is_told_or_counted() -> None:
 
 async def test_audio_of_a_script_is_played_as_it_is() -> None:
     sound = speech("abc", ms_per_word=330)
-    step = Stream(Audio(data=sound, media_type="audio/pcm", transcript="Abc."))
+    step = ScriptedStream(Audio(data=sound, media_type="audio/pcm", transcript="Abc."))
     async with OpenAIRealtimeServer([step]) as server, raw(server) as client:
         response = await asked(client)
         assert response["output"][0]["content"] == [{"type": "output_audio", "transcript": "Abc."}]

@@ -12,7 +12,7 @@ from openai.types.realtime import RealtimeServerEvent
 from pydantic import TypeAdapter
 
 from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import Recorded
+from baton.testing.servers.realtime import RecordedEvent
 
 STRICT: TypeAdapter[Any] = TypeAdapter(cast("Any", RealtimeServerEvent))
 HELLO: dict[str, Any] = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
@@ -63,7 +63,7 @@ async def raw(server: OpenAIRealtimeServer, **headers: str) -> AsyncGenerator[Ra
         yield client
 
 
-def check_all(sent: Iterable[Recorded]) -> None:
+def check_all(sent: Iterable[RecordedEvent]) -> None:
     """Every event is one that the SDK knows, and has all that the SDK says it has."""
     for recorded in sent:
         parsed = STRICT.validate_json(recorded.raw)

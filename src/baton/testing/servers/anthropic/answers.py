@@ -7,9 +7,9 @@ import msgspec
 
 from ....errors import ModelError
 from ....messages import AssistantMessage, Reasoning, ToolCall, Usage, media_of, text_of
-from ....models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ....models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..base import AnswerStream
-from ..received import Asked
+from ..received import ValidRequest
 from .errors import body_of, kind_of, words_of
 
 _ids = count(1)
@@ -28,7 +28,7 @@ class Signatures(dict[str, str]):
 
     def of(self, thought: Reasoning) -> dict[str, Any]:
         """The block of this thought, signed."""
-        opaque: Any = thought.opaque or {}
+        opaque: Any = thought.signature or {}
         if "data" in opaque:
             self[opaque["data"]] = ""
             return {"type": "redacted_thinking", "data": opaque["data"]}
@@ -37,14 +37,14 @@ class Signatures(dict[str, str]):
         return {"type": "thinking", "thinking": thought.text, "signature": signature}
 
 
-def message(asked: Asked, whole: Response, signatures: Signatures) -> bytes:
+def message(asked: ValidRequest, whole: ModelResponse, signatures: Signatures) -> bytes:
     """An answer in one piece."""
     said = whole.message or AssistantMessage()
     text = spoken(said)
     blocks: list[dict[str, Any]] = [signatures.of(thought) for thought in said.reasoning]
     if text:
         blocks.append({"type": "text", "text": text})
-    blocks += [_call(call) for call in said.calls]
+    blocks += [_call(call) for call in said.tool_calls]
     head = {**_head(asked), "content": blocks, "usage": usage_of(whole.usage)}
     return _encode({**head, **_ending(whole)})
 
@@ -52,7 +52,7 @@ def message(asked: Asked, whole: Response, signatures: Signatures) -> bytes:
 class MessageStream(AnswerStream):
     """An answer as events: each block begins, grows and ends."""
 
-    def __init__(self, asked: Asked, signatures: Signatures, input_tokens: int) -> None:
+    def __init__(self, asked: ValidRequest, signatures: Signatures, input_tokens: int) -> None:
         self._asked = asked
         self._signatures = signatures
         self._input_tokens = input_tokens
@@ -78,7 +78,7 @@ class MessageStream(AnswerStream):
         if type(chunk) is TextChunk:
             opening = self._opened("text", {"type": "text", "text": ""})
             return opening + self._delta({"type": "text_delta", "text": chunk.text})
-        if type(chunk) is CallChunk:
+        if type(chunk) is ToolCallChunk:
             return self._call(chunk)
         if type(chunk) is ReasoningChunk:
             return self._thought(chunk)
@@ -87,7 +87,7 @@ class MessageStream(AnswerStream):
             return self.chunk(TextChunk(text)) if text else b""
         return b""
 
-    def end(self, whole: Response) -> bytes:
+    def end(self, whole: ModelResponse) -> bytes:
         """The reason for the end, with what was used."""
         usage = usage_of(whole.usage)
         delta = _event("message_delta", delta=_ending(whole), usage=usage)
@@ -101,7 +101,7 @@ class MessageStream(AnswerStream):
         """An event whose data is not what it should be."""
         return f"event: content_block_delta\ndata: {text}\n\n".encode()
 
-    def _call(self, chunk: CallChunk) -> bytes:
+    def _call(self, chunk: ToolCallChunk) -> bytes:
         block: dict[str, Any] = {"type": "tool_use", "id": chunk.id, "name": chunk.name, "input": {}}
         opening = self._opened(f"call {chunk.index}", block)
         # The first delta is empty, as Anthropic's is.
@@ -112,7 +112,7 @@ class MessageStream(AnswerStream):
 
     def _thought(self, chunk: ReasoningChunk) -> bytes:
         whole = chunk.whole
-        opaque: Any = whole.opaque if whole is not None else None
+        opaque: Any = whole.signature if whole is not None else None
         if whole is not None and "data" in (opaque or {}):
             return self._opened("redacted", self._signatures.of(whole)) + self._closed()
         opening = self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
@@ -138,7 +138,7 @@ class MessageStream(AnswerStream):
             return b""
         signing = b""
         if self._open == "thinking":
-            signed = self._signatures.of(Reasoning("".join(self._thoughts), opaque=self._opaque))
+            signed = self._signatures.of(Reasoning("".join(self._thoughts), signature=self._opaque))
             signing = self._delta({"type": "signature_delta", "signature": signed["signature"]})
             self._thoughts.clear()
             self._opaque = None
@@ -170,8 +170,8 @@ def usage_of(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _ending(whole: Response) -> dict[str, Any]:
-    has_calls = whole.message is not None and bool(whole.message.calls)
+def _ending(whole: ModelResponse) -> dict[str, Any]:
+    has_calls = whole.message is not None and bool(whole.message.tool_calls)
     reason = _REASONS.get(whole.stop_reason) or ("tool_use" if has_calls else "end_turn")
     ending: dict[str, Any] = {"stop_reason": reason, "stop_sequence": None}
     if reason == "refusal":
@@ -179,7 +179,7 @@ def _ending(whole: Response) -> dict[str, Any]:
     return ending
 
 
-def _head(asked: Asked) -> dict[str, Any]:
+def _head(asked: ValidRequest) -> dict[str, Any]:
     return {"id": f"msg_{next(_ids):024d}", "type": "message", "role": "assistant", "model": asked.model}
 
 

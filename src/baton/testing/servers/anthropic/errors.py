@@ -13,8 +13,8 @@ from ....errors import (
     RateLimitError,
 )
 from ..faults import HttpFault, headers_of, status_of
-from ..reading import Invalid
-from ..received import Rejection
+from ..reading import InvalidBodyError
+from ..received import RequestRejectedError
 
 INVALID = "invalid_request_error"
 _OVERLOADED = 529
@@ -47,12 +47,12 @@ _TYPES = {
 }
 
 
-def wrong(message: str, *, status: int = 400, kind: str = "") -> Rejection:
+def wrong(message: str, *, status: int = 400, kind: str = "") -> RequestRejectedError:
     """A request that is not in order."""
-    return Rejection(status, body_of(kind or _OF_STATUS.get(status, INVALID), message), headers=request_id())
+    return RequestRejectedError(status, body_of(kind or _OF_STATUS.get(status, INVALID), message), headers=request_id())
 
 
-def told(invalid: Invalid) -> Rejection:
+def told(invalid: InvalidBodyError) -> RequestRejectedError:
     """A body that does not have the right form; a place is written with dots, as in `messages.0.content`."""
     place = _INDEX.sub(r".\1", invalid.place).lstrip(".")
     match invalid.kind:
@@ -71,16 +71,16 @@ def told(invalid: Invalid) -> Rejection:
             return wrong(f"{place}: {invalid.given}")
 
 
-def refused(error: ModelError, tokens: int, window: int | None) -> Rejection:
+def refused(error: ModelError, tokens: int, window: int | None) -> RequestRejectedError:
     """A scripted error, before anything of the answer was sent."""
     status = status_of(error, _OVERLOADED)
     headers = {**headers_of(error), **request_id()}
     if isinstance(error, HttpFault) and error.body is not None:
-        return Rejection(status, error.body, headers=headers)
+        return RequestRejectedError(status, error.body, headers=headers)
     message = words_of(error)
     if isinstance(error, ContextTooLongError):
         message = f"prompt is too long: {tokens} tokens > {window or tokens - 1} maximum"
-    return Rejection(status, body_of(kind_of(error), message), headers=headers)
+    return RequestRejectedError(status, body_of(kind_of(error), message), headers=headers)
 
 
 def kind_of(error: ModelError) -> str:

@@ -21,10 +21,10 @@ from ....messages import (
     ToolSpec,
     UserMessage,
 )
-from ....models import ModelRequest, ModelSettings, OutputSchema, Response
-from ..base import AnswerStream, Endpoint
-from ..reading import Invalid, decoded
-from ..received import Asked, Received
+from ....models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from ..base import AnswerStream, APIEndpoint
+from ..reading import InvalidBodyError, decoded
+from ..received import ReceivedRequest, ValidRequest
 from .answers import MessageStream, Signatures, message
 from .checks import check_offer, check_options, check_turns
 from .errors import told, wrong
@@ -51,28 +51,28 @@ from .wire import (
 _DECODER = msgspec.json.Decoder(MessagesRequest)
 
 
-class Messages(Endpoint):
+class Messages(APIEndpoint):
     """`/v1/messages`. It keeps the signatures of its thoughts, to know them when they come back."""
 
     def __init__(self) -> None:
         self.signatures = Signatures()
 
-    def read(self, received: Received) -> Asked:
+    def read(self, received: ReceivedRequest) -> ValidRequest:
         """The request, if it is in order."""
         try:
             wire = decoded(_DECODER, received.raw)
-        except Invalid as invalid:
+        except InvalidBodyError as invalid:
             raise told(invalid) from None
         check_options(wire, received.headers.get("anthropic-version", ""))
         check_offer(wire)
         check_turns(wire, self.signatures)
-        return Asked(wire.model, wire.stream, _request(wire), wire)
+        return ValidRequest(wire.model, wire.stream, _request(wire), wire)
 
-    def whole(self, asked: Asked, whole: Response) -> bytes:
+    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
         """A `message`."""
         return message(asked, whole, self.signatures)
 
-    def stream(self, asked: Asked) -> AnswerStream:
+    def stream(self, asked: ValidRequest) -> AnswerStream:
         """Events, from `message_start` to `message_stop`."""
         return MessageStream(asked, self.signatures, len(msgspec.json.encode(asked.wire)) // 4)
 
@@ -97,7 +97,7 @@ def _messages(wire: MessagesRequest) -> Iterator[Message]:
         blocks: Sequence[Block] = [TextBlock(text=turn.content)] if isinstance(turn.content, str) else turn.content
         if turn.role == "assistant":
             said = _assistant(blocks)
-            names |= {call.id: call.name for call in said.calls}
+            names |= {call.id: call.name for call in said.tool_calls}
             yield said
             continue
         for block in blocks:
@@ -184,5 +184,5 @@ def _settings(wire: MessagesRequest) -> ModelSettings:
         tool_choice=choice,
         parallel_tool_calls=None if alone is None else not alone,
         reasoning_effort="none" if isinstance(wire.thinking, DisabledThinking) else effort,
-        stop=tuple(wire.stop_sequences) if wire.stop_sequences else None,
+        stop_sequences=tuple(wire.stop_sequences) if wire.stop_sequences else None,
     )

@@ -6,9 +6,9 @@ import msgspec
 from typing_extensions import Unpack
 
 from ....errors import ModelError, ModelNotFoundError
-from ...steps import Step
-from ..base import Endpoint
-from ..received import Received, Rejection
+from ...steps import ScriptStep
+from ..base import APIEndpoint
+from ..received import ReceivedRequest, RequestRejectedError
 from ..server import ProviderServer, ServerOptions
 from .checks import OLD_VERSION
 from .errors import refused, wrong
@@ -25,7 +25,9 @@ class AnthropicServer(ProviderServer):
     It is stricter than Anthropic in one thing: two turns of the same role in a row are refused rather than joined.
     """
 
-    def __init__(self, steps: Iterable[Step] | Mapping[str, Iterable[Step]], **options: Unpack[ServerOptions]) -> None:
+    def __init__(
+        self, steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]], **options: Unpack[ServerOptions]
+    ) -> None:
         super().__init__(steps, **options)
         self._messages = Messages()
 
@@ -34,7 +36,7 @@ class AnthropicServer(ProviderServer):
         """What the client is given: the origin alone."""
         return self.origin
 
-    def route(self, received: Received) -> Endpoint | bytes:
+    def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
         """The endpoint of this path."""
         self._authenticate(received)
         version = received.headers.get("anthropic-version", "")
@@ -51,13 +53,13 @@ class AnthropicServer(ProviderServer):
             raise wrong("Method Not Allowed", status=405)
         return self._messages
 
-    def refused(self, error: ModelError, received: Received) -> Rejection:
+    def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
         """The status and the body that say the same as this error."""
         if isinstance(error, ModelNotFoundError):
             return wrong(f"model: {received.model}", status=404)
         return refused(error, received.tokens, self.context_window)
 
-    def _authenticate(self, received: Received) -> None:
+    def _authenticate(self, received: ReceivedRequest) -> None:
         given = received.headers.get("x-api-key") or received.headers.get("authorization", "").removeprefix(_BEARER)
         if not given:
             raise wrong("x-api-key header is required", status=401)

@@ -4,63 +4,63 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from ..reading import Strict
+from ..reading import StrictStruct
 
 
-class CacheControl(Strict):
+class CacheControl(StrictStruct):
     type: Literal["ephemeral"]
     ttl: Literal["5m", "1h"] | None = None
 
 
-class TextBlock(Strict, tag="text", tag_field="type"):
+class TextBlock(StrictStruct, tag="text", tag_field="type"):
     text: str
     cache_control: CacheControl | None = None
     citations: list[Any] | None = None
 
 
-class Base64Source(Strict, tag="base64", tag_field="type"):
+class Base64Source(StrictStruct, tag="base64", tag_field="type"):
     media_type: str
     data: str
 
 
-class UrlSource(Strict, tag="url", tag_field="type"):
+class UrlSource(StrictStruct, tag="url", tag_field="type"):
     url: str
 
 
-class TextSource(Strict, tag="text", tag_field="type"):
+class TextSource(StrictStruct, tag="text", tag_field="type"):
     media_type: Literal["text/plain"]
     data: str
 
 
-class ImageBlock(Strict, tag="image", tag_field="type"):
+class ImageBlock(StrictStruct, tag="image", tag_field="type"):
     source: Base64Source | UrlSource
     cache_control: CacheControl | None = None
 
 
-class DocumentBlock(Strict, tag="document", tag_field="type"):
+class DocumentBlock(StrictStruct, tag="document", tag_field="type"):
     source: Base64Source | UrlSource | TextSource
     title: str | None = None
     context: str | None = None
     cache_control: CacheControl | None = None
 
 
-class ThinkingBlock(Strict, tag="thinking", tag_field="type"):
+class ThinkingBlock(StrictStruct, tag="thinking", tag_field="type"):
     thinking: str
     signature: str
 
 
-class RedactedThinkingBlock(Strict, tag="redacted_thinking", tag_field="type"):
+class RedactedThinkingBlock(StrictStruct, tag="redacted_thinking", tag_field="type"):
     data: str
 
 
-class ToolUseBlock(Strict, tag="tool_use", tag_field="type"):
+class ToolUseBlock(StrictStruct, tag="tool_use", tag_field="type"):
     id: str
     name: str
     input: dict[str, Any]
     cache_control: CacheControl | None = None
 
 
-class ToolResultBlock(Strict, tag="tool_result", tag_field="type"):
+class ToolResultBlock(StrictStruct, tag="tool_result", tag_field="type"):
     tool_use_id: str
     content: str | list[TextBlock | ImageBlock | DocumentBlock] | UnsetType = UNSET
     is_error: bool = False
@@ -72,12 +72,12 @@ Block: TypeAlias = (
 )
 
 
-class Turn(Strict):
+class Turn(StrictStruct):
     role: Literal["user", "assistant"]
     content: str | list[Block]
 
 
-class Tool(Strict):
+class Tool(StrictStruct):
     name: str
     input_schema: dict[str, Any]
     description: str | None = None
@@ -86,51 +86,51 @@ class Tool(Strict):
     cache_control: CacheControl | None = None
 
 
-class AutoChoice(Strict, tag="auto", tag_field="type"):
+class AutoChoice(StrictStruct, tag="auto", tag_field="type"):
     disable_parallel_tool_use: bool | None = None
 
 
-class AnyChoice(Strict, tag="any", tag_field="type"):
+class AnyChoice(StrictStruct, tag="any", tag_field="type"):
     disable_parallel_tool_use: bool | None = None
 
 
-class ToolChoice(Strict, tag="tool", tag_field="type"):
+class ToolChoice(StrictStruct, tag="tool", tag_field="type"):
     name: str
     disable_parallel_tool_use: bool | None = None
 
 
-class NoChoice(Strict, tag="none", tag_field="type"):
+class NoChoice(StrictStruct, tag="none", tag_field="type"):
     pass
 
 
-class EnabledThinking(Strict, tag="enabled", tag_field="type"):
+class EnabledThinking(StrictStruct, tag="enabled", tag_field="type"):
     budget_tokens: int
     display: Literal["summarized", "omitted"] | None = None
 
 
-class AdaptiveThinking(Strict, tag="adaptive", tag_field="type"):
+class AdaptiveThinking(StrictStruct, tag="adaptive", tag_field="type"):
     display: Literal["summarized", "omitted"] | None = None
 
 
-class DisabledThinking(Strict, tag="disabled", tag_field="type"):
+class DisabledThinking(StrictStruct, tag="disabled", tag_field="type"):
     pass
 
 
-class JsonFormat(Strict):
+class JsonFormat(StrictStruct):
     type: Literal["json_schema"]
     schema: dict[str, Any]
 
 
-class OutputConfig(Strict):
+class OutputConfig(StrictStruct):
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
     format: JsonFormat | None = None
 
 
-class Metadata(Strict):
+class Metadata(StrictStruct):
     user_id: str | None = None
 
 
-class MessagesRequest(Strict):
+class MessagesRequest(StrictStruct):
     model: str
     max_tokens: int
     messages: list[Turn]

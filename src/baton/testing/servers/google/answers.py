@@ -8,9 +8,9 @@ import msgspec
 
 from ....errors import ContentFilterError, ModelError
 from ....messages import AssistantMessage, Data, Part, Text, ToolCall, Usage, text_of
-from ....models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk, assembled
+from ....models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk, assemble_response
 from ..base import AnswerStream
-from ..received import Asked
+from ..received import ValidRequest
 from .errors import body_of, code_of
 
 _ids = count(1)
@@ -29,35 +29,35 @@ class Signatures(set[str]):
         return signature
 
 
-def generated(asked: Asked, whole: Response, signatures: Signatures, *, gives_ids: bool) -> bytes:
+def generated(asked: ValidRequest, whole: ModelResponse, signatures: Signatures, *, gives_ids: bool) -> bytes:
     """An answer in one piece."""
     stream = ContentStream(asked, signatures, gives_ids=gives_ids)
     said = whole.message or AssistantMessage()
     for thought in said.reasoning:
-        stream.think(thought.text, thought.opaque)
+        stream.think(thought.text, thought.signature)
     content = said.content
     spoken: tuple[Part, ...] = (Text(content),) if isinstance(content, str) else content
     parts = [{"text": thought.text, "thought": True} for thought in said.reasoning if thought.text]
     parts += [_part(part) for part in spoken if part != Text("")]
-    parts += [stream.call(call) for call in said.calls]
+    parts += [stream.call(call) for call in said.tool_calls]
     return _encode(stream.piece(parts, whole))
 
 
 class ContentStream(AnswerStream):
     """An answer as pieces, each a response of its own; a call comes whole."""
 
-    def __init__(self, asked: Asked, signatures: Signatures, *, gives_ids: bool) -> None:
+    def __init__(self, asked: ValidRequest, signatures: Signatures, *, gives_ids: bool) -> None:
         self._signatures = signatures
         self._gives_ids = gives_ids
         self._head = {"modelVersion": asked.model, "responseId": f"response{next(_ids)}"}
-        self._call: list[CallChunk] = []
+        self._call: list[ToolCallChunk] = []
         self._opaque: Any = None
         self._has_thought = False
         self._is_signed = False
 
     def chunk(self, chunk: Chunk) -> bytes:
         """The piece of a text, of a thought or of a medium; of a call, the one before it."""
-        if type(chunk) is CallChunk:
+        if type(chunk) is ToolCallChunk:
             before = b"" if self._call and self._call[0].index == chunk.index else self._flushed()
             self._call.append(chunk)
             return before
@@ -65,13 +65,13 @@ class ContentStream(AnswerStream):
         if type(chunk) is TextChunk:
             return before + self._event([{"text": chunk.text}])
         if type(chunk) is ReasoningChunk:
-            self.think(chunk.text, chunk.whole.opaque if chunk.whole is not None else None)
+            self.think(chunk.text, chunk.whole.signature if chunk.whole is not None else None)
             return before + (self._event([{"text": chunk.text, "thought": True}]) if chunk.text else b"")
         if type(chunk) is PartChunk:
             return before + self._event([_part(chunk.part)])
         return before
 
-    def end(self, whole: Response) -> bytes:
+    def end(self, whole: ModelResponse) -> bytes:
         """The last piece: why it ended, what was used, and the signature of thoughts that led to words."""
         before = self._flushed()
         parts: list[dict[str, Any]] = []
@@ -82,7 +82,7 @@ class ContentStream(AnswerStream):
     def failed(self, error: ModelError) -> bytes:
         """An error in place of a piece; what the filter stops ends with a reason of its own."""
         if isinstance(error, ContentFilterError):
-            return self._flushed() + _sse(self.piece([], Response(stop_reason="content_filter", usage=Usage())))
+            return self._flushed() + _sse(self.piece([], ModelResponse(stop_reason="content_filter", usage=Usage())))
         return _sse(body_of(code_of(error), str(error)))
 
     def think(self, text: str, opaque: Any) -> None:
@@ -100,7 +100,7 @@ class ContentStream(AnswerStream):
             part["thoughtSignature"] = self._signatures.new(self._opaque)
         return part
 
-    def piece(self, parts: list[dict[str, Any]], whole: Response | None = None) -> dict[str, Any]:
+    def piece(self, parts: list[dict[str, Any]], whole: ModelResponse | None = None) -> dict[str, Any]:
         """One response; `whole` makes it the last."""
         candidate: dict[str, Any] = {"index": 0}
         if parts or whole is None:
@@ -113,9 +113,9 @@ class ContentStream(AnswerStream):
     def _flushed(self) -> bytes:
         if not self._call:
             return b""
-        message = assembled(self._call).message or AssistantMessage()
+        message = assemble_response(self._call).message or AssistantMessage()
         self._call.clear()
-        return self._event([self.call(call) for call in message.calls])
+        return self._event([self.call(call) for call in message.tool_calls])
 
     def _event(self, parts: list[dict[str, Any]]) -> bytes:
         return _sse(self.piece(parts))

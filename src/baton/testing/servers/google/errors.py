@@ -6,8 +6,8 @@ import msgspec
 
 from ....errors import ContentFilterError, ContextTooLongError, ModelError, OverloadedError, RateLimitError
 from ..faults import HttpFault, headers_of, status_of
-from ..reading import Invalid
-from ..received import Rejection
+from ..reading import InvalidBodyError
+from ..received import RequestRejectedError
 
 _TYPES = "type.googleapis.com/google.rpc."
 _WORDS = {
@@ -23,18 +23,18 @@ _WORDS = {
 _KINDS = {"str": "TYPE_STRING", "int": "TYPE_INT32", "float": "TYPE_FLOAT", "bool": "TYPE_BOOL"}
 
 
-def wrong(message: str, *, status: int = 400, details: list[dict[str, Any]] | None = None) -> Rejection:
+def wrong(message: str, *, status: int = 400, details: list[dict[str, Any]] | None = None) -> RequestRejectedError:
     """A request that is not in order."""
-    return Rejection(status, body_of(status, message, details))
+    return RequestRejectedError(status, body_of(status, message, details))
 
 
-def bad_key() -> Rejection:
+def bad_key() -> RequestRejectedError:
     """A key that is not known, which is a bad argument in Google's eyes."""
     info = {"@type": f"{_TYPES}ErrorInfo", "reason": "API_KEY_INVALID", "domain": "googleapis.com"}
     return wrong("API key not valid. Please pass a valid API key.", details=[info])
 
 
-def told(invalid: Invalid) -> Rejection:
+def told(invalid: InvalidBodyError) -> RequestRejectedError:
     """A body that does not have the right form."""
     place = invalid.place
     where, _, name = place.rpartition(".")
@@ -53,14 +53,14 @@ def told(invalid: Invalid) -> Rejection:
             return wrong(f"Invalid value at '{place}': {invalid.given}")
 
 
-def refused(error: ModelError, tokens: int, window: int | None, streams: bool) -> Rejection:
+def refused(error: ModelError, tokens: int, window: int | None, streams: bool) -> RequestRejectedError:
     """A scripted error, before anything of the answer was sent."""
     if isinstance(error, ContentFilterError):
         return _blocked(error, streams)
     status = status_of(error)
     headers = headers_of(error)
     if isinstance(error, HttpFault) and error.body is not None:
-        return Rejection(status, error.body, headers=headers)
+        return RequestRejectedError(status, error.body, headers=headers)
     message = str(error)
     if isinstance(error, ContextTooLongError):
         limit = window or tokens - 1
@@ -68,7 +68,7 @@ def refused(error: ModelError, tokens: int, window: int | None, streams: bool) -
     details = None
     if isinstance(error, RateLimitError) and error.retry_after is not None:
         details = [{"@type": f"{_TYPES}RetryInfo", "retryDelay": f"{error.retry_after:g}s"}]
-    return Rejection(status, body_of(status, message, details), headers=headers)
+    return RequestRejectedError(status, body_of(status, message, details), headers=headers)
 
 
 def body_of(status: int, message: str, details: list[dict[str, Any]] | None = None) -> dict[str, Any]:
@@ -82,10 +82,10 @@ def code_of(error: ModelError) -> int:
     return 503 if isinstance(error, OverloadedError) else status_of(error)
 
 
-def _blocked(error: ModelError, streams: bool) -> Rejection:
+def _blocked(error: ModelError, streams: bool) -> RequestRejectedError:
     # A prompt that the filter stops is not an error to Google, but an answer without candidates.
     feedback = {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": str(error)}}
     body = msgspec.json.encode({**feedback, "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 1}})
     if not streams:
-        return Rejection(200, body)
-    return Rejection(200, b"data: " + body + b"\r\n\r\n", headers={"content-type": "text/event-stream"})
+        return RequestRejectedError(200, body)
+    return RequestRejectedError(200, b"data: " + body + b"\r\n\r\n", headers={"content-type": "text/event-stream"})

@@ -23,10 +23,10 @@ from ....messages import (
     UserMessage,
     text_of,
 )
-from ....models import ModelRequest, ModelSettings, OutputSchema, Response
-from ..base import AnswerStream, Endpoint
-from ..reading import Invalid, decoded
-from ..received import Asked, Received
+from ....models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from ..base import AnswerStream, APIEndpoint
+from ..reading import InvalidBodyError, decoded
+from ..received import ReceivedRequest, ValidRequest
 from .answers import ContentStream, Signatures, generated
 from .checks import check_contents, check_options, check_tools
 from .errors import told, wrong
@@ -36,7 +36,7 @@ _DECODER = msgspec.json.Decoder(GenerateRequest)
 _MODES = {"AUTO": "auto", "ANY": "required", "NONE": "none", "VALIDATED": "auto"}
 
 
-class Generate(Endpoint):
+class Generate(APIEndpoint):
     """`models/…:generateContent` and `models/…:streamGenerateContent`, for one model."""
 
     def __init__(self, model: str, signatures: Signatures, *, streams: bool, gives_ids: bool) -> None:
@@ -45,24 +45,24 @@ class Generate(Endpoint):
         self._signatures = signatures
         self._gives_ids = gives_ids
 
-    def read(self, received: Received) -> Asked:
+    def read(self, received: ReceivedRequest) -> ValidRequest:
         """The request, if it is in order."""
         try:
             wire = decoded(_DECODER, in_camel_case(received.raw))
         except msgspec.DecodeError as error:
-            raise told(Invalid("json", "", given=str(error))) from None
-        except Invalid as invalid:
+            raise told(InvalidBodyError("json", "", given=str(error))) from None
+        except InvalidBodyError as invalid:
             raise told(invalid) from None
         check_options(wire, self._model)
         check_tools(wire)
         check_contents(wire, self._model, self._signatures)
-        return Asked(self._model, self._streams, _request(wire), wire)
+        return ValidRequest(self._model, self._streams, _request(wire), wire)
 
-    def whole(self, asked: Asked, whole: Response) -> bytes:
+    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
         """A GenerateContentResponse."""
         return generated(asked, whole, self._signatures, gives_ids=self._gives_ids)
 
-    def stream(self, asked: Asked) -> AnswerStream:
+    def stream(self, asked: ValidRequest) -> AnswerStream:
         """GenerateContentResponses, one for each piece."""
         return ContentStream(asked, self._signatures, gives_ids=self._gives_ids)
 
@@ -161,6 +161,6 @@ def _settings(wire: GenerateRequest, config: GenerationConfig) -> ModelSettings:
         max_tokens=config.max_output_tokens,
         tool_choice=None if choice is None else named[0] if named else _MODES[choice.mode],
         reasoning_effort=level.lower() if level is not None else None,
-        stop=tuple(config.stop_sequences) if config.stop_sequences else None,
+        stop_sequences=tuple(config.stop_sequences) if config.stop_sequences else None,
         seed=config.seed,
     )

@@ -7,9 +7,9 @@ import msgspec
 from typing_extensions import Unpack
 
 from ....errors import ModelError, ModelNotFoundError
-from ...steps import Step
-from ..base import Endpoint
-from ..received import Received, Rejection
+from ...steps import ScriptStep
+from ..base import APIEndpoint
+from ..received import ReceivedRequest, RequestRejectedError
 from ..server import ProviderServer, ServerOptions
 from .answers import Signatures
 from .errors import bad_key, refused, wrong
@@ -29,7 +29,7 @@ class GoogleServer(ProviderServer):
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
         call_ids: bool = True,
         **options: Unpack[ServerOptions],
@@ -43,7 +43,7 @@ class GoogleServer(ProviderServer):
         """What the client is given: the origin alone."""
         return self.origin
 
-    def route(self, received: Received) -> Endpoint | bytes:
+    def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
         """The endpoint of this path."""
         self._authenticate(received)
         if _LIST.fullmatch(received.path):
@@ -51,13 +51,13 @@ class GoogleServer(ProviderServer):
             return msgspec.json.encode({"models": known})
         found = _PATH.fullmatch(received.path)
         if found is None or found["method"] not in ("generateContent", _STREAM) or received.method != "POST":
-            raise Rejection(404, b"", headers={"content-type": "text/html; charset=UTF-8"})
+            raise RequestRejectedError(404, b"", headers={"content-type": "text/html; charset=UTF-8"})
         streams = found["method"] == _STREAM
         if streams and received.query.get("alt") != "sse":
             raise wrong("This test server streams server-sent events only: add ?alt=sse.")
         return Generate(found["model"], self._signatures, streams=streams, gives_ids=self._gives_ids)
 
-    def refused(self, error: ModelError, received: Received) -> Rejection:
+    def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
         """The status and the body that say the same as this error."""
         if isinstance(error, ModelNotFoundError):
             advice = "Call ListModels to see the list of available models and their supported methods."
@@ -66,7 +66,7 @@ class GoogleServer(ProviderServer):
             return wrong(f"{what}, or is not supported for generateContent. {advice}", status=404)
         return refused(error, received.tokens, self.context_window, received.path.endswith(_STREAM))
 
-    def _authenticate(self, received: Received) -> None:
+    def _authenticate(self, received: ReceivedRequest) -> None:
         given = received.headers.get("x-goog-api-key") or received.query.get("key")
         if not given:
             who = "callers without established identity"

@@ -18,10 +18,10 @@ from ....messages import (
     ToolSpec,
     UserMessage,
 )
-from ....models import ModelRequest, ModelSettings, OutputSchema, Response
-from ..base import AnswerStream, Endpoint
-from ..reading import Invalid, decoded
-from ..received import Asked, Received
+from ....models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from ..base import AnswerStream, APIEndpoint
+from ..reading import InvalidBodyError, decoded
+from ..received import ReceivedRequest, ValidRequest
 from .chat_answers import ChatStream, completion
 from .chat_checks import check_offer, check_options, check_pairs
 from .chat_wire import (
@@ -49,28 +49,28 @@ from .media import base64, file, image
 _DECODER = msgspec.json.Decoder(ChatRequest)
 
 
-class ChatCompletions(Endpoint):
+class ChatCompletions(APIEndpoint):
     """`/v1/chat/completions`."""
 
     def __init__(self, reasoning_field: ReasoningField = "") -> None:
         self._reasoning_field: ReasoningField = reasoning_field
 
-    def read(self, received: Received) -> Asked:
+    def read(self, received: ReceivedRequest) -> ValidRequest:
         """The request, if it is in order."""
         try:
             wire = decoded(_DECODER, received.raw)
-        except Invalid as invalid:
+        except InvalidBodyError as invalid:
             raise told(invalid) from None
         check_options(wire)
         check_offer(wire)
         check_pairs(wire.messages)
-        return Asked(wire.model, bool(wire.stream), self._request(wire), wire)
+        return ValidRequest(wire.model, bool(wire.stream), self._request(wire), wire)
 
-    def whole(self, asked: Asked, whole: Response) -> bytes:
+    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
         """A `chat.completion`."""
         return completion(asked, whole, self._reasoning_field)
 
-    def stream(self, asked: Asked) -> AnswerStream:
+    def stream(self, asked: ValidRequest) -> AnswerStream:
         """Chunks of a `chat.completion.chunk`."""
         return ChatStream(asked, self._reasoning_field)
 
@@ -105,7 +105,7 @@ class ChatCompletions(Endpoint):
         thoughts = {"reasoning": message.reasoning, "reasoning_content": message.reasoning_content}
         for name, thought in thoughts.items():
             if thought is not None and name != self._reasoning_field:
-                raise told(Invalid("unknown", f"messages[{index}].{name}"))
+                raise told(InvalidBodyError("unknown", f"messages[{index}].{name}"))
         calls = message.tool_calls
         if calls is not None and not calls:
             raise empty_array(f"messages[{index}].tool_calls")
@@ -162,7 +162,11 @@ def _settings(wire: ChatRequest) -> ModelSettings:
         tool_choice=choice.function.name if isinstance(choice, NamedTool) else choice,
         parallel_tool_calls=wire.parallel_tool_calls,
         reasoning_effort=wire.reasoning_effort,
-        stop=(wire.stop,) if isinstance(wire.stop, str) else tuple(wire.stop) if wire.stop is not None else None,
+        stop_sequences=(wire.stop,)
+        if isinstance(wire.stop, str)
+        else tuple(wire.stop)
+        if wire.stop is not None
+        else None,
         seed=wire.seed,
     )
 

@@ -8,9 +8,9 @@ import msgspec
 
 from ....errors import ContentFilterError, ModelError
 from ....messages import AssistantMessage, ToolCall, Usage, media_of, text_of
-from ....models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ....models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..base import AnswerStream
-from ..received import Asked
+from ..received import ValidRequest
 from .chat_wire import ChatRequest, ReasoningField
 from .errors import kind_and_code
 
@@ -20,22 +20,22 @@ _REASONS = frozenset({"stop", "length", "content_filter", "tool_calls"})
 _DONE = b"data: [DONE]\n\n"
 
 
-def completion(asked: Asked, whole: Response, reasoning_field: ReasoningField) -> bytes:
+def completion(asked: ValidRequest, whole: ModelResponse, reasoning_field: ReasoningField) -> bytes:
     """An answer in one piece."""
     said = whole.message or AssistantMessage()
     text = spoken(said)
     is_refusal = whole.stop_reason == "refusal"
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": None if is_refusal or (not text and said.calls) else text,
+        "content": None if is_refusal or (not text and said.tool_calls) else text,
         "refusal": text if is_refusal else None,
         "annotations": [],
     }
     thoughts = "".join([block.text for block in said.reasoning])
     if reasoning_field and thoughts:
         message[reasoning_field] = thoughts
-    if said.calls:
-        message["tool_calls"] = [_call(call) for call in said.calls]
+    if said.tool_calls:
+        message["tool_calls"] = [_call(call) for call in said.tool_calls]
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish_reason(whole)}
     return _encode({**_head(asked, "chat.completion"), "choices": [choice], "usage": usage_of(whole.usage)})
 
@@ -43,7 +43,7 @@ def completion(asked: Asked, whole: Response, reasoning_field: ReasoningField) -
 class ChatStream(AnswerStream):
     """An answer as chunks."""
 
-    def __init__(self, asked: Asked, reasoning_field: ReasoningField) -> None:
+    def __init__(self, asked: ValidRequest, reasoning_field: ReasoningField) -> None:
         wire: ChatRequest = asked.wire
         self._reasoning_field = reasoning_field
         self._wants_usage = wire.stream_options is not None and bool(wire.stream_options.include_usage)
@@ -62,7 +62,7 @@ class ChatStream(AnswerStream):
         """A chunk with a piece of text, of a thought or of a call."""
         if type(chunk) is TextChunk:
             return self._delta({"refusal" if self.is_refusal else "content": chunk.text})
-        if type(chunk) is CallChunk:
+        if type(chunk) is ToolCallChunk:
             return self._delta({"tool_calls": [self._call(chunk)]})
         if type(chunk) is ReasoningChunk:
             return self._delta({self._reasoning_field: chunk.text}) if self._reasoning_field and chunk.text else b""
@@ -70,7 +70,7 @@ class ChatStream(AnswerStream):
             return self._delta({"content": spoken(AssistantMessage((chunk.part,)))})
         return b""
 
-    def end(self, whole: Response) -> bytes:
+    def end(self, whole: ModelResponse) -> bytes:
         """The reason for the end, usage if it was asked for, and the last line."""
         return self._finished(finish_reason(whole)) + self._usage(whole.usage) + _DONE
 
@@ -85,7 +85,7 @@ class ChatStream(AnswerStream):
     def _delta(self, delta: dict[str, Any]) -> bytes:
         return self._before + _encode(delta) + self._after
 
-    def _call(self, chunk: CallChunk) -> dict[str, Any]:
+    def _call(self, chunk: ToolCallChunk) -> dict[str, Any]:
         if chunk.index in self._seen:
             return {"index": chunk.index, "function": {"arguments": chunk.arguments}}
         self._seen.add(chunk.index)
@@ -102,11 +102,11 @@ class ChatStream(AnswerStream):
         return b"data: " + _encode({**self._head, "choices": [], "usage": usage_of(usage)}) + b"\n\n"
 
 
-def finish_reason(whole: Response) -> str:
+def finish_reason(whole: ModelResponse) -> str:
     """Why the answer ended: what the script says, or what the answer is."""
     if whole.stop_reason in _REASONS:
         return whole.stop_reason
-    return "tool_calls" if whole.message is not None and whole.message.calls else "stop"
+    return "tool_calls" if whole.message is not None and whole.message.tool_calls else "stop"
 
 
 def spoken(said: AssistantMessage) -> str:
@@ -135,7 +135,7 @@ def usage_of(usage: Usage | None) -> dict[str, Any]:
     }
 
 
-def _head(asked: Asked, kind: str) -> dict[str, Any]:
+def _head(asked: ValidRequest, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{next(_ids):024d}",
         "object": kind,

@@ -2,78 +2,78 @@
 
 from typing import Any, Literal, TypeAlias
 
-from ..reading import Strict
+from ..reading import StrictStruct
 
 ReasoningField: TypeAlias = Literal["", "reasoning", "reasoning_content"]
 """The field of a message in which thoughts are told; "" for none, as with OpenAI itself."""
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 
-class TextPart(Strict, tag="text", tag_field="type"):
+class TextPart(StrictStruct, tag="text", tag_field="type"):
     text: str
 
 
-class ImageUrl(Strict):
+class ImageUrl(StrictStruct):
     url: str
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
-class ImagePart(Strict, tag="image_url", tag_field="type"):
+class ImagePart(StrictStruct, tag="image_url", tag_field="type"):
     image_url: ImageUrl
 
 
-class Sound(Strict):
+class Sound(StrictStruct):
     data: str
     format: Literal["wav", "mp3"]
 
 
-class AudioPart(Strict, tag="input_audio", tag_field="type"):
+class AudioPart(StrictStruct, tag="input_audio", tag_field="type"):
     input_audio: Sound
 
 
-class Document(Strict):
+class Document(StrictStruct):
     file_data: str | None = None
     file_id: str | None = None
     filename: str | None = None
 
 
-class FilePart(Strict, tag="file", tag_field="type"):
+class FilePart(StrictStruct, tag="file", tag_field="type"):
     file: Document
 
 
-class RefusalPart(Strict, tag="refusal", tag_field="type"):
+class RefusalPart(StrictStruct, tag="refusal", tag_field="type"):
     refusal: str
 
 
 UserPart: TypeAlias = TextPart | ImagePart | AudioPart | FilePart
 
 
-class System(Strict, tag="system", tag_field="role"):
+class System(StrictStruct, tag="system", tag_field="role"):
     content: str | list[TextPart]
     name: str | None = None
 
 
-class Developer(Strict, tag="developer", tag_field="role"):
+class Developer(StrictStruct, tag="developer", tag_field="role"):
     content: str | list[TextPart]
     name: str | None = None
 
 
-class User(Strict, tag="user", tag_field="role"):
+class User(StrictStruct, tag="user", tag_field="role"):
     content: str | list[UserPart]
     name: str | None = None
 
 
-class CalledFunction(Strict):
+class CalledFunction(StrictStruct):
     name: str
     arguments: str
 
 
-class CallPart(Strict, tag="function", tag_field="type"):
+class CallPart(StrictStruct, tag="function", tag_field="type"):
     id: str
     function: CalledFunction
 
 
-class Assistant(Strict, tag="assistant", tag_field="role"):
+class Assistant(StrictStruct, tag="assistant", tag_field="role"):
     content: str | list[TextPart | RefusalPart] | None = None
     tool_calls: list[CallPart] | None = None
     refusal: str | None = None
@@ -84,7 +84,7 @@ class Assistant(Strict, tag="assistant", tag_field="role"):
     reasoning_content: str | None = None
 
 
-class Tool(Strict, tag="tool", tag_field="role"):
+class Tool(StrictStruct, tag="tool", tag_field="role"):
     content: str | list[TextPart]
     tool_call_id: str
 
@@ -92,50 +92,50 @@ class Tool(Strict, tag="tool", tag_field="role"):
 ChatMessage: TypeAlias = System | Developer | User | Assistant | Tool
 
 
-class Function(Strict):
+class Function(StrictStruct):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class FunctionTool(Strict, tag="function", tag_field="type"):
+class FunctionTool(StrictStruct, tag="function", tag_field="type"):
     function: Function
 
 
-class NamedFunction(Strict):
+class NamedFunction(StrictStruct):
     name: str
 
 
-class NamedTool(Strict, tag="function", tag_field="type"):
+class NamedTool(StrictStruct, tag="function", tag_field="type"):
     function: NamedFunction
 
 
-class TextFormat(Strict, tag="text", tag_field="type"):
+class TextFormat(StrictStruct, tag="text", tag_field="type"):
     pass
 
 
-class JsonFormat(Strict, tag="json_object", tag_field="type"):
+class JsonFormat(StrictStruct, tag="json_object", tag_field="type"):
     pass
 
 
-class Schema(Strict):
+class Schema(StrictStruct):
     name: str
     schema: dict[str, Any] | None = None
     description: str | None = None
     strict: bool | None = None
 
 
-class SchemaFormat(Strict, tag="json_schema", tag_field="type"):
+class SchemaFormat(StrictStruct, tag="json_schema", tag_field="type"):
     json_schema: Schema
 
 
-class StreamOptions(Strict):
+class StreamOptions(StrictStruct):
     include_usage: bool | None = None
     include_obfuscation: bool | None = None
 
 
-class ChatRequest(Strict):
+class ChatRequest(StrictStruct):
     """Everything a request may have. The last group is known, but this server cannot do it."""
 
     model: str

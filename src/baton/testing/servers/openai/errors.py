@@ -12,8 +12,8 @@ from ....errors import (
     RateLimitError,
 )
 from ..faults import HttpFault, headers_of, status_of
-from ..reading import Invalid
-from ..received import Received, Rejection
+from ..reading import InvalidBodyError
+from ..received import ReceivedRequest, RequestRejectedError
 
 INVALID = "invalid_request_error"
 _BEARER = "Bearer "
@@ -41,18 +41,20 @@ _ENTITIES = {
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 
 
-def wrong(message: str, *, param: str | None = None, code: str | None = None, status: int = 400) -> Rejection:
+def wrong(
+    message: str, *, param: str | None = None, code: str | None = None, status: int = 400
+) -> RequestRejectedError:
     """A request that is not in order."""
-    return Rejection(status, _body(message, INVALID, param=param, code=code))
+    return RequestRejectedError(status, _body(message, INVALID, param=param, code=code))
 
 
-def wrong_value(param: str, given: object, allowed: Sequence[str] = ()) -> Rejection:
+def wrong_value(param: str, given: object, allowed: Sequence[str] = ()) -> RequestRejectedError:
     """A word that is not among those there are."""
     known = f" Supported values are: {_listed(allowed)}." if allowed else ""
     return wrong(f"Invalid value: '{given}'.{known}", param=param, code="invalid_value")
 
 
-def empty_array(param: str) -> Rejection:
+def empty_array(param: str) -> RequestRejectedError:
     """A list that must have something in it."""
     message = (
         f"Invalid '{param}': empty array. Expected an array with minimum length 1, but got an empty array instead."
@@ -60,7 +62,7 @@ def empty_array(param: str) -> Rejection:
     return wrong(message, param=param, code="empty_array")
 
 
-def told(invalid: Invalid) -> Rejection:
+def told(invalid: InvalidBodyError) -> RequestRejectedError:
     """A body that does not have the right form."""
     place = invalid.place
     match invalid.kind:
@@ -82,13 +84,13 @@ def told(invalid: Invalid) -> Rejection:
             return wrong(f"Invalid '{place}': {invalid.given}.", param=place, code="invalid_value")
 
 
-def refused(error: ModelError, param: str | None) -> Rejection:
+def refused(error: ModelError, param: str | None) -> RequestRejectedError:
     """A scripted error, before anything of the answer was sent."""
     status, headers = status_of(error), headers_of(error)
     if isinstance(error, HttpFault) and error.body is not None:
-        return Rejection(status, error.body, headers=headers)
+        return RequestRejectedError(status, error.body, headers=headers)
     kind, code = kind_and_code(error)
-    return Rejection(status, _body(str(error), kind, param=param, code=code), headers=headers)
+    return RequestRejectedError(status, _body(str(error), kind, param=param, code=code), headers=headers)
 
 
 def kind_and_code(error: ModelError) -> tuple[str, str | None]:
@@ -110,7 +112,7 @@ def _listed(words: Sequence[str]) -> str:
     return f"{', '.join(quoted[:-1])}, and {quoted[-1]}" if len(quoted) > 1 else quoted[0]
 
 
-def need_key(received: Received, api_key: str) -> None:
+def need_key(received: ReceivedRequest, api_key: str) -> None:
     """A Rejection unless the request shows this key."""
     given = received.headers.get("authorization", "")
     if not given.startswith(_BEARER):

@@ -18,10 +18,10 @@ from ....messages import (
     UserMessage,
     text_of,
 )
-from ....models import ModelRequest, ModelSettings, OutputSchema, Response
-from ..base import AnswerStream, Endpoint
-from ..reading import Invalid, decoded
-from ..received import Asked, Received
+from ....models import ModelRequest, ModelResponse, ModelSettings, OutputSchema
+from ..base import AnswerStream, APIEndpoint
+from ..reading import InvalidBodyError, decoded
+from ..received import ReceivedRequest, ValidRequest
 from .errors import empty_array, told
 from .media import file, image
 from .responses_answers import response_object
@@ -48,26 +48,26 @@ _DECODER = msgspec.json.Decoder(ResponsesRequest)
 PROVIDER = "openai"
 
 
-class Responses(Endpoint):
+class Responses(APIEndpoint):
     """`/v1/responses`. It keeps no responses: `previous_response_id` names one that it does not know."""
 
-    def read(self, received: Received) -> Asked:
+    def read(self, received: ReceivedRequest) -> ValidRequest:
         """The request, if it is in order."""
         try:
             wire = decoded(_DECODER, received.raw)
             check_options(wire)
             check_offer(wire)
             items = items_of(wire)
-        except Invalid as invalid:
+        except InvalidBodyError as invalid:
             raise told(invalid) from None
         check_items(items)
-        return Asked(wire.model, bool(wire.stream), _request(wire, items), wire)
+        return ValidRequest(wire.model, bool(wire.stream), _request(wire, items), wire)
 
-    def whole(self, asked: Asked, whole: Response) -> bytes:
+    def whole(self, asked: ValidRequest, whole: ModelResponse) -> bytes:
         """A `response`."""
         return response_object(asked, whole)
 
-    def stream(self, asked: Asked) -> AnswerStream:
+    def stream(self, asked: ValidRequest) -> AnswerStream:
         """The events of a response."""
         return ResponseStream(asked)
 

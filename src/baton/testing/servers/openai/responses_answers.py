@@ -8,8 +8,8 @@ import msgspec
 
 from ....errors import ModelError
 from ....messages import AssistantMessage, Reasoning, Usage
-from ....models import Response
-from ..received import Asked
+from ....models import ModelResponse
+from ..received import ValidRequest
 from .chat_answers import spoken
 from .errors import kind_and_code
 from .responses_checks import SEAL
@@ -26,7 +26,7 @@ def new_id(prefix: str) -> str:
     return f"{prefix}_{next(_ids):032x}"
 
 
-def response_object(asked: Asked, whole: Response) -> bytes:
+def response_object(asked: ValidRequest, whole: ModelResponse) -> bytes:
     """An answer in one piece."""
     said = whole.message or AssistantMessage()
     output = [thought(asked, block) for block in said.reasoning]
@@ -34,11 +34,11 @@ def response_object(asked: Asked, whole: Response) -> bytes:
     if text:
         part = spoken_part(text, is_refusal=whole.stop_reason == "refusal")
         output.append(message(new_id("msg"), [part]))
-    output += [called(new_id("fc"), call.id, call.name, call.arguments) for call in said.calls]
+    output += [called(new_id("fc"), call.id, call.name, call.arguments) for call in said.tool_calls]
     return _encode(ended(started(asked, new_id("resp")), whole, output))
 
 
-def started(asked: Asked, id: str) -> dict[str, Any]:
+def started(asked: ValidRequest, id: str) -> dict[str, Any]:
     """A response of which nothing is there yet."""
     wire: ResponsesRequest = asked.wire
     text, reasoning = wire.text, wire.reasoning
@@ -78,7 +78,7 @@ def started(asked: Asked, id: str) -> dict[str, Any]:
     }
 
 
-def ended(response: dict[str, Any], whole: Response, output: list[dict[str, Any]]) -> dict[str, Any]:
+def ended(response: dict[str, Any], whole: ModelResponse, output: list[dict[str, Any]]) -> dict[str, Any]:
     """The response with all that is in it."""
     reason = _INCOMPLETE.get(whole.stop_reason)
     details = {"reason": reason} if reason else None
@@ -111,7 +111,7 @@ def called(id: str, call_id: str, name: str, arguments: str, status: str = "comp
     return {**item, "status": status}
 
 
-def thought(asked: Asked, block: Reasoning, id: str = "") -> dict[str, Any]:
+def thought(asked: ValidRequest, block: Reasoning, id: str = "") -> dict[str, Any]:
     """An item of reasoning: a summary and the sealed thought, each only if it was asked for."""
     wire: ResponsesRequest = asked.wire
     summary = [{"type": "summary_text", "text": block.text}] if is_told(asked) and block.text else []
@@ -121,7 +121,7 @@ def thought(asked: Asked, block: Reasoning, id: str = "") -> dict[str, Any]:
     return item
 
 
-def is_told(asked: Asked) -> bool:
+def is_told(asked: ValidRequest) -> bool:
     """Whether the request wants a summary of thoughts."""
     wire: ResponsesRequest = asked.wire
     return wire.reasoning is not None and (wire.reasoning.summary or wire.reasoning.generate_summary) is not None

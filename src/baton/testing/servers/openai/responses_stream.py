@@ -6,9 +6,9 @@ import msgspec
 
 from ....errors import ContentFilterError, ModelError
 from ....messages import AssistantMessage, Reasoning
-from ....models import CallChunk, Chunk, PartChunk, ReasoningChunk, Response, TextChunk
+from ....models import Chunk, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
 from ..base import AnswerStream
-from ..received import Asked
+from ..received import ValidRequest
 from .chat_answers import spoken
 from .responses_answers import called, ended, failed, is_told, message, new_id, spoken_part, started, thought
 
@@ -35,7 +35,7 @@ class _Open:
 class ResponseStream(AnswerStream):
     """The events of one response. An item is opened, grows, and is closed before another kind of item begins."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ValidRequest) -> None:
         self._asked = asked
         self._response = started(asked, new_id("resp"))
         self._sequence = 0
@@ -54,7 +54,7 @@ class ResponseStream(AnswerStream):
         """The events of one piece."""
         if type(chunk) is TextChunk:
             return self._spoken(chunk.text)
-        if type(chunk) is CallChunk:
+        if type(chunk) is ToolCallChunk:
             return self._called(chunk)
         if type(chunk) is ReasoningChunk:
             return self._thinks(chunk)
@@ -62,7 +62,7 @@ class ResponseStream(AnswerStream):
             return self._spoken(spoken(AssistantMessage((chunk.part,))))
         return b""
 
-    def end(self, whole: Response) -> bytes:
+    def end(self, whole: ModelResponse) -> bytes:
         """What is open is closed, and the whole response follows."""
         before = self._close_all()
         response = ended(self._response, whole, self._output)
@@ -72,7 +72,7 @@ class ResponseStream(AnswerStream):
         """The response as far as it came, and why it goes no further."""
         before = self._close_all()
         if isinstance(error, ContentFilterError):
-            response = ended(self._response, Response(stop_reason="content_filter"), self._output)
+            response = ended(self._response, ModelResponse(stop_reason="content_filter"), self._output)
             return before + self._event("response.incomplete", response=response)
         return before + self._event("response.failed", response=failed(self._response, error))
 
@@ -95,7 +95,7 @@ class ResponseStream(AnswerStream):
         item, self._text = self._text, None
         return done + self._close(item, message(item.id, [self._part(whole)]))
 
-    def _called(self, chunk: CallChunk) -> bytes:
+    def _called(self, chunk: ToolCallChunk) -> bytes:
         before = b""
         call = self._calls.get(chunk.index)
         if call is None:

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, TypeAlias
 
-from ..reading import Strict
+from ..reading import StrictStruct
 
 Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 INCLUDABLE: TypeAlias = Literal[
@@ -17,17 +17,17 @@ INCLUDABLE: TypeAlias = Literal[
 ]
 
 
-class InputText(Strict, tag="input_text", tag_field="type"):
+class InputText(StrictStruct, tag="input_text", tag_field="type"):
     text: str
 
 
-class InputImage(Strict, tag="input_image", tag_field="type"):
+class InputImage(StrictStruct, tag="input_image", tag_field="type"):
     image_url: str | None = None
     file_id: str | None = None
     detail: Literal["auto", "low", "high", "original"] | None = None
 
 
-class InputFile(Strict, tag="input_file", tag_field="type"):
+class InputFile(StrictStruct, tag="input_file", tag_field="type"):
     file_data: str | None = None
     file_id: str | None = None
     file_url: str | None = None
@@ -35,13 +35,13 @@ class InputFile(Strict, tag="input_file", tag_field="type"):
     detail: Literal["low", "high"] | None = None
 
 
-class OutputText(Strict, tag="output_text", tag_field="type"):
+class OutputText(StrictStruct, tag="output_text", tag_field="type"):
     text: str
     annotations: list[Any] = []
     logprobs: list[Any] | None = None
 
 
-class Refused(Strict, tag="refusal", tag_field="type"):
+class Refused(StrictStruct, tag="refusal", tag_field="type"):
     refusal: str
 
 
@@ -49,7 +49,7 @@ InputPart: TypeAlias = InputText | InputImage | InputFile
 OutputPart: TypeAlias = OutputText | Refused
 
 
-class InputMessage(Strict):
+class InputMessage(StrictStruct):
     role: Literal["user", "system", "developer"]
     content: str | list[InputPart]
     type: Literal["message"] = "message"
@@ -57,7 +57,7 @@ class InputMessage(Strict):
     status: Status | None = None
 
 
-class OutputMessage(Strict):
+class OutputMessage(StrictStruct):
     role: Literal["assistant"]
     content: str | list[OutputPart]
     type: Literal["message"] = "message"
@@ -66,7 +66,7 @@ class OutputMessage(Strict):
     phase: Literal["commentary", "final_answer"] | None = None
 
 
-class FunctionCall(Strict):
+class FunctionCall(StrictStruct):
     call_id: str
     name: str
     arguments: str
@@ -75,7 +75,7 @@ class FunctionCall(Strict):
     status: Status | None = None
 
 
-class FunctionCallOutput(Strict):
+class FunctionCallOutput(StrictStruct):
     call_id: str
     output: str | list[InputPart]
     type: Literal["function_call_output"]
@@ -83,15 +83,15 @@ class FunctionCallOutput(Strict):
     status: Status | None = None
 
 
-class Summary(Strict, tag="summary_text", tag_field="type"):
+class Summary(StrictStruct, tag="summary_text", tag_field="type"):
     text: str
 
 
-class Thought(Strict, tag="reasoning_text", tag_field="type"):
+class Thought(StrictStruct, tag="reasoning_text", tag_field="type"):
     text: str
 
 
-class ReasoningItem(Strict):
+class ReasoningItem(StrictStruct):
     id: str
     summary: list[Summary]
     type: Literal["reasoning"]
@@ -103,48 +103,48 @@ class ReasoningItem(Strict):
 Item: TypeAlias = InputMessage | OutputMessage | FunctionCall | FunctionCallOutput | ReasoningItem
 
 
-class FunctionTool(Strict, tag="function", tag_field="type"):
+class FunctionTool(StrictStruct, tag="function", tag_field="type"):
     name: str
     parameters: dict[str, Any] | None
     strict: bool | None
     description: str | None = None
 
 
-class NamedTool(Strict, tag="function", tag_field="type"):
+class NamedTool(StrictStruct, tag="function", tag_field="type"):
     name: str
 
 
-class TextFormat(Strict, tag="text", tag_field="type"):
+class TextFormat(StrictStruct, tag="text", tag_field="type"):
     pass
 
 
-class JsonFormat(Strict, tag="json_object", tag_field="type"):
+class JsonFormat(StrictStruct, tag="json_object", tag_field="type"):
     pass
 
 
-class SchemaFormat(Strict, tag="json_schema", tag_field="type"):
+class SchemaFormat(StrictStruct, tag="json_schema", tag_field="type"):
     name: str
     schema: dict[str, Any]
     description: str | None = None
     strict: bool | None = None
 
 
-class TextOptions(Strict):
+class TextOptions(StrictStruct):
     format: TextFormat | JsonFormat | SchemaFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
 
-class ReasoningOptions(Strict):
+class ReasoningOptions(StrictStruct):
     effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
     summary: Literal["auto", "concise", "detailed"] | None = None
     generate_summary: Literal["auto", "concise", "detailed"] | None = None
 
 
-class StreamOptions(Strict):
+class StreamOptions(StrictStruct):
     include_obfuscation: bool | None = None
 
 
-class ResponsesRequest(Strict):
+class ResponsesRequest(StrictStruct):
     """Everything a request may have. The last group is known, but this server cannot do it."""
 
     model: str

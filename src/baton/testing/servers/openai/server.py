@@ -6,9 +6,9 @@ import msgspec
 from typing_extensions import Unpack
 
 from ....errors import ContextTooLongError, ModelError
-from ...steps import Step
-from ..base import Endpoint
-from ..received import Received, Rejection
+from ...steps import ScriptStep
+from ..base import APIEndpoint
+from ..received import ReceivedRequest, RequestRejectedError
 from ..server import ProviderServer, ServerOptions
 from .chat import ChatCompletions
 from .chat_wire import ReasoningField
@@ -27,7 +27,7 @@ class OpenAIServer(ProviderServer):
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
         reasoning_field: ReasoningField = "",
         **options: Unpack[ServerOptions],
@@ -41,7 +41,7 @@ class OpenAIServer(ProviderServer):
         """What the client is given: the origin and `/v1`."""
         return f"{self.origin}/v1"
 
-    def route(self, received: Received) -> Endpoint | bytes:
+    def route(self, received: ReceivedRequest) -> APIEndpoint | bytes:
         """The endpoint of this path."""
         need_key(received, self.api_key)
         path, method = received.path, received.method
@@ -58,7 +58,7 @@ class OpenAIServer(ProviderServer):
             raise wrong(f"Unsupported content type: '{given}'. {accepted}.")
         return self._chat if path == _CHAT else self._responses
 
-    def refused(self, error: ModelError, received: Received) -> Rejection:
+    def refused(self, error: ModelError, received: ReceivedRequest) -> RequestRejectedError:
         """The status and the body that say the same as this error."""
         is_chat = received.path == _CHAT
         param = ("messages" if is_chat else "input") if isinstance(error, ContextTooLongError) else None

@@ -5,27 +5,27 @@ accept is for the tests to show.
 """
 
 from ...speech import silence, speech
-from .conversation import Conversation, Item
-from .faults import Cut, Delay, Drop, Fault, Ignore, Refuse, Repeat, Swap
-from .line import Recorded
+from .conversation import ServedConversation, ServedItem
+from .faults import CutConnection, DelayEvent, DropEvent, Fault, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents
+from .line import RecordedEvent
 from .server import OpenAIRealtimeServer
-from .session import Complaint, ServedSession
+from .session import ClientViolation, ServedSession
 
 __all__ = [
-    "Complaint",
-    "Conversation",
-    "Cut",
-    "Delay",
-    "Drop",
+    "ClientViolation",
+    "CutConnection",
+    "DelayEvent",
+    "DropEvent",
     "Fault",
-    "Ignore",
-    "Item",
+    "IgnoreCommand",
     "OpenAIRealtimeServer",
-    "Recorded",
-    "Refuse",
-    "Repeat",
+    "RecordedEvent",
+    "RefuseCommand",
+    "RepeatEvent",
+    "ServedConversation",
+    "ServedItem",
     "ServedSession",
-    "Swap",
+    "SwapEvents",
     "silence",
     "speech",
 ]

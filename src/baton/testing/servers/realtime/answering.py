@@ -7,26 +7,32 @@ from typing import Any, TypeAlias
 
 from ....models import Chunk
 from ..openai.errors import wrong
-from .conversation import Conversation
-from .line import Line
-from .speaking import Pace, Speaking
+from .conversation import ServedConversation
+from .line import ServedConnection
+from .speaking import ResponsePace, ResponseWriter
 
 Ask: TypeAlias = Callable[[dict[str, Any]], AsyncIterator[Chunk]]
 """Asks the script for an answer, under these settings."""
 
 
-class Answering:
+class ResponseQueue:
     """The responses of one session. `afterwards` is awaited whenever one has ended."""
 
     def __init__(
-        self, line: Line, conversation: Conversation, *, pace: Pace, ask: Ask, afterwards: Callable[[], Awaitable[None]]
+        self,
+        line: ServedConnection,
+        conversation: ServedConversation,
+        *,
+        pace: ResponsePace,
+        ask: Ask,
+        afterwards: Callable[[], Awaitable[None]],
     ) -> None:
         self._line = line
         self._conversation = conversation
         self._pace = pace
         self._ask = ask
         self._afterwards = afterwards
-        self._speaking: Speaking | None = None
+        self._speaking: ResponseWriter | None = None
         self._playing: asyncio.Task[None] | None = None
         self._next: dict[str, Any] | None = None
         self._had_audio = False
@@ -91,19 +97,19 @@ class Answering:
             await asyncio.wait([self._playing])
 
     async def _begin(self, settings: dict[str, Any], metadata: Any) -> None:
-        speaking = Speaking(self._line, self._conversation, settings=settings, metadata=metadata, pace=self._pace)
+        speaking = ResponseWriter(self._line, self._conversation, settings=settings, metadata=metadata, pace=self._pace)
         self._speaking = speaking
         # Begun here and not in the task, which may be stopped before it has done anything.
         await speaking.begin()
         self._playing = asyncio.create_task(self._play(speaking, settings))
 
-    async def _play(self, speaking: Speaking, settings: dict[str, Any]) -> None:
+    async def _play(self, speaking: ResponseWriter, settings: dict[str, Any]) -> None:
         # A line that is gone needs no answer: whoever reads from it finds out by itself.
         with suppress(ConnectionError):
             await speaking.play(lambda: self._ask(settings))
             await self._after_one(speaking)
 
-    async def _after_one(self, speaking: Speaking) -> None:
+    async def _after_one(self, speaking: ResponseWriter) -> None:
         self._had_audio = self._had_audio or speaking.has_spoken
         await self._afterwards()
         if self._next is not None:

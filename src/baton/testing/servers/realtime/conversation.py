@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, to_builtins
 
-from ....errors import listed
+from ....errors import quote_names
 from ....messages import (
     AssistantMessage,
     Audio,
@@ -33,7 +33,7 @@ def new_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(10)}"
 
 
-class Spoken(Struct):
+class SpokenAudio(Struct):
     """What an item sounds like: its audio, and the words in it with the place where each one ends, in milliseconds."""
 
     format: AudioFormat
@@ -61,12 +61,12 @@ class Spoken(Struct):
         del self.audio[bytes_for(milliseconds, self.format) :]
 
 
-class Item(Struct):
+class ServedItem(Struct):
     """One item: `wire` is what clients are shown of it."""
 
     id: str
     wire: dict[str, Any]
-    spoken: Spoken | None = None
+    spoken: SpokenAudio | None = None
     heard: str = ""
     """What the user says in it, if it is audio and the script knows."""
     is_truncated: bool = False
@@ -89,19 +89,19 @@ class Item(Struct):
         return {**self.wire, "content": [{**part, "audio": audio} for part in self.wire["content"]]}
 
 
-class Conversation:
+class ServedConversation:
     """Items in order."""
 
     def __init__(self) -> None:
         self.id = new_id("conv")
-        self.items: list[Item] = []
+        self.items: list[ServedItem] = []
         self.call_ids: set[str] = set()
         self.answered: set[str] = set()
 
-    def __getitem__(self, item_id: str) -> Item:
+    def __getitem__(self, item_id: str) -> ServedItem:
         return next(item for item in self.items if item.id == item_id)
 
-    def find(self, item_id: str, doing: str) -> Item:
+    def find(self, item_id: str, doing: str) -> ServedItem:
         """The item of that id; `doing` is what it is wanted for."""
         for item in self.items:
             if item.id == item_id:
@@ -109,7 +109,7 @@ class Conversation:
         code = f"item_{doing}_invalid_item_id"
         raise wrong(f"Error: the item with id '{item_id}' does not exist.", param="item_id", code=code)
 
-    def add(self, item: Item, after: str | None = None) -> str | None:
+    def add(self, item: ServedItem, after: str | None = None) -> str | None:
         """Put it in, at the end or behind another; the id of the one before it."""
         place = len(self.items) if after is None else 0 if after == "root" else self._index(after) + 1
         self.items.insert(place, item)
@@ -119,7 +119,7 @@ class Conversation:
             self.answered.add(item.wire["call_id"])
         return self.items[place - 1].id if place else None
 
-    def made_from(self, given: ClientItem) -> Item:
+    def made_from(self, given: ClientItem) -> ServedItem:
         """The item that a client wants to be in here; a Rejection if it does not fit to what there is."""
         if given.id is not None and any(item.id == given.id for item in self.items):
             message = f"Error creating item: an item with id '{given.id}' already exists."
@@ -136,11 +136,13 @@ class Conversation:
             wire.setdefault("call_id", new_id("call"))
         elif not isinstance(given, FunctionCallOutput):
             wire["content"] = [{k: v for k, v in part.items() if v is not None} for part in wire["content"]]
-        return _without_audio(Item(id, wire))
+        return _without_audio(ServedItem(id, wire))
 
     def _check_output(self, call_id: str) -> None:
         if call_id not in self.call_ids:
-            message = f"Tool call ID '{call_id}' not found in conversation; there are: {listed(sorted(self.call_ids))}."
+            message = (
+                f"Tool call ID '{call_id}' not found in conversation; there are: {quote_names(sorted(self.call_ids))}."
+            )
             raise wrong(message, param="item.call_id", code="invalid_tool_call_id")
         if call_id in self.answered:
             message = f"Tool call ID '{call_id}' has an output already."
@@ -178,22 +180,22 @@ class Conversation:
         raise wrong(message, param="previous_item_id", code="item_create_invalid_previous_item_id")
 
 
-def _without_audio(item: Item) -> Item:
+def _without_audio(item: ServedItem) -> ServedItem:
     """The item with its sound beside it, because clients are shown sound only when they ask for it."""
     if item.wire["type"] != "message":
         return item
     for part in item.wire["content"]:
         if "audio" in part:
-            item.spoken = Spoken("pcm16", bytearray(b64decode(part.pop("audio"))))
+            item.spoken = SpokenAudio("pcm16", bytearray(b64decode(part.pop("audio"))))
             item.heard = part.get("transcript", "")
     return item
 
 
-def _message(item: Item) -> Message:
+def _message(item: ServedItem) -> Message:
     wire = item.wire
     match item.kind:
         case "function_call":
-            return AssistantMessage(calls=(ToolCall(wire["call_id"], wire["name"], wire["arguments"]),))
+            return AssistantMessage(tool_calls=(ToolCall(wire["call_id"], wire["name"], wire["arguments"]),))
         case "function_call_output":
             return ToolMessage(wire["call_id"], "", wire["output"])
         case "assistant":
@@ -208,7 +210,7 @@ def _message(item: Item) -> Message:
             return UserMessage("\n".join(texts) if len(texts) == len(parts) else parts)
 
 
-def _part(item: Item, part: dict[str, Any]) -> Part:
+def _part(item: ServedItem, part: dict[str, Any]) -> Part:
     if part["type"] == "input_image":
         given = image(part["image_url"], "image_url", part.get("detail"))
         return Image(data=given.data, media_type=given.media_type, detail=given.detail)

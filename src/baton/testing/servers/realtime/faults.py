@@ -6,7 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 
-class Cut(Struct, frozen=True):
+class CutConnection(Struct, frozen=True):
     """The connection ends after the nth event of a type was sent, or before; without a code, it is torn."""
 
     at: str
@@ -16,7 +16,7 @@ class Cut(Struct, frozen=True):
     reason: str = ""
 
 
-class Delay(Struct, frozen=True):
+class DelayEvent(Struct, frozen=True):
     """The nth event of a type, and all after it, are sent so many seconds later."""
 
     at: str
@@ -24,7 +24,7 @@ class Delay(Struct, frozen=True):
     nth: int = 1
 
 
-class Repeat(Struct, frozen=True):
+class RepeatEvent(Struct, frozen=True):
     """The nth event of a type is sent twice; with `new_id`, as if it were another."""
 
     at: str
@@ -32,28 +32,28 @@ class Repeat(Struct, frozen=True):
     new_id: bool = False
 
 
-class Swap(Struct, frozen=True):
+class SwapEvents(Struct, frozen=True):
     """The nth event of a type is sent only after the one that follows it."""
 
     at: str
     nth: int = 1
 
 
-class Drop(Struct, frozen=True):
+class DropEvent(Struct, frozen=True):
     """The nth event of a type is never sent."""
 
     at: str
     nth: int = 1
 
 
-class Ignore(Struct, frozen=True):
+class IgnoreCommand(Struct, frozen=True):
     """The nth command of a type is not carried out, and nothing is said about it."""
 
     command: str
     nth: int = 1
 
 
-class Refuse(Struct, frozen=True):
+class RefuseCommand(Struct, frozen=True):
     """The nth command of a type is not carried out; an `error` event says so."""
 
     command: str
@@ -63,12 +63,12 @@ class Refuse(Struct, frozen=True):
     nth: int = 1
 
 
-SendingFault: TypeAlias = Cut | Delay | Repeat | Swap | Drop
-CommandFault: TypeAlias = Ignore | Refuse
+SendingFault: TypeAlias = CutConnection | DelayEvent | RepeatEvent | SwapEvents | DropEvent
+CommandFault: TypeAlias = IgnoreCommand | RefuseCommand
 Fault: TypeAlias = SendingFault | CommandFault
 
 
-class Plan:
+class FaultPlan:
     """The faults that are still to come. Events are counted from when a fault is planned, over all connections."""
 
     def __init__(self, faults: Iterable[Fault] = ()) -> None:
@@ -79,7 +79,7 @@ class Plan:
     def add(self, *faults: Fault) -> None:
         """Let these happen too."""
         for fault in faults:
-            if isinstance(fault, Ignore | Refuse):
+            if isinstance(fault, IgnoreCommand | RefuseCommand):
                 self._commands.append((fault, [0]))
             else:
                 self._sending.append((fault, [0]))

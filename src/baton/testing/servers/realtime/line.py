@@ -13,7 +13,7 @@ from aiohttp import WSMsgType, web
 from msgspec import Struct
 
 from .conversation import new_id
-from .faults import Cut, Delay, Drop, Plan, Repeat, Swap
+from .faults import CutConnection, DelayEvent, DropEvent, FaultPlan, RepeatEvent, SwapEvents
 
 _MOST_BYTES = 32 * 1024 * 1024
 _TORN = 1006
@@ -21,7 +21,7 @@ _SOUND = "response.output_audio.delta"
 _encode = msgspec.json.Encoder().encode
 
 
-class Recorded(Struct, frozen=True):
+class RecordedEvent(Struct, frozen=True):
     """One event on the wire, at a time of this process's monotonic clock."""
 
     at: float
@@ -34,14 +34,14 @@ class Recorded(Struct, frozen=True):
         return msgspec.json.decode(self.raw)
 
 
-class Line:
+class ServedConnection:
     """A connection as the server sees it."""
 
-    def __init__(self, plan: Plan, *, record: bool = True) -> None:
+    def __init__(self, plan: FaultPlan, *, record: bool = True) -> None:
         self.opened_at = time.monotonic()
-        self.received: list[Recorded] = []
+        self.received: list[RecordedEvent] = []
         """Every event that came, in order, also those that were refused; without its bytes if nothing is recorded."""
-        self.sent: list[Recorded] = []
+        self.sent: list[RecordedEvent] = []
         """Every event that was sent, in order."""
         self.audio_sent: defaultdict[str, bytearray] = defaultdict(bytearray)
         """All the sound that was sent, byte by byte, by the item that it belongs to."""
@@ -83,7 +83,7 @@ class Line:
 
     def note(self, kind: str, raw: bytes) -> None:
         """Put down what came."""
-        self.received.append(Recorded(time.monotonic(), kind, raw if self._record else b""))
+        self.received.append(RecordedEvent(time.monotonic(), kind, raw if self._record else b""))
         self._tell_news()
 
     async def tell(self, kind: str, **fields: Any) -> None:
@@ -92,24 +92,24 @@ class Line:
         async with self._turn:
             faults = self._plan.for_sending(kind)
             for fault in faults:
-                if isinstance(fault, Delay):
+                if isinstance(fault, DelayEvent):
                     await asyncio.sleep(fault.seconds)
-                elif isinstance(fault, Cut) and fault.before:
+                elif isinstance(fault, CutConnection) and fault.before:
                     await self._end(fault)
-                elif isinstance(fault, Drop):
+                elif isinstance(fault, DropEvent):
                     return
-                elif isinstance(fault, Swap):
+                elif isinstance(fault, SwapEvents):
                     self._held = event
                     return
             await self._write(event)
             for fault in faults:
-                if isinstance(fault, Repeat):
+                if isinstance(fault, RepeatEvent):
                     await self._write({**event, "event_id": new_id("event")} if fault.new_id else event)
             if self._held is not None:
                 held, self._held = self._held, None
                 await self._write(held)
             for fault in faults:
-                if isinstance(fault, Cut):
+                if isinstance(fault, CutConnection):
                     await self._end(fault)
 
     async def cut(self) -> None:
@@ -126,11 +126,11 @@ class Line:
         with suppress(ConnectionError):
             await self._websocket.close(code=code, message=reason.encode())
 
-    async def until_received(self, kind: str, nth: int = 1, *, within: float = 5.0) -> Recorded:
+    async def until_received(self, kind: str, nth: int = 1, *, within: float = 5.0) -> RecordedEvent:
         """The nth event of a type from the client, as soon as it is there; AssertionError if it is not in time."""
         return await self._until(lambda: self.received, kind, nth=nth, within=within)
 
-    async def until_sent(self, kind: str, nth: int = 1, *, within: float = 5.0) -> Recorded:
+    async def until_sent(self, kind: str, nth: int = 1, *, within: float = 5.0) -> RecordedEvent:
         """The nth event of a type from the server, as soon as it was sent; AssertionError if it is not in time."""
         return await self._until(lambda: self.sent, kind, nth=nth, within=within)
 
@@ -153,19 +153,21 @@ class Line:
             raise ConnectionResetError("the connection is gone")
         if kind == _SOUND and event is not None:
             self.audio_sent[event["item_id"]] += b64decode(event["delta"])
-        self.sent.append(Recorded(time.monotonic(), kind, raw if self._record else b""))
+        self.sent.append(RecordedEvent(time.monotonic(), kind, raw if self._record else b""))
         self._tell_news()
         await self._websocket.send_str(raw.decode())
 
-    async def _end(self, fault: Cut) -> None:
+    async def _end(self, fault: CutConnection) -> None:
         if fault.code is None:
             await self.cut()
         else:
             await self.close(fault.code, fault.reason)
         raise ConnectionResetError("cut as planned")
 
-    async def _until(self, events: Callable[[], list[Recorded]], kind: str, *, nth: int, within: float) -> Recorded:
-        def found() -> list[Recorded]:
+    async def _until(
+        self, events: Callable[[], list[RecordedEvent]], kind: str, *, nth: int, within: float
+    ) -> RecordedEvent:
+        def found() -> list[RecordedEvent]:
             return [recorded for recorded in events() if recorded.type == kind]
 
         await self._waited(lambda: len(found()) >= nth, within, f"there was no {nth}. `{kind}`")

@@ -12,23 +12,23 @@ _FRAME_MS = 20
 _QUIET_OF_EAGERNESS = {"high": 200, "medium": 500, "auto": 500, "low": 1000}
 
 
-class Begun(Struct, frozen=True):
+class SpeechBegan(Struct, frozen=True):
     """Speech begins."""
 
     at_ms: int
 
 
-class Ended(Struct, frozen=True):
+class SpeechEnded(Struct, frozen=True):
     """Speech has ended; `audio` is all that belongs to it."""
 
     at_ms: int
     audio: bytes
 
 
-Turn: TypeAlias = Begun | Ended
+Turn: TypeAlias = SpeechBegan | SpeechEnded
 
 
-class Ear:
+class TurnDetector:
     """What a client has appended since the last commit, and whether somebody speaks."""
 
     def __init__(self) -> None:
@@ -78,14 +78,14 @@ class Ear:
             if self._quiet_ms >= _quiet_wanted(detection):
                 self.is_speech = False
                 self._quiet_ms = 0
-                yield Ended(int(self._heard_ms), bytes(self.buffer))
+                yield SpeechEnded(int(self._heard_ms), bytes(self.buffer))
                 self.buffer.clear()
 
-    def _begun(self, format: AudioFormat, padding: int) -> Begun:
+    def _begun(self, format: AudioFormat, padding: int) -> SpeechBegan:
         # Only a little of the quiet before the first word belongs to what is said.
         wanted = bytes_for(padding + _FRAME_MS, format)
         del self.buffer[: max(0, len(self.buffer) - wanted)]
-        return Begun(max(0, int(self._heard_ms) - _FRAME_MS - padding))
+        return SpeechBegan(max(0, int(self._heard_ms) - _FRAME_MS - padding))
 
 
 def _quiet_wanted(detection: dict[str, Any]) -> int:

@@ -9,17 +9,17 @@ from aiohttp import web
 
 from ....errors import ModelError, ModelNotFoundError
 from ...scripted import ScriptedModel
-from ...steps import Step
+from ...steps import ScriptStep
 from ..exchange import JSON
 from ..loopback import LoopbackServer
 from ..openai.errors import need_key, refused, wrong
-from ..received import Received, Rejection
-from .faults import Fault, Plan
-from .session import Complaint, Heard, Provider, ServedSession
-from .speaking import Pace
+from ..received import ReceivedRequest, RequestRejectedError
+from .faults import Fault, FaultPlan
+from .session import ClientViolation, Heard, ProviderOptions, ServedSession
+from .speaking import ResponsePace
 
 _PATH = "/v1/realtime"
-_Steps: TypeAlias = Iterable[Step] | Mapping[str, Iterable[Step]]
+_Steps: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 
 
 class OpenAIRealtimeServer(LoopbackServer):
@@ -36,7 +36,7 @@ class OpenAIRealtimeServer(LoopbackServer):
 
     def __init__(
         self,
-        steps: Iterable[Step] | Mapping[str, Iterable[Step]],
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
         *,
         by: Callable[[ServedSession], str] | None = None,
         hears: Iterable[Heard] = (),
@@ -58,19 +58,19 @@ class OpenAIRealtimeServer(LoopbackServer):
         self.api_key = api_key
         self.sessions: list[ServedSession] = []
         """Every session that was opened, in order."""
-        self.handshakes: list[Received] = []
+        self.handshakes: list[ReceivedRequest] = []
         """Every request to open one, in order, also those that were refused."""
-        self.complaints: list[Complaint] = []
+        self.complaints: list[ClientViolation] = []
         """Whatever clients did that the provider does not take, of all sessions, in order."""
-        self._plan = Plan(faults)
+        self._plan = FaultPlan(faults)
         self._record = record
         self._refusals: deque[ModelError] = deque()
         self._opened = asyncio.Event()
-        self._provider = Provider(
+        self._provider = ProviderOptions(
             self.script,
             by or (_its_model if keys else _nobody),
             iter(hears),
-            Pace(ms_per_word, pace, delay),
+            ResponsePace(ms_per_word, pace, delay),
             late_transcripts,
             self.complaints,
         )
@@ -115,11 +115,11 @@ class OpenAIRealtimeServer(LoopbackServer):
 
     async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
         """Open a session, or say why not."""
-        received = Received(http.method, http.path, query=http.query, headers=http.headers, raw=b"")
+        received = ReceivedRequest(http.method, http.path, query=http.query, headers=http.headers, raw=b"")
         self.handshakes.append(received)
         try:
             model = self._admitted(received)
-        except Rejection as rejection:
+        except RequestRejectedError as rejection:
             received.rejection = rejection
             headers = {"content-type": JSON, **rejection.headers}
             return web.Response(status=rejection.status, body=rejection.body, headers=headers)
@@ -131,7 +131,7 @@ class OpenAIRealtimeServer(LoopbackServer):
         finally:
             served.ended(by_server=self.is_closing)
 
-    def _admitted(self, received: Received) -> str:
+    def _admitted(self, received: ReceivedRequest) -> str:
         """The model that is asked for; a Rejection if this client may not have a session."""
         need_key(received, self.api_key)
         if received.path != _PATH:

@@ -15,16 +15,16 @@ from ....realtime.settings import AudioFormat, milliseconds_of
 from ...scripted import ScriptedModel
 from ..openai.errors import told, wrong
 from ..openai.media import base64
-from ..reading import Invalid, decoded
-from ..received import Received, Rejection
-from .answering import Answering
+from ..reading import InvalidBodyError, decoded
+from ..received import ReceivedRequest, RequestRejectedError
+from .answering import ResponseQueue
 from .checks import item_from, response_fields, session_fields
-from .conversation import Conversation, Item, Spoken, new_id
-from .faults import Ignore, Plan, Refuse
-from .line import Line
-from .listening import Begun, Ear, Ended
+from .conversation import ServedConversation, ServedItem, SpokenAudio, new_id
+from .faults import FaultPlan, IgnoreCommand, RefuseCommand
+from .line import ServedConnection
+from .listening import SpeechBegan, SpeechEnded, TurnDetector
 from .settings import FORMATS, at_first, updated
-from .speaking import Pace
+from .speaking import ResponsePace
 from .wire import (
     CLIENT_EVENTS,
     LABELS,
@@ -48,7 +48,7 @@ _LEAST_MS = 100
 Heard: TypeAlias = str | BaseException
 
 
-class Complaint(Struct, frozen=True):
+class ClientViolation(Struct, frozen=True):
     """Something a client did that the provider does not take; `raw` is what it sent."""
 
     code: str | None
@@ -59,21 +59,23 @@ class Complaint(Struct, frozen=True):
     raw: bytes = b""
 
 
-class Provider(Struct, frozen=True):
+class ProviderOptions(Struct, frozen=True):
     """What stands behind all sessions of a server."""
 
     script: ScriptedModel
     key_of: "Callable[[ServedSession], str]"
     hears: Iterator[Heard]
-    pace: Pace
+    pace: ResponsePace
     late_transcripts: bool
-    complaints: list[Complaint]
+    complaints: list[ClientViolation]
 
 
-class ServedSession(Line):
+class ServedSession(ServedConnection):
     """One client's session as the server sees it."""
 
-    def __init__(self, received: Received, *, model: str, provider: Provider, plan: Plan, record: bool) -> None:
+    def __init__(
+        self, received: ReceivedRequest, *, model: str, provider: ProviderOptions, plan: FaultPlan, record: bool
+    ) -> None:
         super().__init__(plan, record=record)
         self.id = new_id("sess")
         self.handshake = received
@@ -83,8 +85,8 @@ class ServedSession(Line):
         """The settings in force."""
         self.updates: list[dict[str, Any]] = []
         """The settings after each update, in order."""
-        self.conversation = Conversation()
-        self.complaints: list[Complaint] = []
+        self.conversation = ServedConversation()
+        self.complaints: list[ClientViolation] = []
         """What this client was told to have done wrong."""
         self.audio = bytearray()
         """All the sound that was received, byte by byte."""
@@ -92,10 +94,10 @@ class ServedSession(Line):
         """In how many events it came."""
         self._provider = provider
         self._plan = plan
-        self._ear = Ear()
+        self._ear = TurnDetector()
         self._speech_item = ""
-        self._transcripts: list[Item] = []
-        self._answering = Answering(
+        self._transcripts: list[ServedItem] = []
+        self._answering = ResponseQueue(
             self, self.conversation, pace=provider.pace, ask=self._ask, afterwards=self._transcribe_late
         )
 
@@ -113,7 +115,7 @@ class ServedSession(Line):
         return websocket
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[ServedItem]:
         """The items of the conversation, in order."""
         return self.conversation.items
 
@@ -126,23 +128,23 @@ class ServedSession(Line):
         label = _label(raw)
         self.note(str(label.type), raw)
         fault = self._plan.for_command(str(label.type))
-        if isinstance(fault, Ignore):
+        if isinstance(fault, IgnoreCommand):
             return
-        if isinstance(fault, Refuse):
+        if isinstance(fault, RefuseCommand):
             error = {"type": fault.kind, "code": fault.code, "message": fault.message, "param": None}
             await self.tell("error", error={**error, "event_id": label.event_id})
             return
         try:
             await self._carry_out(decoded(CLIENT_EVENTS, raw))
-        except Invalid as invalid:
+        except InvalidBodyError as invalid:
             await self._complain(told(invalid), label, raw)
-        except Rejection as rejection:
+        except RequestRejectedError as rejection:
             await self._complain(rejection, label, raw)
 
-    async def _complain(self, rejection: Rejection, label: Label, raw: bytes) -> None:
+    async def _complain(self, rejection: RequestRejectedError, label: Label, raw: bytes) -> None:
         error = msgspec.json.decode(rejection.body)["error"]
         event_id = label.event_id if isinstance(label.event_id, str) else None
-        complaint = Complaint(error["code"], error["message"], error["param"], event_id, str(label.type), raw)
+        complaint = ClientViolation(error["code"], error["message"], error["param"], event_id, str(label.type), raw)
         self.complaints.append(complaint)
         self._provider.complaints.append(complaint)
         await self.tell("error", error={**error, "event_id": event_id})
@@ -197,19 +199,19 @@ class ServedSession(Line):
         self.audio_frames += 1
         detection = self.settings["audio"]["input"]["turn_detection"]
         for turn in self._ear.hear(audio, format, detection):
-            if isinstance(turn, Begun):
+            if isinstance(turn, SpeechBegan):
                 await self._speech_began(turn, interrupts=detection["interrupt_response"])
             else:
                 await self._speech_ended(turn, answers=detection["create_response"])
 
-    async def _speech_began(self, turn: Begun, *, interrupts: bool) -> None:
+    async def _speech_began(self, turn: SpeechBegan, *, interrupts: bool) -> None:
         self._speech_item = new_id("item")
         where = {"audio_start_ms": turn.at_ms, "item_id": self._speech_item}
         await self.tell("input_audio_buffer.speech_started", **where)
         if interrupts:
             await self._answering.cancel("turn_detected")
 
-    async def _speech_ended(self, turn: Ended, *, answers: bool) -> None:
+    async def _speech_ended(self, turn: SpeechEnded, *, answers: bool) -> None:
         where = {"audio_end_ms": turn.at_ms, "item_id": self._speech_item}
         await self.tell("input_audio_buffer.speech_stopped", **where)
         await self._commit(turn.audio, self._speech_item)
@@ -229,9 +231,9 @@ class ServedSession(Line):
 
     async def _commit(self, audio: bytes, item_id: str) -> None:
         content = [{"type": "input_audio", "transcript": None}]
-        item = Item(item_id, {"id": item_id, "object": "realtime.item", "type": "message", "role": "user"})
+        item = ServedItem(item_id, {"id": item_id, "object": "realtime.item", "type": "message", "role": "user"})
         item.wire.update(status="completed", content=content)
-        item.spoken = Spoken(self._input_format, bytearray(audio))
+        item.spoken = SpokenAudio(self._input_format, bytearray(audio))
         before = self.conversation.add(item)
         heard = next(self._provider.hears, "")
         item.heard = heard if isinstance(heard, str) else ""
@@ -248,7 +250,7 @@ class ServedSession(Line):
         else:
             await self._transcribe(item)
 
-    async def _transcribe(self, item: Item) -> None:
+    async def _transcribe(self, item: ServedItem) -> None:
         kind = "conversation.item.input_audio_transcription"
         where = {"item_id": item.id, "content_index": 0}
         words = item.heard.split(" ") if item.heard else []
@@ -261,7 +263,7 @@ class ServedSession(Line):
         usage["input_token_details"] = {"text_tokens": 0, "audio_tokens": heard}
         await self.tell(f"{kind}.completed", **where, transcript=item.heard, usage=usage)
 
-    async def _tell_item(self, item: Item, before: str | None) -> None:
+    async def _tell_item(self, item: ServedItem, before: str | None) -> None:
         await self.tell("conversation.item.added", previous_item_id=before, item=item.wire)
         await self.tell("conversation.item.done", previous_item_id=before, item=item.wire)
 

@@ -9,15 +9,15 @@ from typing import Any, Literal, TypeVar, cast
 
 from msgspec import Struct
 
-from ....errors import ContentFilterError, MalformedResponseError, ModelConnectionError, ModelError, ModelTimeout
+from ....errors import ContentFilterError, MalformedResponseError, ModelConnectionError, ModelError, ModelTimeoutError
 from ....messages import Audio, Usage, text_of
-from ....models import CallChunk, Chunk, PartChunk, Response, TextChunk
+from ....models import Chunk, ModelResponse, PartChunk, TextChunk, ToolCallChunk
 from ....realtime.settings import AudioFormat, bytes_for, milliseconds_of
 from ...speech import spoken_word
 from ..exchange import pieces_of
 from ..openai.errors import kind_and_code
-from .conversation import Conversation, Item, Spoken, new_id
-from .line import Line
+from .conversation import ServedConversation, ServedItem, SpokenAudio, new_id
+from .line import ServedConnection
 from .settings import FORMATS
 from .usage import counted
 
@@ -27,7 +27,7 @@ _PIECE_MS = 100
 _REASONS = {"length": "max_output_tokens", "content_filter": "content_filter", "refusal": "content_filter"}
 
 
-class Pace(Struct, frozen=True):
+class ResponsePace(Struct, frozen=True):
     """How fast a response comes."""
 
     ms_per_word: int = 200
@@ -37,10 +37,10 @@ class Pace(Struct, frozen=True):
     """Seconds between two pieces, beside that."""
 
 
-class _Open(Struct):
+class _OpenItem(Struct):
     """An item that still grows."""
 
-    item: Item
+    item: ServedItem
     index: int
     pieces: list[str] = []
 
@@ -50,11 +50,17 @@ class _Open(Struct):
         return "".join(self.pieces)
 
 
-class Speaking:
+class ResponseWriter:
     """A response under way."""
 
     def __init__(
-        self, line: Line, conversation: Conversation, *, settings: dict[str, Any], metadata: Any, pace: Pace
+        self,
+        line: ServedConnection,
+        conversation: ServedConversation,
+        *,
+        settings: dict[str, Any],
+        metadata: Any,
+        pace: ResponsePace,
     ) -> None:
         self.id = new_id("resp")
         self.is_ending = False
@@ -70,9 +76,9 @@ class Speaking:
         self._pace = pace
         self._format: AudioFormat = FORMATS[settings["audio"]["output"]["format"]["type"]]
         self._speaks = settings["output_modalities"] == ["audio"]
-        self._output: list[Item] = []
-        self._words: _Open | None = None
-        self._calls: dict[int, _Open] = {}
+        self._output: list[ServedItem] = []
+        self._words: _OpenItem | None = None
+        self._calls: dict[int, _OpenItem] = {}
         self._usage: Usage | None = None
         self._stop_reason = ""
         self._spoken_ms = 0.0
@@ -126,7 +132,7 @@ class Speaking:
     async def _say_all(self, chunks: AsyncIterator[Chunk]) -> None:
         has_begun = False
         while (chunk := await self._interruptibly(lambda: anext(chunks, None))) is not None:
-            if isinstance(chunk, Response):
+            if isinstance(chunk, ModelResponse):
                 self._usage, self._stop_reason = chunk.usage, chunk.stop_reason
                 if has_begun or chunk.message is None:
                     continue
@@ -150,7 +156,7 @@ class Speaking:
         match error:
             case ModelConnectionError():
                 await self._line.cut()
-            case ModelTimeout():
+            case ModelTimeoutError():
                 # Nothing more comes; whoever cancels the response, or closes the line, ends it.
                 await self._interruptibly(asyncio.get_running_loop().create_future)
             case MalformedResponseError():
@@ -165,7 +171,7 @@ class Speaking:
     async def _piece(self, piece: Chunk) -> None:
         if isinstance(piece, TextChunk):
             await (self._say(piece.text) if self._speaks else self._write(piece.text))
-        elif isinstance(piece, CallChunk):
+        elif isinstance(piece, ToolCallChunk):
             await self._call(piece)
         elif isinstance(piece, PartChunk):
             if isinstance(piece.part, Audio) and self._speaks:
@@ -209,7 +215,7 @@ class Speaking:
         words.pieces.append(text)
         await self._in_part(words, "response.output_text.delta", delta=text)
 
-    async def _call(self, chunk: CallChunk) -> None:
+    async def _call(self, chunk: ToolCallChunk) -> None:
         call = self._calls.get(chunk.index)
         if call is None:
             await self._close_words("completed")
@@ -230,12 +236,12 @@ class Speaking:
             await self._line.tell("response.function_call_arguments.done", **where, arguments=call.whole)
             await self._close(call, {"arguments": call.whole}, status)
 
-    async def _open_words(self) -> _Open:
+    async def _open_words(self) -> _OpenItem:
         if self._words is None:
             await self._close_calls("completed")
             self._words = await self._open({"type": "message", "role": "assistant", "content": []})
             if self._speaks:
-                self._words.item.spoken = Spoken(self._format, bytearray())
+                self._words.item.spoken = SpokenAudio(self._format, bytearray())
             part = {"type": "audio", "transcript": ""} if self._speaks else {"type": "text", "text": ""}
             await self._in_part(self._words, "response.content_part.added", part=part)
         return self._words
@@ -255,10 +261,10 @@ class Speaking:
         await self._in_part(words, "response.content_part.done", part=part)
         await self._close(words, {"content": [content]}, status)
 
-    async def _open(self, wire: dict[str, Any]) -> _Open:
-        item = Item(new_id("item"), {})
+    async def _open(self, wire: dict[str, Any]) -> _OpenItem:
+        item = ServedItem(new_id("item"), {})
         item.wire = {"id": item.id, "object": "realtime.item", "status": "in_progress", **wire}
-        opened = _Open(item, len(self._output))
+        opened = _OpenItem(item, len(self._output))
         self._output.append(item)
         before = self._conversation.add(item)
         where = {"response_id": self.id, "output_index": opened.index}
@@ -266,17 +272,17 @@ class Speaking:
         await self._line.tell("conversation.item.added", previous_item_id=before, item=item.wire)
         return opened
 
-    async def _close(self, opened: _Open, fields: dict[str, Any], status: str) -> None:
+    async def _close(self, opened: _OpenItem, fields: dict[str, Any], status: str) -> None:
         item = opened.item
         item.wire = {**item.wire, **fields, "status": status}
         where = {"response_id": self.id, "output_index": opened.index}
         await self._line.tell("response.output_item.done", **where, item=item.wire)
         await self._line.tell("conversation.item.done", item=item.wire)
 
-    def _where(self, opened: _Open) -> dict[str, Any]:
+    def _where(self, opened: _OpenItem) -> dict[str, Any]:
         return {"response_id": self.id, "item_id": opened.item.id, "output_index": opened.index}
 
-    async def _in_part(self, words: _Open, kind: str, **fields: Any) -> None:
+    async def _in_part(self, words: _OpenItem, kind: str, **fields: Any) -> None:
         await self._line.tell(kind, **self._where(words), content_index=0, **fields)
 
     def _shown(self, status: str) -> dict[str, Any]:

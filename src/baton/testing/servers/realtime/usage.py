@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 
 from ....messages import Usage
-from .conversation import Item
+from .conversation import ServedItem
 
 _CHARACTERS_OF_A_TOKEN = 4
 _HEARD_MS_OF_A_TOKEN = 100
 _SPOKEN_MS_OF_A_TOKEN = 50
 
 
-def counted(items: Sequence[Item], output: Sequence[Item], said: Usage | None) -> dict[str, Any]:
+def counted(items: Sequence[ServedItem], output: Sequence[ServedItem], said: Usage | None) -> dict[str, Any]:
     """The `usage` of a response; `said` is what the script says it has used."""
     own = {item.id for item in output}
     before = [item for item in items if item.id not in own]
@@ -37,5 +37,5 @@ def counted(items: Sequence[Item], output: Sequence[Item], said: Usage | None) -
     }
 
 
-def _text_tokens(items: Sequence[Item]) -> int:
+def _text_tokens(items: Sequence[ServedItem]) -> int:
     return sum(len(msgspec.json.encode(item.wire)) for item in items) // _CHARACTERS_OF_A_TOKEN

@@ -5,12 +5,12 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..reading import Strict
+from ..reading import StrictStruct
 
 VOICES = ("alloy", "ash", "ballad", "coral", "echo", "sage", "shimmer", "verse", "marin", "cedar")
 
 
-class _Event(Strict, tag_field="type", kw_only=True):
+class _Event(StrictStruct, tag_field="type", kw_only=True):
     event_id: str | None = None
 
 
@@ -87,22 +87,22 @@ class Label(msgspec.Struct):
 LABELS = msgspec.json.Decoder(Label)
 
 
-class Pcm(Strict, tag="audio/pcm", tag_field="type"):
+class Pcm(StrictStruct, tag="audio/pcm", tag_field="type"):
     rate: Literal[24000] | UnsetType = UNSET
 
 
-class Pcmu(Strict, tag="audio/pcmu", tag_field="type"):
+class Pcmu(StrictStruct, tag="audio/pcmu", tag_field="type"):
     pass
 
 
-class Pcma(Strict, tag="audio/pcma", tag_field="type"):
+class Pcma(StrictStruct, tag="audio/pcma", tag_field="type"):
     pass
 
 
 Format: TypeAlias = Pcm | Pcmu | Pcma
 
 
-class ServerVad(Strict, tag="server_vad", tag_field="type"):
+class ServerVad(StrictStruct, tag="server_vad", tag_field="type"):
     threshold: float | int | UnsetType = UNSET
     prefix_padding_ms: int | UnsetType = UNSET
     silence_duration_ms: int | UnsetType = UNSET
@@ -111,13 +111,13 @@ class ServerVad(Strict, tag="server_vad", tag_field="type"):
     interrupt_response: bool | UnsetType = UNSET
 
 
-class SemanticVad(Strict, tag="semantic_vad", tag_field="type"):
+class SemanticVad(StrictStruct, tag="semantic_vad", tag_field="type"):
     eagerness: Literal["low", "medium", "high", "auto"] | UnsetType = UNSET
     create_response: bool | UnsetType = UNSET
     interrupt_response: bool | UnsetType = UNSET
 
 
-class Transcription(Strict):
+class Transcription(StrictStruct):
     model: str | UnsetType = UNSET
     language: str | UnsetType = UNSET
     languages: list[str] | UnsetType = UNSET
@@ -126,40 +126,40 @@ class Transcription(Strict):
     delay: Literal["minimal", "low", "medium", "high", "xhigh"] | UnsetType = UNSET
 
 
-class NoiseReduction(Strict):
+class NoiseReduction(StrictStruct):
     type: Literal["near_field", "far_field"] | UnsetType = UNSET
     strength: float | int | UnsetType = UNSET
 
 
-class AudioInput(Strict):
+class AudioInput(StrictStruct):
     format: Format | UnsetType = UNSET
     noise_reduction: NoiseReduction | None | UnsetType = UNSET
     transcription: Transcription | None | UnsetType = UNSET
     turn_detection: ServerVad | SemanticVad | None | UnsetType = UNSET
 
 
-class VoiceId(Strict):
+class VoiceId(StrictStruct):
     id: str
 
 
-class AudioOutput(Strict):
+class AudioOutput(StrictStruct):
     format: Format | UnsetType = UNSET
     speed: float | int | UnsetType = UNSET
     voice: str | VoiceId | UnsetType = UNSET
 
 
-class SessionAudio(Strict):
+class SessionAudio(StrictStruct):
     input: AudioInput | UnsetType = UNSET
     output: AudioOutput | UnsetType = UNSET
 
 
-class FunctionTool(Strict, tag="function", tag_field="type"):
+class FunctionTool(StrictStruct, tag="function", tag_field="type"):
     name: str
     description: str = ""
     parameters: dict[str, Any] | None = None
 
 
-class NamedTool(Strict, tag="function", tag_field="type"):
+class NamedTool(StrictStruct, tag="function", tag_field="type"):
     name: str
 
 
@@ -167,7 +167,7 @@ Choice: TypeAlias = Literal["none", "auto", "required"] | NamedTool
 Modality: TypeAlias = Literal["text", "audio"]
 
 
-class _Shared(Strict, kw_only=True):
+class _Shared(StrictStruct, kw_only=True):
     """What both a session and one response of it can be told."""
 
     instructions: str | UnsetType = UNSET
@@ -189,12 +189,12 @@ class SessionFields(_Shared, kw_only=True):
     truncation: Literal["auto", "disabled"] | dict[str, Any] | UnsetType = UNSET
 
 
-class ResponseOutput(Strict):
+class ResponseOutput(StrictStruct):
     format: Format | UnsetType = UNSET
     voice: str | VoiceId | UnsetType = UNSET
 
 
-class ResponseAudio(Strict):
+class ResponseAudio(StrictStruct):
     output: ResponseOutput | UnsetType = UNSET
 
 
@@ -207,13 +207,13 @@ class ResponseFields(_Shared, kw_only=True):
     input: list[Any] | UnsetType = UNSET
 
 
-class _Item(Strict, kw_only=True):
+class _Item(StrictStruct, kw_only=True):
     id: str | None = None
     object: Literal["realtime.item"] | None = None
     status: Literal["completed", "incomplete", "in_progress"] | None = None
 
 
-class InputPart(Strict):
+class InputPart(StrictStruct):
     """A part of what the user or the system says."""
 
     type: Literal["input_text", "input_audio", "input_image"]
@@ -224,7 +224,7 @@ class InputPart(Strict):
     detail: Literal["auto", "low", "high"] | None = None
 
 
-class OutputPart(Strict):
+class OutputPart(StrictStruct):
     """A part of what the assistant has said."""
 
     type: Literal["output_text", "output_audio"]
