@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
 
-.PHONY: demo test check fix docs bench house soak interop interop-mcp clean
+.PHONY: demo test check fix docs bench shape soak interop interop-mcp clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -35,12 +35,12 @@ check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/house
+	$(BIN)/python -m pytest tests/architecture
 
-fix: $(READY)  ## format, mend what the linter can mend, renew the tables in docs/reference
+fix: $(READY)  ## format, fix what the linter can fix, update the tables in docs/reference
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
-	$(BIN)/python tests/house/reference.py
+	$(BIN)/python tests/architecture/reference.py
 
 docs: $(DOCS_READY)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
@@ -48,12 +48,12 @@ docs: $(DOCS_READY)  ## the documentation, into site/
 bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
 	$(BIN)/python -m benchmarks $(ARGS)
 
-house: $(READY)  ## sizes, floors, loops
-	$(BIN)/python tests/house/look.py
+shape: $(READY)  ## sizes, layers, import loops
+	$(BIN)/python tests/architecture/shape.py
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak tests/adapters/a2a/test_replicas.py \
-		tests/server/test_openapi.py -p no:cacheprovider
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak tests/serving/a2a/test_replicas.py \
+		tests/serving/api/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, and MCP's conformance kit; fetched with npm
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from baton import Agent, Runner, tool
-from baton.adapters import OTelObserver
+from baton.otel import OTelObserver
 from baton.testing import ScriptedModel, call, say
 
 # A program of yours would send spans to a collector: pip install opentelemetry-exporter-otlp

@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail, with_guardrails, with_tool_guardrails
+from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail
+from baton.agents import with_guardrails
 from baton.errors import GuardrailTrippedError
 from baton.messages import Message, text_of
 from baton.testing import ScriptedModel, call
+from baton.tools import with_tool_guardrails
 
 paid: list[float] = []
 

@@ -4,9 +4,10 @@ python examples/22_writer_and_critic.py
 baton check examples/22_writer_and_critic.py:article
 """
 
-from baton import Agent, LoopAgent, Runner, SequentialAgent, break_loop_tool
+from baton import Agent, LoopAgent, Runner, SequentialAgent
 from baton.events import AgentStarted
 from baton.testing import ScriptedModel, call, say, transcript
+from baton.workflows import break_loop_tool
 
 writer = Agent("Writer", instructions="Write, or write better what the critic found fault with.", output_key="draft")
 critic = Agent(

@@ -5,9 +5,9 @@ baton check examples/26_trip_planning.py:trip
 baton graph examples/26_trip_planning.py:trip
 """
 
-from baton import Runner, make_executor, make_planner, make_replanner, plan_execute, tool
+from baton import Runner, plan_execute, tool
 from baton.messages import text_of
-from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan
+from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
 from baton.testing import ScriptedModel, call
 
 

@@ -9,8 +9,8 @@ from mcp.server.mcpserver import MCPServer as Server
 from mcp.server.mcpserver.exceptions import ToolError
 
 from baton import Agent, Runner
-from baton.adapters import MCPToolset
 from baton.events import ToolReturned
+from baton.mcp import MCPToolset
 from baton.testing import ScriptedModel, call
 
 warehouse = Server("warehouse", log_level="WARNING")

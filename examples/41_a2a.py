@@ -11,7 +11,8 @@ from typing import Any
 import uvicorn
 
 from baton import Agent, Runner, tool
-from baton.adapters.a2a import RemoteAgent, a2a_app
+from baton.a2a import RemoteAgent
+from baton.serving.a2a import a2a_app
 from baton.testing import ScriptedModel, call, transfer_to
 
 

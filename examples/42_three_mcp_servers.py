@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
 from baton import Agent, Runner
-from baton.adapters import MCPToolset
 from baton.errors import ToolsUnavailableError
 from baton.events import ToolReturned
+from baton.mcp import MCPToolset
 from baton.testing import ScriptedModel, call
 
 folder = TemporaryDirectory()

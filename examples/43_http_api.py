@@ -11,7 +11,7 @@ from typing import Any
 import aiohttp
 
 from baton import Agent, RunContext, Runner, tool
-from baton.server import api_app, serve_in_background
+from baton.serving import api_app, serve_in_background
 from baton.testing import call, scripted_or_real
 
 

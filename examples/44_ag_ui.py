@@ -14,8 +14,8 @@ from typing import Any
 import aiohttp
 
 from baton import Agent, Runner
-from baton.adapters.agui import agui_app, with_frontend_tools
-from baton.server import serve_in_background
+from baton.serving import serve_in_background
+from baton.serving.agui import agui_app, with_frontend_tools
 from baton.testing import call, scripted_or_real
 
 model = scripted_or_real([call("pick_color"), "Red it is: I paint the door."], cycle=True)

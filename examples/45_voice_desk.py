@@ -9,11 +9,12 @@ baton check examples/45_voice_desk.py:triage
 import asyncio
 from collections import Counter
 
+from tests.servers.realtime import OpenAIRealtimeServer, speech
+
 from baton import tool
 from baton.events import AgentResponded, ControlTransferred, UserMessageAdded
 from baton.realtime import AudioDelta, OpenAIRealtimeModel, RealtimeAgent, RealtimeRunner
 from baton.testing import ScriptStep, call, say
-from baton.testing.servers.realtime import OpenAIRealtimeServer, speech
 
 
 @tool

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from baton.server import serve_in_background
+from baton.serving import serve_in_background
 
 
 class Client:

@@ -6,7 +6,6 @@ import pytest
 
 from baton.errors import ReplayMismatchError
 from baton.events import (
-    RUN_ORIGIN,
     AgentFinished,
     AgentStarted,
     Delta,
@@ -18,6 +17,7 @@ from baton.events import (
     TextDelta,
     ToolReturned,
 )
+from baton.events.base import RUN_ORIGIN
 from baton.log import Log, ReadOnlyLog
 
 A = Origin("1", "A")

@@ -9,10 +9,10 @@ from collections import defaultdict
 from hashlib import blake2b
 
 from msgspec import Struct
+from tests.servers.realtime import silence, speech
 
 from baton.events import ControlTransferred
 from baton.realtime import AudioDelta, PlaybackTracker, RealtimeRunner, RealtimeSession, RealtimeSettings, TurnDetection
-from baton.testing.servers.realtime import silence, speech
 from benchmarks.realtime.provider import Account, Provider, Report, desk, provider_for
 
 PACE = 10.0

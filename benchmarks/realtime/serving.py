@@ -14,10 +14,11 @@ from hashlib import blake2b
 from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import ServedSession
+
 from baton.testing import call
-from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import ServedSession
-from baton.testing.steps import ScriptStep
+from baton.testing.scripted import ScriptStep
 
 Kind: TypeAlias = Literal["changes", "load"]
 _WORDS = "there is a good deal to be said about that and it takes some time to say"

@@ -1,42 +1,36 @@
-"""Baton: agents that pass control to one another. Everything here is loaded when it is first used."""
+"""Build systems of agents that hand control to one another.
+
+Names are loaded on first use, so `import baton` imports no model provider, database driver or web framework.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, then_transfer, with_guardrails
-    from .context import Limits, RunContext, Values
+    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, then_transfer
+    from .context import Limits, RunContext
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
-    from .events import BreakLoop, Exit, Transfer
+    from .events import Exit, Transfer
     from .handoffs import Handoff, HandoffInputData, handoff
     from .models import FallbackModel, Model, ModelSettings, RetryModel
-    from .patterns import deep_agent, make_executor, make_planner, make_replanner, plan_execute, supervisor
+    from .patterns import deep_agent, plan_execute, supervisor
     from .runner import Runner, RunResult, RunStream
-    from .tools import Approval, GuardrailVerdict, Tool, guardrail, tool, with_tool_guardrails
-    from .workflows import LoopAgent, ParallelAgent, SequentialAgent, break_loop_tool
+    from .tools import Approval, GuardrailVerdict, Tool, ToolResult, guardrail, tool
+    from .workflows import LoopAgent, ParallelAgent, SequentialAgent
 
-_HOMES = {
-    "agents": (
-        "Agent",
-        "AgentContext",
-        "AgentHooks",
-        "BaseAgent",
-        "RunHooks",
-        "agent",
-        "with_guardrails",
-        "then_transfer",
-    ),
-    "context": ("Limits", "RunContext", "Values"),
+_PACKAGES = {
+    "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "then_transfer"),
+    "context": ("Limits", "RunContext"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
-    "events": ("BreakLoop", "Exit", "Transfer"),
+    "events": ("Exit", "Transfer"),
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
     "models": ("FallbackModel", "Model", "ModelSettings", "RetryModel"),
-    "patterns": ("deep_agent", "make_executor", "make_planner", "make_replanner", "plan_execute", "supervisor"),
-    "runner": ("RunStream", "RunResult", "Runner"),
-    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "break_loop_tool"),
-    "tools": ("Approval", "Tool", "GuardrailVerdict", "with_tool_guardrails", "guardrail", "tool"),
+    "patterns": ("deep_agent", "plan_execute", "supervisor"),
+    "runner": ("RunResult", "RunStream", "Runner"),
+    "tools": ("Approval", "GuardrailVerdict", "Tool", "ToolResult", "guardrail", "tool"),
+    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
 }
-_HOME_OF = {name: room for room, names in _HOMES.items() for name in names}
+_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 
 __version__ = "0.1.0"
 __all__ = [
@@ -46,7 +40,6 @@ __all__ = [
     "Approval",
     "BaseAgent",
     "BatonError",
-    "BreakLoop",
     "Exit",
     "FallbackModel",
     "GuardrailVerdict",
@@ -69,33 +62,27 @@ __all__ = [
     "SetupError",
     "Tool",
     "ToolError",
+    "ToolResult",
     "Transfer",
-    "Values",
     "agent",
-    "break_loop_tool",
     "deep_agent",
     "guardrail",
     "handoff",
-    "make_executor",
-    "make_planner",
-    "make_replanner",
     "plan_execute",
     "supervisor",
     "then_transfer",
     "tool",
-    "with_guardrails",
-    "with_tool_guardrails",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    room = _HOME_OF.get(name)
-    if room is None:
+    package = _PACKAGE_OF.get(name)
+    if package is None:
         raise AttributeError(f"module 'baton' has no attribute {name!r}")
-    value = getattr(import_module(f".{room}", __name__), name)
+    value = getattr(import_module(f".{package}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -12,7 +12,6 @@ from baton import (
     AgentContext,
     Approval,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -25,15 +24,15 @@ from baton import (
     handoff,
     then_transfer,
     tool,
-    with_guardrails,
 )
-from baton.agents import AgentToolResult
+from baton.agents import AgentToolResult, with_guardrails
 from baton.errors import LimitError
 from baton.events import AgentResponded, ControlTransferred, Event, InterruptRaised, TextDelta, ToolReturned
 from baton.messages import AssistantMessage, Message, ToolCall, Usage, text_of
 from baton.models import ModelRequest
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
+from baton.workflows import BreakLoop
 
 
 @tool

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from tests.agents.judges import Hanging, Judge, ask, failure_of
 
-from baton import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent, with_guardrails
+from baton import Agent, AgentContext, GuardrailVerdict, RunContext, Runner, SetupError, agent
+from baton.agents import with_guardrails
 from baton.errors import GuardrailTrippedError, ModelError
 from baton.events import Delta, Event, TextDelta
 from baton.messages import AssistantMessage, Message

@@ -23,9 +23,8 @@ from baton import (
     guardrail,
     handoff,
     then_transfer,
-    with_guardrails,
 )
-from baton.agents import AgentHooks
+from baton.agents import AgentHooks, with_guardrails
 from baton.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ReplayMismatchError
 from baton.events import AgentResponded, BreakLoop, ControlTransferred, StepCompleted, ToolReturned
 from baton.events.codec import decode_log, encode_log

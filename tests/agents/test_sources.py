@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.context import AsyncCloseable
+from baton.context.run_state import AsyncCloseable
 from baton.errors import UnknownToolError
 from baton.events import AgentResponded, ToolReturned
 from baton.models import ModelRequest

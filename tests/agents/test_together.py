@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from baton.agents import maybe_await
-from baton.agents.together import gather_callbacks
+from baton.agents.hooks import gather_callbacks, maybe_await
 
 
 class Later:

@@ -9,7 +9,6 @@ from baton import (
     Agent,
     AgentHooks,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -20,11 +19,12 @@ from baton import (
     SequentialAgent,
     SetupError,
     then_transfer,
-    with_guardrails,
 )
+from baton.agents import with_guardrails
 from baton.errors import GuardrailTrippedError, LimitError
 from baton.events import ControlTransferred
 from baton.testing import ScriptedModel, call
+from baton.workflows import BreakLoop
 
 
 def polite(ctx: RunContext, given: Any) -> bool:

@@ -179,7 +179,9 @@ def _check_summary(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) 
 
 
 def _is_overload(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(_called(each if not isinstance(each, ast.Call) else each.func) == "overload" for each in node.decorator_list)
+    return any(
+        _called(each if not isinstance(each, ast.Call) else each.func) == "overload" for each in node.decorator_list
+    )
 
 
 def main(arguments: list[str]) -> int:

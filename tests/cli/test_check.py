@@ -9,8 +9,7 @@ import pytest
 
 from baton import Agent, BaseAgent, Runner, handoff, then_transfer
 from baton.agents import AgentContext
-from baton.cli.costs import transfer_costs
-from baton.cli.endings import find_endless_cycles
+from baton.cli.check import find_endless_cycles, transfer_costs
 from baton.flow import Team
 from baton.models import ModelSettings
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Invoke
 
-from baton.cli import ollama
+from baton.cli import models
 from baton.cli.demo import choose_demo_model
-from baton.cli.show import Screen
+from baton.cli.display import Screen
 from baton.models import register_model, resolve_model
 from baton.testing import ScriptedModel, call, transfer_to
 
@@ -26,7 +26,7 @@ def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    monkeypatch.setattr(ollama, "TAGS", "http://127.0.0.1:9/api/tags")
+    monkeypatch.setattr(models, "TAGS", "http://127.0.0.1:9/api/tags")
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke)
 def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
     tags: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ollama, "TAGS", tags[1].decode())
+    monkeypatch.setattr(models, "TAGS", tags[1].decode())
     playing = choose_demo_model(None, Screen())
     assert playing.notice == "model: ollama:llama3.2:1b, which Ollama has on this machine"
     assert playing.model is resolve_model("ollama:llama3.2:1b")
@@ -135,4 +135,4 @@ def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
 @pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
 def test_an_ollama_without_a_model_to_talk_to_is_none(tags: list[bytes], said: bytes) -> None:
     tags[0] = said
-    assert ollama.model_of_ollama(tags[1].decode()) is None
+    assert models.model_of_ollama(tags[1].decode()) is None

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from baton import BaseAgent, Runner, SetupError
-from baton.cli.failures import TargetError
-from baton.cli.load import load
+from baton.cli.errors import TargetError
+from baton.cli.targets import load
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
-from tests.adapters.mcp.servers import free_port, until_reachable
+from tests.mcp.servers import free_port, until_reachable
+
+from mcp import Client, StdioServerParameters
 
 from .conftest import Invoke, Write
 

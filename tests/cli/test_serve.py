@@ -15,9 +15,8 @@ from tests.sockets import Client, client_of
 
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
-from baton.cli.callers import token_from
-from baton.cli.failures import TargetError
-from baton.cli.serve import AppOptions, app_of, runner_of
+from baton.cli.errors import TargetError
+from baton.cli.serve import AppOptions, app_of, runner_of, token_from
 from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
@@ -126,7 +125,7 @@ def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 async def test_a2a_is_a_face_like_the_others() -> None:
-    from baton.adapters.a2a import RemoteAgent
+    from baton.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
     async with client_of(app_of(runner, ["api", "a2a"], AppOptions(auth={"s": "ada"})), "s") as client:

@@ -8,11 +8,9 @@ from rich.console import Console
 
 from baton import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff, supervisor, tool
 from baton.agents import AgentContext
-from baton.cli.show import Screen
-from baton.cli.wording import printable, shortened, shown_call, shown_usage, shown_value
+from baton.cli.display import Screen, printable, shortened, shown_call, shown_usage, shown_value
 from baton.context import RunContext
 from baton.events import (
-    RUN_ORIGIN,
     AgentResponded,
     AgentStarted,
     ControlTransferred,
@@ -29,6 +27,7 @@ from baton.events import (
     TextDelta,
     ToolReturned,
 )
+from baton.events.base import RUN_ORIGIN
 from baton.messages import AssistantMessage, Image, Text, ToolCall, Usage
 from baton.testing import ScriptedModel, ScriptedStream, call, say
 

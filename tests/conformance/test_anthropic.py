@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from tests.servers import AnthropicServer
+
 from baton.models.anthropic import AnthropicModel
 from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
-from baton.testing.servers import AnthropicServer
 
 
 class TestAnthropic(ModelConformance[AnthropicServer]):

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from tests.servers import GoogleServer
+
 from baton.models.google import GoogleModel
 from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
-from baton.testing.servers import GoogleServer
 
 
 class TestGoogle(ModelConformance[GoogleServer]):

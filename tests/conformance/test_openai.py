@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 from openai import AsyncOpenAI
+from tests.servers import OpenAIServer
 
 from baton.models import Model
 from baton.models.openai import OpenAIModel
 from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
-from baton.testing.servers import OpenAIServer
 
 MODEL = "gpt-5"
 

@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.servers import OpenAIRealtimeServer
 
 from baton.realtime import OpenAIRealtimeModel
 from baton.testing import ScriptStep
 from baton.testing.conformance import RealtimeConformance
 from baton.testing.realtime import ScriptedRealtimeModel
-from baton.testing.servers import OpenAIRealtimeServer
 
 
 class TestOpenAIRealtimeModel(RealtimeConformance[OpenAIRealtimeServer]):

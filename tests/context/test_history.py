@@ -2,7 +2,8 @@
 
 import pytest
 
-from baton.context import History, HistoryEntry, MessageWindow
+from baton.context import HistoryEntry
+from baton.context.history import History, MessageWindow
 from baton.events import Origin
 from baton.messages import AssistantMessage, Message, UserMessage, text_of
 

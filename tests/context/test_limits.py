@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, tool
-from baton.context import UsageMeter
+from baton.context.run_state import UsageMeter
 from baton.errors import LimitError
 from baton.events import AgentResponded, ControlTransferred, Origin
 from baton.messages import AssistantMessage, Usage

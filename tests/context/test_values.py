@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunContext, Runner, Values, agent, tool
-from baton.context import TrackedValues, to_json_value
+from baton import Agent, AgentContext, RunContext, Runner, agent, tool
+from baton.context import Values
+from baton.context.values import TrackedValues, to_json_value
 from baton.errors import NotEncodableError, RunError
-from baton.events import RUN_ORIGIN as NOBODY_ORIGIN
 from baton.events import StepCompleted, ValueChanges, decode_event, encode_event
+from baton.events.base import RUN_ORIGIN as NOBODY_ORIGIN
 from baton.testing import ScriptedModel, call
 
 

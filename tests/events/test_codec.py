@@ -9,7 +9,6 @@ from baton import Agent, Approval, RunContext, Runner, tool
 from baton.errors import LogError, NotEncodableError, RunError
 from baton.events import (
     LOG_FORMAT,
-    RUN_ORIGIN,
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -41,6 +40,7 @@ from baton.events import (
     encode_event,
     encode_log,
 )
+from baton.events.base import RUN_ORIGIN
 from baton.messages import (
     AssistantMessage,
     Audio,

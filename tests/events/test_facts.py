@@ -1,6 +1,7 @@
 """The small readings that events offer."""
 
-from baton.events import RUN_ORIGIN, AgentResponded, ToolReturned
+from baton.events import AgentResponded, ToolReturned
+from baton.events.base import RUN_ORIGIN
 from baton.messages import AssistantMessage, Data, Image, Text, ToolMessage
 
 

@@ -3,7 +3,7 @@
 from inline_snapshot import snapshot
 
 from baton import Agent, ParallelAgent, Runner, SequentialAgent, handoff, tool
-from baton.flow import diff_fingerprints, team_fingerprint
+from baton.flow.team import diff_fingerprints, team_fingerprint
 from baton.testing import ScriptedModel
 
 

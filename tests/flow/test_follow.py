@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, BreakLoop, Exit, RunContext, Runner, Transfer, agent, handoff, tool
+from baton import Agent, AgentContext, Exit, RunContext, Runner, Transfer, agent, handoff, tool
 from baton.errors import TransferError
 from baton.events import AgentFinished, AgentResponded, AgentStarted, ControlTransferred, Event, ToolReturned
 from baton.messages import UserMessage
 from baton.testing import ScriptedModel, call, transcript, transfer_to
+from baton.workflows import BreakLoop
 
 
 @tool

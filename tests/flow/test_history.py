@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from baton import Agent, AgentContext, Runner, Transfer, agent, handoff, tool
 from baton.agents import HistoryPolicy
-from baton.context import History, HistoryEntry
+from baton.context import HistoryEntry
+from baton.context.history import History
 from baton.events import Origin
-from baton.flow import view_history
+from baton.flow.history import view_history
 from baton.messages import (
     AssistantMessage,
     Audio,

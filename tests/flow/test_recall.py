@@ -27,7 +27,7 @@ from baton import (
 from baton.context import HistoryEntry
 from baton.errors import ModelError
 from baton.events import Event, decode_log, encode_log
-from baton.flow import history_from_log, last_active_agent
+from baton.flow.log_history import history_from_log, last_active_agent
 from baton.messages import AssistantMessage, ToolMessage, UserMessage, text_of
 from baton.testing import ScriptedModel, call, say, transfer_to
 

@@ -10,9 +10,10 @@ import pytest
 
 from baton import Agent, AgentContext, BaseAgent, Limits, Runner, Transfer
 from baton.agents import HistoryPolicy
-from baton.context import History
+from baton.context.history import History
 from baton.events import Action, ControlTransferred, Origin
-from baton.flow import Team, view_history
+from baton.flow import Team
+from baton.flow.history import view_history
 from baton.messages import AssistantMessage, UserMessage
 from baton.testing import ScriptedModel, call, say, transfer_to
 

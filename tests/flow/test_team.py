@@ -240,7 +240,9 @@ async def test_the_instructions_list_the_targets_and_say_when_to_transfer() -> N
 async def test_all_of_it_is_in_chinese_if_the_runner_is() -> None:
     # T12
     child = Agent("天气", description="了解天气。")
-    requests = await requests_of(Agent("Router", sub_agents=[child], instructions="分派。"), "done", prompt_language="zh")
+    requests = await requests_of(
+        Agent("Router", sub_agents=[child], instructions="分派。"), "done", prompt_language="zh"
+    )
     instructions = requests["Router"].instructions
     assert instructions.startswith("分派。\n\n你是团队的一员。")
     assert "- 天气: 了解天气。" in instructions

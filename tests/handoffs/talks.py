@@ -4,7 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from baton.context import Limits, RunContext, RunState, UsageMeter
+from baton.context import Limits, RunContext
+from baton.context.run_state import RunState, UsageMeter
 from baton.events import Origin
 from baton.handoffs import HandoffInputData, HandoffInputFilter
 from baton.log import Log

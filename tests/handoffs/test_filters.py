@@ -14,15 +14,7 @@ from baton.context import Limits
 from baton.errors import EmptyResponseError, LimitError
 from baton.events import StepCompleted
 from baton.handoffs import HandoffInputData, HandoffInputFilter
-from baton.handoffs.filters import (
-    compose,
-    keep_last,
-    keep_tokens,
-    nest_history,
-    redact,
-    remove_all_tools,
-    summarize,
-)
+from baton.handoffs.filters import compose, keep_last, keep_tokens, nest_history, redact, remove_all_tools, summarize
 from baton.messages import (
     AssistantMessage,
     Audio,

@@ -16,7 +16,7 @@ from baton.events import InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, ToolCall
 from baton.models import ModelRequest, ModelResponse
 from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.transcript import shown_call, spoken
+from baton.testing.transcripts import shown_call, spoken
 
 OF_RUN = [name for name in vars(RunHooks) if name.startswith("on_")]
 OF_AGENT = [name for name in vars(AgentHooks) if name.startswith("on_")]

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationInfo, fi
 from typing_extensions import TypeAliasType, TypedDict
 
 from baton import SetupError
-from baton.handoffs import HandoffInputParser
+from baton.handoffs.input import HandoffInputParser
 
 
 class Ticket(BaseModel):

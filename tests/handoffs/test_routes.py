@@ -4,7 +4,8 @@ import pytest
 
 from baton import Agent
 from baton.flow import Team
-from baton.handoffs import Handoff, Route, Routes, TransferRefusal
+from baton.handoffs import Handoff
+from baton.handoffs.routes import Route, Routes, TransferRefusal
 from baton.messages import ToolCall
 
 

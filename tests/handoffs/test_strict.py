@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, Field, TypeAdapter, create_model
 
 from baton import Agent, Runner, SetupError, handoff
-from baton.handoffs.strict import strict_schema
+from baton.handoffs.input import strict_schema
 
 
 class Address(BaseModel):

@@ -3,13 +3,13 @@
 import sys
 from typing import Any
 
-from tests.adapters.a2a.stage import served
 from tests.interop.node import talked
+from tests.serving.a2a.stage import served
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.a2a import a2a_app
 from baton.messages import ToolMessage, text_of
 from baton.models import ModelRequest
+from baton.serving.a2a import a2a_app
 from baton.testing import ScriptedModel, call
 
 

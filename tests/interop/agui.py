@@ -7,11 +7,11 @@ from typing import Any
 from tests.interop.node import talked
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.agui import agui_app, with_frontend_tools
 from baton.messages import ToolMessage, UserMessage, text_of
 from baton.models import ModelRequest
 from baton.runner import BackgroundRunner
-from baton.server import serve_in_background
+from baton.serving import serve_in_background
+from baton.serving.agui import agui_app, with_frontend_tools
 from baton.testing import ScriptedModel, call
 
 

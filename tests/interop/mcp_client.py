@@ -13,8 +13,8 @@ import httpx2
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
 from baton import Agent, Runner
-from baton.adapters.mcp import AuthorizationCode, ClientCredentials, MCPToolset, MemoryTokenStore
-from baton.adapters.mcp.tokens import ServerCredentials
+from baton.mcp import AuthorizationCode, ClientCredentials, MCPToolset, MemoryTokenStore
+from baton.mcp.oauth import ServerCredentials
 from baton.messages import ToolMessage, ToolSpec
 from baton.models import ModelRequest
 from baton.runner import Interrupt

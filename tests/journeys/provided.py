@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.servers import AnthropicServer, GoogleServer, OpenAIServer, ProviderServer
+
 from baton.models import Model
 from baton.models.anthropic import AnthropicModel
 from baton.models.google import GoogleModel
 from baton.models.openai import OpenAIModel
 from baton.testing import ScriptStep
-from baton.testing.servers import AnthropicServer, GoogleServer, OpenAIServer, ProviderServer
 
 
 @dataclass(frozen=True)

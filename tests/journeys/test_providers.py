@@ -9,13 +9,13 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 from tests.journeys.provided import CLAUDE, GEMINI, GEMINI_WITHOUT_IDS, PROVIDERS, Provider, closed
+from tests.servers import AnthropicServer, GoogleServer
 
 from baton import Agent, RunContext, Runner, RunResult, handoff, tool
 from baton.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta, encode_event
 from baton.messages import AssistantMessage, Reasoning, Usage
 from baton.models import Model, ModelResponse
 from baton.testing import ScriptedModel, call, transcript
-from baton.testing.servers import AnthropicServer, GoogleServer
 
 QUESTION = "How is the weather in Rome and Oslo? Wake me if it is worth it."
 ANSWER = "Rome has 25 degrees and Oslo 7. I shall wake you at six: 旅行 🎒!"

@@ -11,7 +11,6 @@ from tests.laws.trees import NOTES, Chat, Own, Tree
 from baton import (
     Agent,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -21,7 +20,6 @@ from baton import (
     RunResult,
     SequentialAgent,
     Transfer,
-    break_loop_tool,
     tool,
 )
 from baton.agents import AgentContext
@@ -30,7 +28,7 @@ from baton.events import Action, Event
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.models import Chunk, ModelRequest, ModelResponse
 from baton.testing import call, transfer_to
-from baton.workflows import append
+from baton.workflows import BreakLoop, append, break_loop_tool
 
 RUN_ID = "r"
 REQUEST = "do it"

@@ -19,7 +19,7 @@ from baton.events import Event
 from baton.messages import text_of
 from baton.models import ModelRequest
 from baton.realtime import PlaybackTracker, RealtimeRunner, RealtimeSession
-from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
+from baton.realtime.protocol import AddItem, ConfigureSession, CreateResponse
 from baton.stores import Store
 from baton.testing import ScriptedRealtimeModel, ScriptedStream
 

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from tests.laws.conversations import assistant_messages, calls, contents, json_values, messages, texts, usages
 
 from baton.events import (
-    RUN_ORIGIN,
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -27,6 +26,7 @@ from baton.events import (
     UserMessageAdded,
     ValueChanges,
 )
+from baton.events.base import RUN_ORIGIN
 from baton.messages import UserMessage
 
 _times = st.floats(0, 4e9)

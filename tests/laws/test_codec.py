@@ -10,7 +10,7 @@ from tests.laws.conversations import json_values, texts
 from tests.laws.logs import ALL_KINDS, logs
 
 from baton import events as events_room
-from baton.context import to_json_value
+from baton.context.values import to_json_value
 from baton.errors import LogError, NotEncodableError
 from baton.events import Event, Origin, StepCompleted, UnknownEvent, decode_event, decode_log, encode_event, encode_log
 

@@ -30,7 +30,7 @@ from baton.messages import (
     text_of,
 )
 from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.steps import ScriptStep
+from baton.testing.scripted import ScriptStep
 
 
 @tool

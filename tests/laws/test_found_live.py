@@ -10,11 +10,10 @@ from tests.laws.clockless import rest, without_a_clock
 from baton import tool
 from baton.errors import BatonError, TransferError
 from baton.events import AgentResponded, ControlTransferred, Event
-from baton.flow import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, ToolMessage
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
-from baton.realtime.commands import AddItem
-from baton.realtime.signals import ResponseEnded, ResponseStarted
+from baton.realtime.protocol import AddItem, ResponseEnded, ResponseStarted
 from baton.testing import ScriptedRealtimeModel, call
 
 

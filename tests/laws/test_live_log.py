@@ -26,10 +26,10 @@ from baton.events import (
     decode_log,
     encode_log,
 )
-from baton.flow import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
 from baton.stores import SQLiteStore
-from baton.testing.mortal import CrashingStore, Moment
+from baton.testing.crash_lab import CrashingStore, Moment
 
 _HANDED_OVER = "handed over with:"
 

@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from tests.laws.conversations import messages, torn_conversations
+from tests.servers import AnthropicServer, GoogleServer, ProviderServer, ReceivedRequest
+from tests.servers.base import APIEndpoint
 
 from baton.errors import ModelRequestError
 from baton.messages import Message, ToolSpec
 from baton.models import ModelRequest
 from baton.models.anthropic.request import parameters as for_anthropic
 from baton.models.google.request import parameters as for_google
-from baton.testing.servers import AnthropicServer, GoogleServer, ProviderServer, ReceivedRequest
-from baton.testing.servers.base import APIEndpoint
 
 CONVERSATIONS = torn_conversations | st.lists(messages, max_size=8)
 TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])

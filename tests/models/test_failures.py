@@ -6,7 +6,7 @@ from email.utils import formatdate
 import pytest
 
 from baton.errors import ContentFilterError, EmptyResponseError, ModelError
-from baton.models.failures import Objection, empty, refused, retry_after
+from baton.models.provider_errors import Objection, empty, refused, retry_after
 
 
 @pytest.mark.parametrize(

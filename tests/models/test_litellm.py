@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.servers import OpenAIServer
 
 from baton.errors import (
     AuthenticationError,
@@ -19,7 +20,6 @@ from baton.messages import AssistantMessage, Image, Text, ToolMessage, ToolSpec,
 from baton.models import ModelRequest, ModelResponse, ModelSettings, TextChunk, collect_response, resolve_model
 from baton.models.litellm import LiteLLMModel
 from baton.testing import ScriptedStream, call, say
-from baton.testing.servers import OpenAIServer
 
 # LiteLLM and what it depends on warn of their own doings.
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from weakref import ref
 
-from baton.models.per_loop import PerEventLoop
+from baton.models.sdk_clients import PerEventLoop
 
 
 class Client:

@@ -15,18 +15,22 @@ from baton import (
     RunResult,
     SequentialAgent,
     deep_agent,
-    make_executor,
-    make_planner,
-    make_replanner,
     plan_execute,
     supervisor,
     tool,
 )
 from baton.events import Event, ToolReturned, decode_log, encode_log
-from baton.flow import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import ToolCall, ToolMessage, text_of
 from baton.models import ModelRequest
-from baton.patterns import GENERAL_PURPOSE, ParallelPlan, scratch_file_tools
+from baton.patterns import (
+    GENERAL_PURPOSE,
+    ParallelPlan,
+    make_executor,
+    make_planner,
+    make_replanner,
+    scratch_file_tools,
+)
 from baton.testing import ScriptedModel, call
 
 done: Counter[str] = Counter()

@@ -20,9 +20,6 @@ from baton import (
     Runner,
     SetupError,
     agent,
-    make_executor,
-    make_planner,
-    make_replanner,
     plan_execute,
     supervisor,
     tool,
@@ -30,7 +27,7 @@ from baton import (
 from baton.errors import BranchesFailedError, LimitError, OutputError, ToolFailedError
 from baton.events import ToolReturned
 from baton.messages import Image, Text, ToolMessage, UserMessage, text_of
-from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, Plan
+from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, Plan, make_executor, make_planner, make_replanner
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 

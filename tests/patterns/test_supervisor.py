@@ -18,8 +18,8 @@ from baton import (
     SetupError,
     agent,
     supervisor,
-    with_guardrails,
 )
+from baton.agents import with_guardrails
 from baton.errors import LimitError, LoopError, ToolFailedError
 from baton.messages import text_of
 from baton.testing import ScriptedModel, call, transcript, transfer_to

@@ -8,9 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import RecordedEvent, ServedItem, ServedSession, silence, speech
+
 from baton.messages import text_of
 from baton.realtime import RealtimeModel, RealtimeSession
-from baton.realtime.commands import (
+from baton.realtime.openai import OpenAIRealtimeModel
+from baton.realtime.protocol import (
     AddItem,
     AppendAudio,
     CancelResponse,
@@ -21,11 +25,8 @@ from baton.realtime.commands import (
     CreateResponse,
     TruncateItem,
 )
-from baton.realtime.openai import OpenAIRealtimeModel
 from baton.testing import ScriptedConnection, ScriptedRealtimeModel
-from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import RecordedEvent, ServedItem, ServedSession, silence, speech
-from baton.testing.steps import ScriptStep
+from baton.testing.scripted import ScriptStep
 
 Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
 WITHIN = 10.0

@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from tests.realtime.listening import listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage, says
+from tests.servers.realtime import RepeatEvent
 
 from baton import RunContext, tool
 from baton.errors import UnknownToolError
 from baton.events import AgentResponded, InterruptRaised, ToolReturned, UserMessageAdded
 from baton.messages import AssistantMessage, ToolCall
 from baton.realtime import RealtimeAgent, RealtimeSettings, SessionErrorReported, TurnDetection
-from baton.realtime.signals import ResponseEnded
+from baton.realtime.protocol import ResponseEnded
 from baton.testing import ScriptedStream, call, say
-from baton.testing.servers.realtime import RepeatEvent
 
 
 class Gate:

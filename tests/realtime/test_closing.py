@@ -11,7 +11,7 @@ from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left
 from baton import tool
 from baton.errors import RunError
 from baton.events import AgentResponded, InterruptRaised, ToolReturned
-from baton.flow.recall import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import text_of
 from baton.realtime import RealtimeAgent, RealtimeSession, RealtimeSettings, SessionReconnecting, TranscriptDelta
 from baton.stores import MemoryStore

@@ -8,7 +8,7 @@ from tests.realtime.listening import listening_to
 
 from baton import RunContext, RunHooks, tool
 from baton.events import AgentResponded, ControlTransferred, ToolReturned
-from baton.flow import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import ToolMessage
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings
 from baton.testing import ScriptedRealtimeModel, call

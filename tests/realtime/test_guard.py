@@ -10,7 +10,7 @@ from tests.realtime.stages import InMemory, Stage
 from baton import GuardrailVerdict, tool
 from baton.errors import GuardrailFailedError
 from baton.events import AgentResponded, ResponseTruncated, ToolReturned
-from baton.flow.recall import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import text_of
 from baton.realtime import GuardrailTripped, PlaybackInterrupted, RealtimeAgent, RealtimeSettings, TranscriptDelta
 from baton.testing import ScriptedStream, call, say
@@ -50,7 +50,9 @@ async def test_a_no_stops_the_response_where_it_is(stage: Stage) -> None:
     """R10."""
     model = await stage.plays([ScriptedStream("The secret is", asyncio.Event()), "I cannot tell."])
     desk = RealtimeAgent("Desk", output_guardrails=[no_secrets])
-    async with listening_to(runner_of(desk, model, guardrail_interval=5, settings=RealtimeSettings()).connect()) as heard:
+    async with listening_to(
+        runner_of(desk, model, guardrail_interval=5, settings=RealtimeSettings()).connect()
+    ) as heard:
         await heard.session.send_text("Tell me")
         stopped = await heard.until(GuardrailTripped)
         await heard.until(AgentResponded)

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from tests.realtime.listening import Listener, listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left, says
+from tests.servers import HttpFault
+from tests.servers.realtime import CutConnection
 
 from baton import tool
 from baton.errors import ModelConnectionError, RunError, SessionLostError
@@ -20,12 +22,16 @@ from baton.realtime import (
     TranscriptDelta,
     realtime_handoff,
 )
-from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
-from baton.realtime.signals import AudioCommitted, UserSpeechEnded, UserSpeechStarted
+from baton.realtime.protocol import (
+    AddItem,
+    AudioCommitted,
+    ConfigureSession,
+    CreateResponse,
+    UserSpeechEnded,
+    UserSpeechStarted,
+)
 from baton.stores import MemoryStore
 from baton.testing import ScriptedStream, call
-from baton.testing.servers import HttpFault
-from baton.testing.servers.realtime import CutConnection
 
 
 @pytest.mark.parametrize("is_before", [True, False])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from tests.realtime.listening import WRITTEN, listening_to, runner_of
 from tests.realtime.stages import OverTheWire, nothing_left
+from tests.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
 
 from baton import RunContext, tool
 from baton.events import AgentResponded
@@ -12,8 +13,7 @@ from baton.messages import ToolMessage
 from baton.models import ModelRequest
 from baton.realtime import RealtimeAgent, RealtimeSettings, realtime_handoff
 from baton.testing import call
-from baton.testing.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
-from baton.testing.steps import Plain
+from baton.testing.scripted import Plain
 
 
 def as_desk(request: ModelRequest) -> Plain:

@@ -1,7 +1,7 @@
 """R7: how much of what was said has been heard."""
 
 from baton.realtime import PlaybackTracker
-from baton.realtime.playback import PlayedPortion, heard_of
+from baton.realtime.speech import PlayedPortion, heard_of
 
 
 class Clock:

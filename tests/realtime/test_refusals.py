@@ -2,14 +2,14 @@
 
 from tests.realtime.listening import listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage
+from tests.servers.realtime import RefuseCommand
 
 from baton import tool
 from baton.errors import ModelRequestError
 from baton.events import AgentResponded
 from baton.realtime import RealtimeAgent, SessionErrorReported
-from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
+from baton.realtime.protocol import AddItem, ConfigureSession, CreateResponse
 from baton.testing import call
-from baton.testing.servers.realtime import RefuseCommand
 
 
 async def test_an_item_that_was_refused_is_sent_again_without_running_the_tool_again(stage: Stage) -> None:

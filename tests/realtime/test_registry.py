@@ -6,7 +6,7 @@ import pytest
 
 from baton.errors import SetupError
 from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.registry import resolve_realtime_model
+from baton.realtime.runner import resolve_realtime_model
 
 
 def test_a_string_names_a_model() -> None:

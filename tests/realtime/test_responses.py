@@ -5,13 +5,13 @@ from typing import Any
 
 from tests.realtime.listening import listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire
+from tests.servers.realtime import IgnoreCommand
 
 from baton import RunHooks
 from baton.events import AgentResponded
 from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings, TranscriptDelta
-from baton.realtime.signals import ResponseEnded, ResponseStarted
+from baton.realtime.protocol import ResponseEnded, ResponseStarted
 from baton.testing import ScriptedStream, call
-from baton.testing.servers.realtime import IgnoreCommand
 
 
 class AtTheHandoff(RunHooks):

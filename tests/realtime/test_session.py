@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.adapters.spans import Traced
+from tests.otel.spans import Traced
 from tests.realtime.listening import WRITTEN, listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage, says
+from tests.servers.realtime import speech
 
 from baton import Limits, RunContext, RunHooks, tool
-from baton.adapters import OTelObserver
 from baton.errors import (
     AnswerError,
     AuthenticationError,
@@ -32,6 +32,7 @@ from baton.events import (
     UserMessageAdded,
 )
 from baton.messages import Usage
+from baton.otel import OTelObserver
 from baton.realtime import (
     AudioCompleted,
     AudioDelta,
@@ -45,7 +46,6 @@ from baton.realtime import (
 )
 from baton.realtime.openai import OpenAIRealtimeModel
 from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say
-from baton.testing.servers.realtime import speech
 
 
 async def test_what_is_delivered_and_what_is_logged(stage: Stage) -> None:

@@ -10,9 +10,9 @@ from baton.errors import LimitError, ModelError, RunError
 from baton.events import AgentResponded, UserMessageAdded
 from baton.messages import AssistantMessage
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionReconnected, SessionReconnecting
-from baton.realtime.commands import CreateResponse
-from baton.realtime.signals import (
+from baton.realtime.protocol import (
     AudioCommitted,
+    CreateResponse,
     ResponseEnded,
     ResponseStarted,
     TranscriptionCompleted,

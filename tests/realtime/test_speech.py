@@ -6,7 +6,7 @@ from tests.realtime.listening import Listener, listening_to, runner_of
 from tests.realtime.stages import InMemory, OverTheWire, Stage, says
 
 from baton.events import AgentResponded, ResponseTruncated
-from baton.flow.recall import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.realtime import (
     AudioCompleted,
@@ -19,7 +19,7 @@ from baton.realtime import (
     TranscriptDelta,
     TurnDetection,
 )
-from baton.realtime.signals import AudioChunk, ResponseEnded, ResponseStarted, TranscriptChunk
+from baton.realtime.protocol import AudioChunk, ResponseEnded, ResponseStarted, TranscriptChunk
 from baton.testing import ScriptedStream, call, say
 
 SPOKEN = RealtimeSettings()

@@ -11,7 +11,7 @@ from tests.realtime.stages import OverTheWire, Stage
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import ModelError, SessionLostError
 from baton.events import AgentResponded, InterruptRaised, ResponseTruncated, ToolReturned, UserMessageAdded
-from baton.flow.recall import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, Image, SystemMessage, Text, ToolCall, ToolMessage, UserMessage, text_of
 from baton.realtime import AudioDelta, RealtimeAgent, RealtimeSettings
 from baton.stores import MemoryStore

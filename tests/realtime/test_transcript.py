@@ -4,10 +4,10 @@ from tests.realtime.listening import listening_to
 from tests.realtime.stages import InMemory, OverTheWire, Stage, says
 
 from baton.events import AgentResponded, UserMessageAdded
-from baton.flow.recall import history_from_log
+from baton.flow.log_history import history_from_log
 from baton.messages import Message, text_of
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionErrorReported, TurnDetection
-from baton.realtime.signals import (
+from baton.realtime.protocol import (
     AudioCommitted,
     TranscriptionCompleted,
     TranscriptionFailed,

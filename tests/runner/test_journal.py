@@ -8,10 +8,11 @@ from tests.runner.kept import Watched, events_in, known, left_behind
 
 from baton import Agent, ParallelAgent, RunContext, Runner, tool
 from baton.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
-from baton.events import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines, encode_header
+from baton.events import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines
+from baton.events.codec import encode_header
 from baton.log import Log
-from baton.runner.channel import EventQueue
 from baton.runner.journal import Journal
+from baton.runner.stream import EventQueue
 from baton.stores import Lease, MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.errors import LogError
-from baton.stores.packing import log_of, packed, unpacked
+from baton.stores.records import log_of, packed, unpacked
 
 
 @given(st.lists(st.binary(max_size=300), max_size=12))

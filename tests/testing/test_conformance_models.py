@@ -309,7 +309,7 @@ async def test_the_same_checks_let_a_model_pass_that_is_in_order(check: Callable
 
 
 async def test_a_model_that_waits_for_the_end_does_not_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.testing.conformance.answers.PATIENCE", 0.05)
+    monkeypatch.setattr("baton.testing.conformance.models.PATIENCE", 0.05)
     suite = Suite()
     suite.kind = WaitsForTheEnd
     with pytest.raises(TimeoutError):

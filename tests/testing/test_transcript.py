@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from baton.events import (
-    RUN_ORIGIN,
     AgentFinished,
     AgentResponded,
     AgentStarted,
@@ -29,6 +28,7 @@ from baton.events import (
     UserMessageAdded,
     ValueChanges,
 )
+from baton.events.base import RUN_ORIGIN
 from baton.messages import AssistantMessage, Data, Image, Reasoning, Text, ToolCall, UserMessage
 from baton.testing import transcript
 

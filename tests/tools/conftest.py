@@ -5,7 +5,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from baton.context import Limits, RunContext, RunState, UsageMeter
+from baton.context import Limits, RunContext
+from baton.context.run_state import RunState, UsageMeter
 from baton.events import Event, Origin
 from baton.log import Log
 from baton.messages import ToolCall

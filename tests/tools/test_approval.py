@@ -8,12 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from baton.context import RunContext, SuspendRun
+from baton.context import RunContext
+from baton.context.run_context import SuspendRun
 from baton.errors import AnswerError, SetupError
-from baton.events import RUN_ORIGIN, Event, InterruptAnswered, InterruptRaised, decode_log, encode_log
+from baton.events import Event, InterruptAnswered, InterruptRaised, decode_log, encode_log
+from baton.events.base import RUN_ORIGIN
 from baton.messages import ToolSpec, text_of
-from baton.tools import Approval, ToolResult, parse_approval, tool, unwrap_tool
-from baton.tools.approval import APPROVED_FOR_GOOD, ApprovalTool
+from baton.tools import Approval, ToolResult, tool
+from baton.tools.base import unwrap_tool
+from baton.tools.wrappers import APPROVED_FOR_GOOD, ApprovalTool, parse_approval
 
 Ctx = RunContext[Any]
 MakeContext = Callable[..., Ctx]

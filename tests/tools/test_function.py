@@ -9,10 +9,12 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 
 import pytest
 
-from baton.context import RunContext, SuspendRun
+from baton.context import RunContext
+from baton.context.run_context import SuspendRun
 from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailedError, ToolResultError
 from baton.events import InterruptAnswered
-from baton.tools import FunctionTool, Tool, ToolResult, tool, unwrap_tool
+from baton.tools import FunctionTool, Tool, ToolResult, tool
+from baton.tools.base import unwrap_tool
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -17,7 +17,6 @@ from baton import (
     ToolError,
     guardrail,
     tool,
-    with_tool_guardrails,
 )
 from baton.errors import GuardrailFailedError, GuardrailTrippedError, NotEncodableError, ToolFailedError
 from baton.events import StepCompleted, ToolReturned
@@ -25,7 +24,8 @@ from baton.events.codec import decode_log, encode_log
 from baton.messages import Image, ToolSpec
 from baton.runner import GuardrailResult
 from baton.testing import ScriptedModel, call, transcript
-from baton.tools import ToolResult, unwrap_tool
+from baton.tools import ToolResult, with_tool_guardrails
+from baton.tools.base import unwrap_tool
 
 
 class Till:
@@ -430,8 +430,14 @@ untyped: Any = with_tool_guardrails
     [
         (lambda: untyped(3), r"guarded_tool\(3\) has nothing to guard; give a tool or a function"),
         (lambda: untyped(Till().pay, on_trip="ask"), r"has on_trip='ask'; use \"tell\" or \"raise\""),
-        (lambda: untyped(Till().pay, input_guardrails=at_most_100), r"has input_guardrails=.*; give a list of guardrails"),
-        (lambda: untyped(Till().pay, input_guardrails=[says(1)], output_guardrails=[says(1)]), "has two guardrails called `judge`"),
+        (
+            lambda: untyped(Till().pay, input_guardrails=at_most_100),
+            r"has input_guardrails=.*; give a list of guardrails",
+        ),
+        (
+            lambda: untyped(Till().pay, input_guardrails=[says(1)], output_guardrails=[says(1)]),
+            "has two guardrails called `judge`",
+        ),
         (
             lambda: untyped(untyped(Till().pay, input_guardrails=[says(1)]), input_guardrails=[says(1)]),
             "has two guardrails called `judge`, wrappers inside it included",

@@ -126,7 +126,7 @@ def test_a_name_without_a_value_yet_is_passed_over() -> None:
 
 
 def test_what_is_not_written_in_python_mentions_nothing() -> None:
-    from baton.tools.mentions import mentioned_by
+    from baton.tools.function import mentioned_by
 
     for thing in (len, "abc".upper, dict, 3, None, object()):
         assert mentioned_by(thing) == ()

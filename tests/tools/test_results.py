@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 from baton.errors import ToolResultError
 from baton.messages import Audio, Data, File, Image, Text, text_of
-from baton.tools import ToolResult, to_tool_result
+from baton.tools import ToolResult
+from baton.tools.results import to_tool_result
 
 
 class Size(Enum):

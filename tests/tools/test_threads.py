@@ -15,7 +15,7 @@ import pytest
 from baton.context import RunContext
 from baton.messages import text_of
 from baton.tools import ToolResult, tool
-from baton.tools.threads import in_thread
+from baton.tools.worker_threads import in_thread
 
 Ctx = RunContext[Any]
 tenant: ContextVar[str] = ContextVar("tenant")
@@ -159,7 +159,7 @@ async def test_functions_that_hang_do_not_take_threads_from_others(ctx: Ctx) -> 
 
 HANGS = """
 import asyncio, threading
-from baton.tools.threads import in_thread
+from baton.tools.worker_threads import in_thread
 async def main():
     running = asyncio.create_task(in_thread(threading.Event().wait, "hang", grace=0.01))
     await asyncio.sleep(0)
@@ -171,7 +171,7 @@ print("ended")
 
 FORKS = """
 import asyncio, os
-from baton.tools.threads import in_thread
+from baton.tools.worker_threads import in_thread
 asyncio.run(in_thread(lambda: 1, "before"))
 child = os.fork()
 if child == 0:

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from baton.context import RunContext, SuspendRun
+from baton.context import RunContext
+from baton.context.run_context import SuspendRun
 from baton.errors import SetupError, ToolFailedError, ToolTimeoutError
 from baton.messages import ToolSpec
-from baton.tools import ToolResult, tool, unwrap_tool
-from baton.tools.timeouts import TimeoutTool
+from baton.tools import ToolResult, tool
+from baton.tools.base import unwrap_tool
+from baton.tools.wrappers import TimeoutTool
 
 Ctx = RunContext[Any]
 TOO_LATE = ToolResult("tool `wait` did not finish within 0.01 s", is_error=True)

@@ -10,7 +10,7 @@ from tests.tools.conftest import MakeContext
 from baton import GuardrailVerdict, RunContext, SetupError, guardrail
 from baton.events import StepCompleted
 from baton.tools import Guardrail
-from baton.tools.verdicts import GuardrailChecks, as_guardrails, verdict_in
+from baton.tools.guardrails import GuardrailChecks, as_guardrails, verdict_in
 
 
 def polite(ctx: RunContext[Any], given: str) -> bool:

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from baton import AgentContext, BaseAgent, BreakLoop, Exit, Runner, RunResult, Transfer, agent
+from baton import AgentContext, BaseAgent, Exit, Runner, RunResult, Transfer, agent
 from baton.events import AgentResponded, Event, decode_log, encode_log
 from baton.messages import text_of
 from baton.runner.result import Interrupt
+from baton.workflows import BreakLoop
 
 
 def texts(result: RunResult[Any]) -> list[str]:

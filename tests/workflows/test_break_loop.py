@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from tests.workflows.parts import answered, asker, check_replay, speaker, texts
 
-from baton import Agent, LoopAgent, RunContext, Runner, SequentialAgent, break_loop_tool, tool
+from baton import Agent, LoopAgent, RunContext, Runner, SequentialAgent, tool
 from baton.events import ToolReturned
 from baton.testing import ScriptedModel, call, say, transfer_to
+from baton.workflows import break_loop_tool
 
 
 def critic(steps: list[Any], **facts: Any) -> Runner[Any, Any]:

@@ -9,7 +9,6 @@ from tests.workflows.parts import answered, asker, check_replay, failing, passin
 from baton import (
     Agent,
     AgentContext,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -23,6 +22,7 @@ from baton.agents import BaseAgent
 from baton.errors import LimitError
 from baton.events import AgentStarted, RunSuspended
 from baton.testing import ScriptedModel, transfer_to
+from baton.workflows import BreakLoop
 
 
 def counter(name: str, last: int, then: Exit | BreakLoop) -> BaseAgent[Any, Any]:

@@ -22,7 +22,6 @@ from baton import (
     Agent,
     AgentContext,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     ParallelAgent,
@@ -36,6 +35,7 @@ from baton import (
 from baton.errors import BranchesFailedError, BranchTimeoutError, LimitError
 from baton.events import AgentResponded, AgentStarted, Event
 from baton.testing import ScriptedModel, call, transfer_to
+from baton.workflows import BreakLoop
 
 
 def waiting(name: str, gate: asyncio.Event) -> BaseAgent[Any, Any]:

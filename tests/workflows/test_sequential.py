@@ -19,7 +19,6 @@ from baton import (
     Agent,
     AgentContext,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -33,6 +32,7 @@ from baton import (
 )
 from baton.errors import LimitError
 from baton.testing import ScriptedModel, call, transcript, transfer_to
+from baton.workflows import BreakLoop
 
 
 async def test_each_step_runs_once_in_order_and_reads_what_was_said_before() -> None:

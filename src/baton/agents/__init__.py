@@ -4,40 +4,26 @@ May import handoffs, models, tools and what is below them. An agent says what sh
 know which other agents there are, nor carry anything out itself.
 """
 
-from .agent import Agent
-from .agent_tool import AgentTool, AgentToolResult
-from .base import AgentContext, BaseAgent, Flow, FlowOutcome, HistoryPolicy, MultipleTransfers, RunConfig
-from .custom import agent
-from .deadlines import run_with_deadline
+from .agent_tool import AgentToolResult
+from .base import AgentContext, BaseAgent, HistoryPolicy, MultipleTransfers, agent
+from .definition import EXIT_TOOL
 from .guardrails import with_guardrails
-from .hooks import HOOK_STEP, AgentHooks, HookDispatcher, RunHooks, dispatch, dispatcher_for
-from .then_transfer import then_transfer
-from .together import maybe_await
-from .toolbox import EXIT_TOOL
-from .wrapping import AgentWrapper
+from .hooks import AgentHooks, RunHooks
+from .model_agent import Agent
+from .wrappers import AgentWrapper, then_transfer
 
 __all__ = [
     "EXIT_TOOL",
-    "HOOK_STEP",
     "Agent",
     "AgentContext",
     "AgentHooks",
-    "AgentTool",
     "AgentToolResult",
     "AgentWrapper",
     "BaseAgent",
-    "Flow",
-    "FlowOutcome",
     "HistoryPolicy",
-    "HookDispatcher",
     "MultipleTransfers",
-    "RunConfig",
     "RunHooks",
     "agent",
-    "dispatch",
-    "dispatcher_for",
-    "maybe_await",
-    "run_with_deadline",
     "then_transfer",
     "with_guardrails",
 ]

@@ -7,14 +7,19 @@ from typing import Any, TypeAlias, cast
 import msgspec
 from msgspec import Struct
 
-from ..context import History, HistoryEntry, Limits, RunContext, TrackedValues, UsageMeter
+from ..context import HistoryEntry, Limits, RunContext
+from ..context.history import History
+from ..context.run_state import UsageMeter
+from ..context.values import TrackedValues
 from ..errors import LimitError, SetupError, check_choice, ends_run
-from ..handoffs import HandoffInputParser, tool_name_for
+from ..handoffs import tool_name_for
+from ..handoffs.input import HandoffInputParser
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, text_of
-from ..tools import ApprovalTool, NeedsApproval, Tool, ToolResult, to_tool_result
+from ..tools import NeedsApproval, Tool, ToolResult
+from ..tools.results import to_tool_result
+from ..tools.wrappers import ApprovalTool
 from .base import AgentContext, BaseAgent, FlowOutcome, HistoryPolicy
-from .deadlines import run_with_deadline
-from .together import maybe_await
+from .hooks import maybe_await, run_with_deadline
 
 _logger = logging.getLogger("baton.agents")
 

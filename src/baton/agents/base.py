@@ -1,8 +1,12 @@
-"""The contract of an agent, and what it is given while it has the floor."""
+"""The contract of an agent, and what it is given while it has the floor.
+
+Agents made of a function.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from inspect import getdoc, iscoroutinefunction
 from time import time
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeAlias, cast
 
@@ -10,10 +14,14 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
-from ..context import History, HistoryEntry, HistoryView, Limits, RunContext, RunState, to_json_value
+from ..context import HistoryEntry, Limits, RunContext
+from ..context.history import History, HistoryView
+from ..context.run_state import RunState
+from ..context.values import to_json_value
 from ..errors import SetupError
 from ..events import Action, AgentResponded, Origin, TextDelta
-from ..handoffs import Handoff, HandoffTarget, Routes
+from ..handoffs import Handoff, HandoffTarget
+from ..handoffs.routes import Routes
 from ..messages import AssistantMessage, Content, Message, ToolSpec, is_empty, text_of
 from ..models import Model, ModelSettings
 from ..tools import NeedsApproval, Tool, ToolResult
@@ -317,3 +325,48 @@ def to_handoffs(owner: str, entries: Sequence[Any]) -> tuple[Handoff, ...]:
                 f"`{owner}` has {entry!r} in handoffs; give an agent, handoff(agent, …) or an agent's name"
             )
     return tuple(edges)
+
+
+Body: TypeAlias = Callable[[AgentContext[Any]], Awaitable[Action | None]]
+
+
+class FunctionAgent(BaseAgent[Any, Any]):
+    """An agent whose `run` is a function."""
+
+    def __init__(self, body: Body, name: str, **facts: Any) -> None:
+        super().__init__(name, **facts)
+        self._body = body
+
+    async def run(self, ctx: AgentContext[Any]) -> Action | None:
+        """Call the function."""
+        return await self._body(ctx)
+
+
+def agent(
+    name: str = "",
+    *,
+    description: str = "",
+    sub_agents: Sequence[BaseAgent[Any, Any]] = (),
+    handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = (),
+    disallow_transfer_to_parent: bool = False,
+    history: HistoryPolicy | None = None,
+) -> Callable[[Body], FunctionAgent]:
+    """Make an agent of an async function that takes the context: `@agent("Greeter", description="…")`.
+
+    Without a name the function's is taken, without a description its docstring.
+    """
+
+    def make(body: Body) -> FunctionAgent:
+        if not iscoroutinefunction(body):
+            raise SetupError(f"@agent wants `async def …(ctx)`, not {body!r}")
+        return FunctionAgent(
+            body,
+            name or body.__name__,
+            description=description or (getdoc(body) or "").partition("\n")[0],
+            sub_agents=sub_agents,
+            handoffs=handoffs,
+            disallow_transfer_to_parent=disallow_transfer_to_parent,
+            history=history,
+        )
+
+    return make

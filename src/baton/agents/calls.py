@@ -1,18 +1,32 @@
-"""One ordinary tool call: run it, unless the log already has what it gave, and record that."""
+"""One ordinary tool call: run it, unless the log already has what it gave, and record that.
+
+Whether a transfer that a call asks for may happen: its input, whether the target accepts, whether a person approves.
+
+Each step is recorded, so that a resumed run neither asks nor calls back a second time.
+
+Whether a transfer may happen in a live conversation, where several responses can be carried out at the same time.
+"""
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from time import time
 from typing import Any
 
 import msgspec
 
 from ..context import RunContext
-from ..errors import RunError, SetupError, ToolError, ToolFailedError, ToolResultError
+from ..context.run_context import needs_await
+from ..errors import BatonError, HandoffInputError, RunError, SetupError, ToolError, ToolFailedError, ToolResultError
 from ..events import StepCompleted, ToolReturned
-from ..messages import Content, ToolCall
-from ..tools import Tool, ToolResult
+from ..handoffs import Handoff
+from ..handoffs.input import HandoffInputParser
+from ..handoffs.routes import Route
+from ..messages import Content, ToolCall, text_of
+from ..tools import Approval, Tool, ToolResult
+from ..tools.wrappers import parse_approval
 from .base import AgentContext
-from .hooks import HOOK_STEP
+from .hooks import HOOK_STEP, maybe_await
 
 _logger = logging.getLogger("baton.agents")
 _ENDS_THE_RUN = (SetupError, RunError, ToolFailedError, ToolResultError)
@@ -118,3 +132,107 @@ async def _hand_over(ctx: RunContext[Any], outcome: ToolResult, changes: Any) ->
     )
     await ctx._run.log.settle()
     return handed
+
+
+class TransferAdmitted(msgspec.Struct, frozen=True):
+    """The transfer happens, with this payload."""
+
+    payload: Any = None
+
+
+class TransferDenied(msgspec.Struct, frozen=True):
+    """The transfer does not happen. `fault` is set if the model can and should mend its call."""
+
+    text: str
+    fault: BatonError | None = None
+
+
+async def admit_transfer(
+    route: Route, ctx: RunContext[Any], call: ToolCall, *, source: str
+) -> TransferAdmitted | TransferDenied:
+    """Let the transfer happen, or say why not. `ctx` is the context of the call."""
+    handoff, reader = route.handoff, route.handoff._input_parser
+    value: Any = None
+    if reader is not None:
+        try:
+            value = reader.read(call.arguments)
+        except ValueError as error:
+            return _misfit(source, route.target, str(error))
+    reason = await ask_target_to_accept(route.accepts, ctx, value) if route.accepts is not None else None
+    if reason is not None:
+        return TransferDenied(f"Not transferred: [{route.target}] declined: {reason}")
+    if handoff.needs_approval is not False:
+        approval = await _approval(handoff, ctx, reader, value)
+        if not approval.approved:
+            return TransferDenied(f"Not transferred to [{route.target}]: {approval.reason or 'it was not approved'}")
+        if approval.arguments is not None and reader is not None:
+            try:
+                value = reader.read(msgspec.json.encode(approval.arguments).decode())
+            except ValueError as error:
+                return _misfit(source, route.target, str(error))
+    if handoff.on_handoff is not None:
+        # The response that asked for the transfer may not be stored yet; a callback is an effect like a tool's.
+        if ctx._run.log.sink is not None:
+            await ctx._run.log.settle()
+        await ctx.step("on_handoff", partial(_call_back, handoff, ctx, value))
+    return TransferAdmitted(reader.dump(value) if reader is not None else None)
+
+
+async def ask_target_to_accept(accepts: Any, ctx: RunContext[Any], payload: Any) -> str | None:
+    """Why the target does not want the conversation; None if it takes it."""
+    if accepts is None:
+        return None
+    verdict = await ctx.step("accepts", lambda: maybe_await(accepts(ctx, payload)))
+    return verdict if isinstance(verdict, str) else (None if verdict else "it does not take this")
+
+
+async def _approval(handoff: Handoff, ctx: RunContext[Any], reader: HandoffInputParser | None, value: Any) -> Approval:
+    wanted = handoff.needs_approval
+    if callable(wanted):
+        is_needed = await ctx.step("needs_approval", lambda: maybe_await(wanted(ctx, value)))
+        if not is_needed:
+            return Approval(approved=True)
+    payload = reader.dump(value) if reader is not None else None
+    return parse_approval(await ctx.interrupt({"kind": "approval", "handoff": handoff.target, "input": payload}))
+
+
+def _call_back(handoff: Handoff, ctx: RunContext[Any], value: Any) -> Awaitable[None] | None:
+    """Call it; what it gives is of no use, and is only waited for if it has to be."""
+    callback: Any = handoff.on_handoff
+    given = callback(ctx) if handoff.input_type is None else callback(ctx, value)
+    return _ended(given) if needs_await(given) else None
+
+
+async def _ended(work: Awaitable[Any]) -> None:
+    await work
+
+
+def _misfit(source: str, target: str, problems: str) -> TransferDenied:
+    return TransferDenied(f"Not transferred to [{target}]: {problems}.", HandoffInputError(source, target, problems))
+
+
+async def admit_live_transfer(
+    ctx: RunContext[Any], target: str, admission: Callable[[], Awaitable[TransferAdmitted | TransferDenied]]
+) -> TransferAdmitted | TransferDenied:
+    """Let the transfer happen if the floor is free, it is admitted, and the target is ready for it; in this order."""
+    recorded = ctx._run.log.find(ctx._scope, ToolReturned)
+    if recorded is not None and recorded.is_transfer_refused:
+        # Which of several came first is no longer to be seen; what was recorded decides.
+        return TransferDenied(text_of(recorded.content))
+    live = ctx._run.live
+    if live is None:
+        return await admission()
+    refusal = live.claim(target, ctx._origin)
+    if refusal is not None:
+        return TransferDenied(refusal)
+    is_admitted = False
+    try:
+        verdict = await admission()
+        if isinstance(verdict, TransferDenied):
+            return verdict
+        refusal = None if recorded is not None else await live.readiness(ctx, target)
+        is_admitted = refusal is None
+        return verdict if refusal is None else TransferDenied(refusal)
+    finally:
+        if not is_admitted:
+            live.unclaim()

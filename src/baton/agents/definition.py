@@ -1,32 +1,135 @@
-"""What an agent that asks a model is made of. What it does with the floor is in `conversation`."""
+"""What an agent that asks a model is made of. What it does with the floor is in `conversation`.
 
+Answers of a given type: the schema a model is shown, and the reading of what it wrote.
+
+An agent's tools, compiled: by name, and as the model sees them.
+"""
+
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from types import FunctionType, MethodType
 from typing import Any, Literal, Self, TypeAlias, cast
 
+import msgspec
 from typing_extensions import TypeVar
 
 from ..errors import SetupError, check_choice
 from ..handoffs import Handoff
-from ..messages import ToolSpec
-from ..models import Model, ModelSettings, resolve_model
-from ..tools import FunctionTool, Tool, Toolset, tool, unwrap_tool
+from ..handoffs.input import strict_schema
+from ..messages import ToolCall, ToolSpec
+from ..models import Model, ModelSettings, OutputSchema, resolve_model
+from ..tools import FunctionTool, Tool, Toolset, tool
+from ..tools.base import unwrap_tool
+from ..tools.wrappers import tool_effect
 from .agent_tool import AgentTool
-from .base import (
-    Accepts,
-    AgentContext,
-    BaseAgent,
-    HistoryPolicy,
-    check_agents,
-    check_examples,
-    check_name,
-    to_handoffs,
-)
+from .base import Accepts, AgentContext, BaseAgent, HistoryPolicy, check_agents, check_examples, check_name, to_handoffs
 from .hooks import AgentHooks
-from .output import OutputParser
-from .toolbox import ToolTable
+
+_FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
+_WRAPPER = "response"
+
+
+class OutputParser:
+    """Reads answers as one type. A type that is not a JSON object is wrapped in one, as providers demand."""
+
+    def __init__(self, agent: str, output_type: Any) -> None:
+        from pydantic import PydanticUserError, TypeAdapter
+
+        try:
+            self._adapter = TypeAdapter[Any](output_type)
+            schema = self._adapter.json_schema()
+        except PydanticUserError as error:
+            raise SetupError(f"`{agent}` has output_type={output_type!r}, which has no JSON schema: {error}") from None
+        self.type_name = str(getattr(output_type, "__name__", output_type))
+        self._is_wrapped = schema.get("type") != "object" and "$ref" not in schema
+        if self._is_wrapped:
+            definitions = schema.pop("$defs", None)
+            schema = {
+                "type": "object",
+                "properties": {_WRAPPER: schema},
+                "required": [_WRAPPER],
+                "additionalProperties": False,
+                **({"$defs": definitions} if definitions else {}),
+            }
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.type_name)[:64] or "output"
+        self.schema = _strict_if_possible(agent, name, schema)
+
+    def read(self, text: str) -> Any:
+        """The answer as a value of the type. Raises ValueError that lists what is wrong with it."""
+        from pydantic import ValidationError
+
+        fenced = _FENCED.match(text)
+        try:
+            value: Any = msgspec.json.decode(fenced.group(1) if fenced else text)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"it is not JSON ({error})") from None
+        if self._is_wrapped and isinstance(value, dict) and _WRAPPER in value:
+            value = cast("dict[str, Any]", value)[_WRAPPER]
+        try:
+            # Judged as JSON, so that a date may be a string and a tuple a list.
+            return self._adapter.validate_json(msgspec.json.encode(value))
+        except ValidationError as error:
+            problems = (f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in error.errors())
+            raise ValueError("; ".join(problems)) from None
+
+    def dump(self, value: Any) -> Any:
+        """The value as plain JSON data."""
+        return self._adapter.dump_python(value, mode="json")
+
+
+def _strict_if_possible(agent: str, name: str, schema: dict[str, Any]) -> OutputSchema:
+    """The schema in the form that providers hold a model to; as it is, if it says what that form cannot."""
+    try:
+        return OutputSchema(name, strict_schema(schema, f"the output type of `{agent}`"), strict=True)
+    except SetupError:
+        return OutputSchema(name, schema)
+
+
+EXIT_TOOL = "exit"
+
+_EXIT_SPEC = ToolSpec(
+    EXIT_TOOL,
+    "End the whole task now with this final result. Use it only when nothing is left to do for anybody.",
+    {
+        "type": "object",
+        "properties": {
+            "final_result": {"type": "string", "description": "The final result, as the user will read it."}
+        },
+        "required": ["final_result"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
+
+
+class ToolTable:
+    """The tools of one agent. `names` is what the model is told when it calls something else."""
+
+    __slots__ = ("_acting", "by_name", "has_exit", "names", "specs")
+
+    def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
+        self.by_name: dict[str, Tool] = {}
+        self.has_exit = has_exit
+        specs = [each.spec for each in tools]
+        if has_exit:
+            specs.append(_EXIT_SPEC)
+        seen: set[str] = set()
+        for spec in specs:
+            if spec.name in seen:
+                raise SetupError(f"`{owner}` has two tools called `{spec.name}`; give one of them another name")
+            seen.add(spec.name)
+        for each in tools:
+            self.by_name[each.spec.name] = each
+        self._acting = frozenset(each.spec.name for each in tools if tool_effect(each) != "read")
+        self.specs = tuple(specs)
+        self.names = tuple(spec.name for spec in specs)
+
+    def only_reads(self, calls: Sequence[ToolCall]) -> bool:
+        """Whether none of these calls does anything outside: then they may be made before they are on record."""
+        return not any(call.name in self._acting for call in calls)
+
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)

@@ -1,6 +1,10 @@
-"""An agent around an agent: guardrails judge what it is given to read, and what it answers."""
+"""An agent around an agent: guardrails judge what it is given to read, and what it answers.
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+A model around a model: its first answer is held back until guardrails, asked at the same time, let it through.
+"""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, cast
 
@@ -11,7 +15,8 @@ from ..context import RunContext
 from ..errors import SetupError
 from ..events import Action, Exit, Transfer
 from ..messages import Message
-from ..tools.verdicts import (
+from ..models import Chunk, Model, ModelRequest
+from ..tools.guardrails import (
     Guardrail,
     GuardrailChecks,
     GuardrailFunction,
@@ -20,11 +25,64 @@ from ..tools.verdicts import (
     refuse_same_names,
 )
 from .base import AgentContext, BaseAgent
-from .beside import GuardedModel
+from .compiled import compile_agent
 from .definition import AgentDefinition
-from .manner import compile_agent
-from .then_transfer import ThenTransfer
-from .wrapping import AgentWrapper
+from .wrappers import AgentWrapper, ThenTransfer
+
+
+class GuardedModel:
+    """The model of one activation, with the checks of that activation's input beside its first call."""
+
+    __slots__ = ("_checks", "_has_passed", "_messages", "_model")
+
+    def __init__(self, model: Model, checks: GuardrailChecks, messages: Sequence[Message]) -> None:
+        self._model = model
+        self._checks = checks
+        self._messages = messages
+        self._has_passed = False
+
+    @property
+    def name(self) -> str:
+        """The name of the model inside."""
+        return self._model.name
+
+    def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
+        """The answer of the model inside."""
+        return self._model.respond(request) if self._has_passed else self._held_back(request)
+
+    async def finish(self) -> None:
+        """Ask the guardrails now if the agent never asked its model. Raises GuardrailTrippedError if one says no."""
+        if not self._has_passed:
+            await self._checks.enforce(self._messages)
+            self._has_passed = True
+
+    async def _held_back(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        heard: asyncio.Queue[Chunk | None] = asyncio.Queue()
+        # One task reads the answer from its beginning to its end: what a provider opens in a task it must close there.
+        hearing = asyncio.create_task(self._hear(request, heard))
+        try:
+            await self._checks.enforce(self._messages, on_trip=hearing.cancel)
+            self._has_passed = True
+            while (chunk := await heard.get()) is not None:
+                yield chunk
+            await hearing
+        finally:
+            hearing.cancel()
+            await asyncio.gather(hearing, return_exceptions=True)
+
+    async def _hear(self, request: ModelRequest, heard: "asyncio.Queue[Chunk | None]") -> None:
+        try:
+            chunks = self._model.respond(request)
+            try:
+                async for chunk in chunks:
+                    heard.put_nowait(chunk)
+            finally:
+                close = getattr(chunks, "aclose", None)
+                if close is not None:
+                    await close()
+        finally:
+            heard.put_nowait(None)
+
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
@@ -96,9 +154,7 @@ def with_guardrails(
     owner = f"guarded(`{agent.name}`)"
     if mode not in ("blocking", "parallel"):
         raise SetupError(f'{owner} has mode={mode!r}; use "blocking" or "parallel"')
-    of_input, of_output = as_guardrails(
-        owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails
-    )
+    of_input, of_output = as_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
     layers = list(_layers(agent))
     inside = [layer for layer in layers if isinstance(layer, GuardedAgent)]
     refuse_same_names(f"the input of {owner}", [*of_input, *(each for layer in inside for each in layer.input)])

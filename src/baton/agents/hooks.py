@@ -1,14 +1,52 @@
-"""Who is told of what happens in a run, in time to act on it. Each happens once: a resumed run does not repeat it."""
+"""Who is told of what happens in a run, in time to act on it. Each happens once: a resumed run does not repeat it.
 
-from collections.abc import Callable, Sequence
+Several callbacks at once: all of them end before anything goes on, and the first failure is the one raised.
+
+Work that must end in time, and the error that says so if it does not.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from time import time
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from ..context import RunContext
+from ..context.run_context import needs_await
 from ..events import InterruptRaised, StepCompleted, ToolReturned, ValueChanges
 from ..messages import ToolCall
 from ..models import ModelRequest, ModelResponse
-from .together import call_and_await, gather_callbacks
+
+
+async def maybe_await(value: Any) -> Any:
+    """What a callback gave, awaited if it is something to wait for."""
+    return await value if needs_await(value) else value
+
+
+async def call_and_await(callback: Any, *args: Any) -> Any:
+    """What a callback gives; called only when this is awaited, so that none is left unawaited if another fails."""
+    return await maybe_await(callback(*args))
+
+
+async def gather_callbacks(*values: Any) -> list[Any]:
+    """What several callbacks gave. If one fails, the others are cancelled and waited for, and its error is raised."""
+    waiting = [value for value in values if needs_await(value)]
+    if len(waiting) < 2:
+        return [await maybe_await(value) for value in values]
+    return await _gathered(values)
+
+
+async def _gathered(values: Sequence[Any]) -> list[Any]:
+    tasks = [asyncio.ensure_future(maybe_await(value)) for value in values]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended: Sequence[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [each for each in ended if isinstance(each, BaseException)]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, asyncio.CancelledError)), errors[0])
+    return list(ended)
 
 
 class RunHooks:
@@ -166,3 +204,18 @@ _UNHEARD = {value for hooks in (RunHooks, AgentHooks) for name, value in vars(ho
 def dispatcher_for(agent: Any, run: RunHooks | None) -> HookDispatcher | None:
     """The hooks that concern this agent; None if nobody wants to be told of anything."""
     return None if run is None and agent.hooks is None else HookDispatcher(agent, run, agent.hooks)
+
+
+T = TypeVar("T")
+
+
+async def run_with_deadline(work: Awaitable[T], seconds: float, late: Callable[[], Exception]) -> T:
+    """What the work gives. Raises what `late` makes when the seconds are over; a TimeoutError of its own stays one."""
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError:
+        if deadline.expired():
+            raise late() from None
+        raise

@@ -15,18 +15,26 @@ from typing import Any, TypedDict, cast
 import msgspec
 from typing_extensions import Unpack
 
-from ..context import WHOLE_MESSAGE, HistoryEntry, RunContext, SuspendRun
+from ..context import HistoryEntry, RunContext
+from ..context.history import WHOLE_MESSAGE
+from ..context.run_context import SuspendRun
 from ..errors import BatonError, TransferError, UnknownToolError, quote_names
 from ..events import Action, AgentResponded, Exit, ToolReturned, Transfer
-from ..handoffs import Route, TransferRefusal
+from ..handoffs.routes import Route, TransferRefusal
 from ..messages import Content, ToolCall, text_of
 from ..tools import Tool
-from .admission import TransferAdmitted, TransferDenied, admit_transfer, ask_target_to_accept
 from .base import AgentContext
-from .calls import PendingTransfer, execute_call, recorded_call
-from .definition import AgentWithTools
-from .live import admit_live_transfer
-from .toolbox import EXIT_TOOL, ToolTable
+from .calls import (
+    PendingTransfer,
+    TransferAdmitted,
+    TransferDenied,
+    admit_live_transfer,
+    admit_transfer,
+    ask_target_to_accept,
+    execute_call,
+    recorded_call,
+)
+from .definition import EXIT_TOOL, AgentWithTools, ToolTable
 
 
 class TurnOutcome(msgspec.Struct, frozen=True, gc=False):

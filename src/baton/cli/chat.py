@@ -10,13 +10,12 @@ from typing import Any
 from ..log import Log
 from ..messages import Message, Usage, UserMessage
 from ..runner import RunResult, RunStream
-from ..runner.ids import new_id
+from ..runner.backends import new_id
 from ..runner.result import to_interrupt
 from ..stores import FINISHED_STATUSES
-from .ask import answers_to
-from .failures import print_error
-from .show import Screen
-from .start import RunSetup, result_of, watch
+from .display import Screen, answers_to
+from .errors import print_error
+from .targets import RunSetup, result_of, watch
 
 _PROMPT = "you › "
 _LEAVE = ("exit", "quit", "/exit", "/quit")

@@ -5,14 +5,16 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..agents import Agent, AgentTool, BaseAgent
-from ..agents.then_transfer import ThenTransfer
+from ..agents import Agent, BaseAgent
+from ..agents.agent_tool import AgentTool
+from ..agents.wrappers import ThenTransfer
 from ..flow import Team, TeamMember
-from ..handoffs import Route
-from ..patterns.deep_agent import TaskTool
-from ..tools import FunctionTool, Tool, unwrap_tool
+from ..handoffs.routes import Route
+from ..patterns.deep_agents import TaskTool
+from ..tools import FunctionTool, Tool
+from ..tools.base import unwrap_tool
 from ..workflows import ParallelAgent
-from ..workflows.base import Workflow
+from ..workflows.sequential import Workflow
 
 EdgeKind: TypeAlias = Literal["sub_agent", "parent", "handoff", "function", "then", "code"]
 PartKind: TypeAlias = Literal["step", "branch", "tool", "inside"]

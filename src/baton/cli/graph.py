@@ -15,7 +15,7 @@ from ..flow import Team
 from ..realtime import RealtimeRunner
 from ..runner import Runner
 from .edges import TeamEdge, edges_of, parts_of
-from .load import find
+from .targets import find
 
 Format: TypeAlias = Literal["mermaid", "dot"]
 

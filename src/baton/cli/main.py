@@ -6,11 +6,11 @@ from typing import Any
 import click
 
 from .. import __version__
-from .mcp_command import mcp
+from .mcp import mcp
 from .options import debug, is_debugging, run_arguments, run_options, target
-from .runs_commands import runs
-from .serve_command import serve
-from .voice.command import voice
+from .runs import runs
+from .serve import serve
+from .voice import voice
 
 _EXIT_CODES = """
 \b
@@ -28,7 +28,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Call the command."""
-        from .failures import CANCELLED, exit_code_of, print_error
+        from .errors import CANCELLED, exit_code_of, print_error
 
         try:
             return super().invoke(ctx)
@@ -97,9 +97,9 @@ def run(
         text = sys.stdin.read()
     if not text.strip():
         raise click.UsageError("there is nothing to say; give a text, or - and something on stdin")
-    from .failures import warnings_on_stderr
+    from .errors import warnings_on_stderr
     from .run import run_once
-    from .start import default_model, start_of
+    from .targets import default_model, start_of
 
     wishes = run_arguments(**rest)
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(wishes.model):
@@ -127,8 +127,8 @@ def chat(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
       printf 'Hello\\nAnd now?\\n' | baton chat desk:router
     """
     from .chat import chat as talk
-    from .failures import warnings_on_stderr
-    from .start import default_model, start_of
+    from .errors import warnings_on_stderr
+    from .targets import default_model, start_of
 
     is_loud, wishes = is_debugging(ctx), run_arguments(**rest)
     with warnings_on_stderr(debug=is_loud, quiet=False), default_model(wishes.model):
@@ -153,7 +153,7 @@ def check(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) ->
     """
     from .check import check as look_at
     from .check import print_report
-    from .failures import FAILED, warnings_on_stderr
+    from .errors import FAILED, warnings_on_stderr
 
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
         report = look_at(target)
@@ -184,7 +184,7 @@ def graph(ctx: click.Context, /, *, target: str, style: Any, output: str | None)
       baton graph desk:router --format dot | dot -Tsvg > team.svg
       baton graph desk:router -o team.mmd
     """
-    from .failures import warnings_on_stderr
+    from .errors import warnings_on_stderr
     from .graph import drawn, team_of
 
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
@@ -215,7 +215,7 @@ def demo(*, question: str, model: str | None, lang: Any) -> None:
       baton demo --model openai:gpt-5
     """
     from .demo import demo as run_demo
-    from .failures import warnings_on_stderr
+    from .errors import warnings_on_stderr
 
     with warnings_on_stderr(debug=False, quiet=False):
         run_demo(question, model=model, language=lang)
@@ -239,9 +239,9 @@ def pull(*, name: str) -> None:
       baton model pull
       baton model pull smollm2
     """
-    from .failures import warnings_on_stderr
-    from .pull import pull as fetch
-    from .show import Screen
+    from .display import Screen
+    from .errors import warnings_on_stderr
+    from .models import pull as fetch
 
     screen = Screen()
     with warnings_on_stderr(debug=False, quiet=False):
@@ -251,8 +251,8 @@ def pull(*, name: str) -> None:
 @model.command()
 def ls() -> None:
     """List the embedded models, and what of them is on this machine."""
-    from .pull import show_kept
-    from .show import Screen
+    from .display import Screen
+    from .models import show_kept
 
     show_kept(Screen())
 
@@ -261,8 +261,8 @@ def ls() -> None:
 @_weights_name
 def rm(*, name: str) -> None:
     """Remove weights from this machine."""
-    from .pull import remove
-    from .show import Screen
+    from .display import Screen
+    from .models import remove
 
     remove(name, screen=Screen())
 

@@ -78,7 +78,7 @@ def run_arguments(
     **limits: Any,
 ) -> Any:
     """What these options say about runs."""
-    from .start import RunArguments, values_from
+    from .targets import RunArguments, values_from
 
     named = {name.removeprefix("max_"): most for name, most in limits.items() if most is not None}
     return RunArguments(model=model, values=values_from(values), limits=named, store=store, thread=thread)

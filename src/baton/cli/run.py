@@ -10,16 +10,14 @@ import click
 from msgspec.structs import asdict
 from rich.console import Console
 
-from ..context import to_json_value
+from ..context.values import to_json_value
 from ..errors import NotEncodableError
 from ..events import Delta, Event, encode_event, encode_log
 from ..messages import Usage
 from ..runner import Interrupt, RunResult, RunStream, RunUsage
-from .ask import format_interrupt
-from .failures import CANCELLED, SUSPENDED
-from .show import Screen
-from .start import RunSetup, result_of, watch
-from .wording import printable, shown_value
+from .display import Screen, format_interrupt, printable, shown_value
+from .errors import CANCELLED, SUSPENDED
+from .targets import RunSetup, result_of, watch
 
 Form: TypeAlias = Literal["text", "json", "events"]
 

@@ -1,8 +1,14 @@
-"""`baton runs`: what is in a store, for people and for programs."""
+"""`baton runs`: what is in a store, for people and for programs.
+
+`baton runs`: its commands and their options. What a command needs is imported when it is called.
+
+`baton runs resume`: go on with a stored run, and ask in the terminal for what it waits for.
+"""
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from time import time
 from typing import Any, Literal, TypeVar
@@ -12,19 +18,19 @@ from msgspec.structs import asdict
 from rich.console import Console
 
 from ..agents import AgentContext, agent
-from ..errors import RunError
+from ..errors import AnswerError, RunError, quote_names
 from ..events import Event, InterruptRaised, RunStarted, encode_log
 from ..log import Log
 from ..messages import text_of
-from ..runner import Runner, usage_from_events
+from ..runner import Interrupt, Runner, usage_from_events
 from ..runner.result import to_interrupt
 from ..stores import RunRecord, Store
-from ..testing.likeness import line_of
-from .ask import format_interrupt
-from .show import Screen
-from .start import pairs_from
-from .store import record_of, store_at
-from .wording import printable
+from ..testing.transcripts import line_of
+from .display import Screen, answers_to, format_interrupt, printable, understood
+from .errors import SUSPENDED
+from .options import debug, is_debugging, model, run_arguments, target
+from .run import Form, RunPrinter, outcome_of, print_questions
+from .targets import RunSetup, pairs_from, record_of, store_at
 
 T = TypeVar("T")
 
@@ -170,3 +176,173 @@ def _is_driven(record: RunRecord) -> bool:
 
 def _moment(seconds: float) -> str:
     return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M:%S")
+
+
+_store = click.argument("store", metavar="STORE")
+_run = click.argument("run_id", metavar="RUN")
+_STATUSES = ("running", "suspended", "completed", "failed", "cancelled")
+
+
+@click.group()
+def runs() -> None:
+    """Look at runs that are kept in a store, and go on with them.
+
+    STORE is a file such as runs.db, or an address: sqlite:///runs.db, postgresql://user@host/database.
+
+    \b
+    Examples:
+      baton runs ls runs.db --status suspended
+      baton runs show runs.db RUN
+      baton runs resume runs.db RUN desk:router --answer 1/m1.0/ask1=yes
+      baton runs fork runs.db RUN --at 5 --edit 1/m1.0="sold out"
+    """
+
+
+@runs.command()
+@_store
+@click.option("--status", multiple=True, type=click.Choice(_STATUSES), help="Only these; may be given several times.")
+@click.option("--thread", metavar="ID", help="Only those of this conversation.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, metavar="N", help="At most N.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object for each run.")
+@debug
+def ls(store: str, status: tuple[str, ...], thread: str | None, limit: int, as_json: bool) -> None:
+    """List runs, the newest first."""
+    list_runs(store, status=status, thread=thread, limit=limit, as_json=as_json)
+
+
+@runs.command()
+@_store
+@_run
+@click.option("--events", "as_events", is_flag=True, help="Its events with their numbers and keys.")
+@click.option("--json", "as_json", is_flag=True, help="Its log, one JSON line for each event.")
+@debug
+def show(store: str, run_id: str, as_events: bool, as_json: bool) -> None:
+    """Show what happened in a run, and what it waits for."""
+    if as_json and as_events:
+        raise click.UsageError("--json and --events are two ways to show a run; choose one")
+    show_run(store, run_id, form="json" if as_json else "events" if as_events else "text")
+
+
+@runs.command()
+@_store
+@_run
+@target
+@click.option("--answer", "answers", multiple=True, metavar="ID=VALUE", help="The answer to an open question.")
+@click.option("--accept-changes", is_flag=True, help="Go on though the team has changed since the run began.")
+@click.option("-q", "--quiet", is_flag=True, help="Show nothing but the answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
+@model
+@debug
+@click.pass_context
+def resume(ctx: click.Context, /, *, store: str, run_id: str, target: str, **options: Any) -> None:
+    """Go on with a run that is suspended, failed or cancelled, or whose process has died.
+
+    What it asks and --answer does not say is asked here. An answer to an approval is y, n, a (always), or why not.
+    """
+    from .errors import warnings_on_stderr
+    from .targets import default_model, start_of
+
+    quiet, as_json, model = options.pop("quiet"), options.pop("as_json"), options.pop("model")
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=quiet), default_model(model):
+        start = start_of(target, run_arguments(model=model, store=store), existing=True)
+        ctx.exit(resume_run(start, run_id, form="json" if as_json else "text", quiet=quiet, **options))
+
+
+@runs.command()
+@_store
+@_run
+@click.option("--at", type=click.IntRange(min=1), metavar="N", help="Keep the first N events; all by default.")
+@click.option("--edit", "edits", multiple=True, metavar="KEY=VALUE", help="Change an event, and drop what came after.")
+@click.option("--id", "new_id", metavar="ID", help="The id of the new run.")
+@debug
+def fork(store: str, run_id: str, at: int | None, edits: tuple[str, ...], new_id: str | None) -> None:
+    """Begin a new run with the first events of another; prints its id.
+
+    `baton runs show --events` has the numbers and keys. The other run stays as it is; go on with the new one by resume.
+    """
+    fork_run(store, run_id, at=at, edits=edits, new_id=new_id)
+
+
+@runs.command()
+@_store
+@click.argument("run_ids", metavar="RUN…", nargs=-1, required=True)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@debug
+def rm(store: str, run_ids: tuple[str, ...], yes: bool) -> None:
+    """Forget runs for good."""
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("nobody is here to be asked; say --yes if you mean it")
+    remove_runs(store, run_ids, is_sure=yes)
+
+
+def resume_run(
+    start: RunSetup, run_id: str, *, answers: Sequence[str], accept_changes: bool, form: Form, quiet: bool
+) -> int:
+    """Drive the run to its end, or to a question that nobody answers here; gives the exit code."""
+    screen = Screen(Console(stderr=True, highlight=False), answers=False)
+    printer = RunPrinter(form, screen, quiet=quiet)
+    with asyncio.Runner() as loop:
+        try:
+            questions = loop.run(_open_questions(start.runner, run_id))
+            given = _given(answers, questions)
+            asked = _asked([each for each in questions if each.id not in given], screen=screen)
+            given |= asked or {}
+            while given or not questions:
+                live = start.runner.stream_resume(run_id, given, accept_changes=accept_changes)
+                code = outcome_of(start, live, loop, printer=printer)
+                questions = live.result.interrupts if code == SUSPENDED else ()
+                # Who did not answer the last time is not asked once more.
+                asked = _asked(questions, screen=screen) if asked is not None else None
+                given = asked or {}
+                if not given:
+                    printer.finish(live)
+                if not questions:
+                    return code
+        finally:
+            loop.run(start.runner.close())
+    print_questions(questions, start, run_id=run_id)
+    return SUSPENDED
+
+
+async def _open_questions(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
+    record = await record_of(runner._require_store("baton runs resume"), run_id)
+    if record.status == "completed":
+        raise RunError(f"run `{run_id}` is completed; `baton runs fork` makes another of its beginning")
+    events = await runner.events(run_id)
+    return [to_interrupt(asked) for asked in Log(events).open_questions().values()]
+
+
+def _given(answers: Sequence[str], questions: Sequence[Interrupt]) -> dict[str, Any]:
+    """What the command line answers: `id=value`, or the value alone if there is only one question."""
+    by_id: Mapping[str, Interrupt] = {each.id: each for each in questions}
+    given: dict[str, Any] = {}
+    for answer in answers:
+        id, equals, text = answer.partition("=")
+        if not (equals and id in by_id):
+            if len(by_id) != 1 or "/ask" in id:
+                open_ones = quote_names([*by_id])
+                raise AnswerError(f"`{answer}` answers no open question; say --answer ID=VALUE; open are: {open_ones}")
+            id, text = next(iter(by_id)), answer
+        meant = understood(by_id[id], text.strip())
+        if meant is None:
+            raise AnswerError(f"`{answer}` says nothing clear about {id}; y allows a call, n or a reason does not")
+        given[id] = meant[0]
+    return given
+
+
+def _asked(questions: Sequence[Interrupt], *, screen: Screen) -> dict[str, Any] | None:
+    """What somebody at the terminal answers; None if nobody is there, or wants to."""
+    try:
+        return answers_to(questions, _read, screen=screen)
+    except (EOFError, KeyboardInterrupt):
+        screen.line("not answered", "red")
+        return None
+
+
+def _read(prompt: str) -> str:
+    if sys.stdin.isatty():
+        return input(prompt)
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line

@@ -20,7 +20,7 @@ from ..events import (
     ValueChanges,
 )
 from ..messages import ToolCall
-from .run import RunState
+from .run_state import RunState
 from .values import Values, to_json_value
 
 C = TypeVarWithDefault("C", default=Any)

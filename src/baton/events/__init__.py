@@ -3,26 +3,18 @@
 May import messages and errors. Values only: nothing here acts, waits or knows a run.
 """
 
-from .actions import Action, BreakLoop, Exit, Transfer
-from .base import RUN_ORIGIN, Delta, Event, Origin, ValueChanges
-from .codec import (
-    LOG_FORMAT,
-    EventDecoder,
-    decode_event,
-    decode_lines,
-    decode_log,
-    encode_event,
-    encode_header,
-    encode_log,
-)
-from .deltas import CustomDelta, ProgressDelta, ReasoningDelta, TextDelta, ToolCallDelta
-from .facts import (
+from .base import Action, BreakLoop, Delta, Event, Exit, Origin, Transfer, ValueChanges
+from .codec import LOG_FORMAT, EventDecoder, decode_event, decode_lines, decode_log, encode_event, encode_log
+from .types import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
     ControlTransferred,
+    CustomDelta,
     InterruptAnswered,
     InterruptRaised,
+    ProgressDelta,
+    ReasoningDelta,
     ResponseTruncated,
     RunCancelled,
     RunCompleted,
@@ -31,6 +23,8 @@ from .facts import (
     RunStarted,
     RunSuspended,
     StepCompleted,
+    TextDelta,
+    ToolCallDelta,
     ToolReturned,
     UnknownEvent,
     UserMessageAdded,
@@ -38,7 +32,6 @@ from .facts import (
 
 __all__ = [
     "LOG_FORMAT",
-    "RUN_ORIGIN",
     "Action",
     "AgentFinished",
     "AgentResponded",
@@ -74,6 +67,5 @@ __all__ = [
     "decode_lines",
     "decode_log",
     "encode_event",
-    "encode_header",
     "encode_log",
 ]

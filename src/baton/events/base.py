@@ -1,6 +1,9 @@
-"""What every event has: a key that is unique in its run, and where it comes from."""
+"""What every event has: a key that is unique in its run, and where it comes from.
 
-from typing import Any
+What an agent may ask for when it is done. An agent decides; `flow` acts.
+"""
+
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
@@ -87,3 +90,26 @@ class Delta(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True,
     def path(self) -> tuple[str, ...]:
         """The run path of the activation it comes from."""
         return self.origin.path
+
+
+class Transfer(Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
+    """Give the floor to another agent of the team."""
+
+    to: str
+    call_id: str | None = None
+    payload: Any = None
+    via: str = ""
+    """The tool that asked for it: it tells apart several edges to the same agent."""
+
+
+class Exit(Struct, frozen=True, tag=True, omit_defaults=True):
+    """End the run here, through everything around this agent. Without a result, the last answer is the output."""
+
+    result: str | None = None
+
+
+class BreakLoop(Struct, frozen=True, tag=True):
+    """End the innermost loop around this agent."""
+
+
+Action: TypeAlias = Transfer | Exit | BreakLoop

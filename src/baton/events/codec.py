@@ -11,7 +11,7 @@ import msgspec
 
 from ..errors import LogError, NotEncodableError
 from .base import RUN_ORIGIN, Delta, Event, Origin
-from .facts import (
+from .types import (
     AgentFinished,
     AgentResponded,
     AgentStarted,

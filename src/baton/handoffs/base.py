@@ -1,9 +1,15 @@
-"""A handoff: an edge from one agent to another, as its author writes it down."""
+"""A handoff: an edge from one agent to another, as its author writes it down.
+
+What the tool for an agent is called: valid for every provider, and different for different agents.
+"""
 
 import inspect
+import re
+import unicodedata
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from hashlib import blake2s
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 from msgspec import Struct, structs
@@ -133,3 +139,30 @@ def _check_callback(target: str, callback: Any, *, has_input: bool) -> None:
         ) from None
     except ValueError:
         return  # Some callables in C have no signature to look at.
+
+
+_LONGEST = 64
+_PREFIX = "transfer_to_"
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def default_tool_name(agent_name: str) -> str:
+    """The name of the tool for a handoff: `transfer_to_` and the agent's name."""
+    return tool_name_for(agent_name, prefix=_PREFIX)
+
+
+def tool_name_for(agent_name: str, *, prefix: str = "") -> str:
+    """The agent's name in letters a provider accepts.
+
+    Where letters had to be dropped or the name is too long, a short hash keeps different names different.
+    """
+    spaced = re.sub(r"\s+", "_", agent_name.strip())
+    plain = unicodedata.normalize("NFKD", spaced)
+    base_letters = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    kept = _FORBIDDEN.sub("", base_letters)
+    name = prefix + kept.lower()
+    lost_something = len(kept) != len(base_letters)
+    if not lost_something and len(name) <= _LONGEST:
+        return name
+    mark = blake2s(agent_name.encode(), digest_size=4).hexdigest()
+    return f"{name[: _LONGEST - 9].rstrip('_-')}_{mark}".lstrip("_")

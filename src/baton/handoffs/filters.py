@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from ..context import needs_await
+from ..context.run_context import needs_await
 from ..errors import EmptyResponseError, SetupError
 from ..messages import (
     AssistantMessage,

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from ..context import to_json_value
+from ..context.values import to_json_value
 from ..errors import SetupError, quote_names
 from ..messages import AssistantMessage, Audio, Content, Data, File, Message, Part, Text, ToolCall, is_empty
 

@@ -3,6 +3,7 @@
 May import messages and errors. No provider SDK is imported before a model of that provider is used.
 """
 
+from .assembly import assemble_response, collect_response
 from .base import (
     Chunk,
     CompleteResponse,
@@ -16,10 +17,8 @@ from .base import (
     TextChunk,
     ToolCallChunk,
 )
-from .collect import assemble_response, collect_response
-from .failover import FallbackModel
 from .registry import MODEL_ENV_VAR, register_model, resolve_model
-from .retry import RetryModel
+from .retry import FallbackModel, RetryModel
 
 __all__ = [
     "MODEL_ENV_VAR",

@@ -28,8 +28,7 @@ from ..messages import (
     text_of,
 )
 from .base import Chunk, ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
-from .extras import require_extra
-from .failures import (
+from .provider_errors import (
     BY_STATUS,
     Objection,
     cut_short,
@@ -41,6 +40,7 @@ from .failures import (
     unfit,
     unreachable,
 )
+from .sdk_clients import require_extra
 
 _STOP_REASONS = {"eos": "stop", "function_call": "tool_calls", "end_turn": "stop"}
 # The first that fits counts: LiteLLM derives several of these from one another.

@@ -4,12 +4,10 @@ May import workflows and what is below them. Patterns put agents, edges, workflo
 must have no control flow of their own that those can express. What they keep is in the run's values.
 """
 
-from .deep_agent import GENERAL_PURPOSE, TODOS_KEY, Todo, deep_agent
-from .plan_execute import PlanExecuteAgent, plan_execute
+from .deep_agents import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, Todo, deep_agent, scratch_file_tools
+from .planning import make_executor, make_planner, make_replanner, plan_execute
 from .plans import PLAN_EXECUTE_KEY, CompletedStep, ParallelPlan, Plan, PlanProgress
-from .roles import make_executor, make_planner, make_replanner
-from .scratch import FILE_KEY, scratch_file_tools
-from .supervisor import SupervisorAgent, supervisor
+from .supervision import supervisor
 
 __all__ = [
     "FILE_KEY",
@@ -19,9 +17,7 @@ __all__ = [
     "CompletedStep",
     "ParallelPlan",
     "Plan",
-    "PlanExecuteAgent",
     "PlanProgress",
-    "SupervisorAgent",
     "Todo",
     "deep_agent",
     "make_executor",

@@ -10,11 +10,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..agents import AgentContext
-from ..agents.output import OutputParser
+from ..agents.definition import OutputParser
 from ..errors import OutputError, SetupError
 from ..events import Origin
 from ..messages import text_of
-from ..tools import to_tool_result
+from ..tools.results import to_tool_result
 
 PLAN_EXECUTE_KEY = "plan_execute"
 """With `:` and the name of the agent: the value under which `plan_execute` leaves its `PlanProgress`."""

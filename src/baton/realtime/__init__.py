@@ -6,7 +6,6 @@ a way of its own to carry out calls or transfers: those are `agents` and `flow`.
 
 from ..handoffs import handoff as realtime_handoff
 from .agent import RealtimeAgent
-from .base import RealtimeConnection, RealtimeModel
 from .events import (
     AudioCompleted,
     AudioDelta,
@@ -20,11 +19,11 @@ from .events import (
     TranscriptDelta,
 )
 from .openai import OpenAIRealtimeModel
-from .playback import PlaybackTracker
-from .registry import resolve_realtime_model
-from .runner import RealtimeRunner
+from .protocol import RealtimeConnection, RealtimeModel
+from .runner import RealtimeRunner, resolve_realtime_model
 from .session import RealtimeSession
 from .settings import RealtimeSettings, SessionConfig, TurnDetection
+from .speech import PlaybackTracker
 
 __all__ = [
     "AudioCompleted",

@@ -1,6 +1,9 @@
-"""The front desk for live conversations: compiles a team once, then opens conversations with it."""
+"""The front desk for live conversations: compiles a team once, then opens conversations with it.
 
-from collections.abc import Mapping, Sequence
+Which realtime model a string such as `openai:gpt-realtime` means.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from os import PathLike
 from typing import Any, Generic, Self
@@ -9,22 +12,47 @@ from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, MultipleTransfers, RunHooks
 from ..context import Limits
-from ..errors import SetupError
+from ..errors import SetupError, quote_names
 from ..handoffs import PromptLanguage
 from ..messages import RunInput
 from ..runner import Runner
-from ..runner.ids import new_id
-from ..runner.reading import Observer
+from ..runner.backends import new_id
+from ..runner.observers import Observer
 from ..runner.runner import StartAt
 from ..runner.threads import Thread
 from ..stores import Store
-from .base import RealtimeModel
+from .controller import SessionController
 from .definition import RealtimeDefinition
-from .playback import PlaybackTracker
-from .registry import resolve_realtime_model
+from .protocol import RealtimeModel
 from .session import RealtimeSession
 from .settings import RealtimeSettings
-from .talk import SessionController
+from .speech import PlaybackTracker
+
+
+def resolve_realtime_model(model: RealtimeModel | str, *, base_url: str | None = None) -> RealtimeModel:
+    """The model itself, or the one that a string names, at `base_url` if it is not where its provider has it."""
+    if not isinstance(model, str):
+        if not isinstance(model, RealtimeModel):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SetupError(
+                f"{model!r} is no realtime model: that is an object with `name`, `check` and `connect`, "
+                "or a string such as `openai:gpt-realtime`"
+            )
+        return model
+    provider, _, name = model.partition(":")
+    make = _PROVIDERS.get(provider)
+    if make is None or not name:
+        known = quote_names([f"{each}:…" for each in _PROVIDERS])
+        raise SetupError(f"`{model}` does not name a realtime model; write it as `provider:name`, with one of: {known}")
+    return make(name, base_url)
+
+
+def _openai(name: str, base_url: str | None) -> RealtimeModel:
+    from .openai import OpenAIRealtimeModel
+
+    return OpenAIRealtimeModel(name, base_url=base_url)
+
+
+_PROVIDERS: dict[str, Callable[[str, str | None], RealtimeModel]] = {"openai": _openai}
 
 C = TypeVar("C", default=Any)
 

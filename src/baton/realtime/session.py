@@ -6,20 +6,22 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..agents import RunHooks, maybe_await
+from ..agents import RunHooks
+from ..agents.hooks import maybe_await
 from ..context import RunContext
 from ..errors import RunError, SetupError, TransferError
-from ..events import RUN_ORIGIN, Delta, Event, InterruptRaised
+from ..events import Delta, Event, InterruptRaised
+from ..events.base import RUN_ORIGIN
 from ..log import Log
 from ..messages import Content, UserMessage
 from ..runner import Interrupt, RunResult, RunStream
 from ..runner.answers import answer_events
 from ..runner.result import to_interrupt
-from .commands import AppendAudio, ClearAudio, CommitAudio
+from .controller import SessionController
 from .definition import RealtimeDefinition
-from .happenings import TextReceived, TransferRequested
-from .playback import PlaybackTracker
-from .talk import SessionController
+from .mailbox import TextReceived, TransferRequested
+from .protocol import AppendAudio, ClearAudio, CommitAudio
+from .speech import PlaybackTracker
 
 
 class RealtimeSession:

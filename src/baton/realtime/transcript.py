@@ -7,7 +7,8 @@ its place from the beginning on, and enters the run's history when all before it
 from bisect import insort
 from collections.abc import Iterator, Sequence
 
-from ..context import History, HistoryEntry
+from ..context import HistoryEntry
+from ..context.history import History
 from ..events import AgentResponded, ResponseTruncated
 from ..messages import AssistantMessage, Message, ToolMessage
 

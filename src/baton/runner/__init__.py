@@ -3,11 +3,11 @@
 May import flow and what is below it. There is one way through, `RunStream.drive`; everything else opens or reads it.
 """
 
-from .hub import BackgroundRunner
-from .live import RunStream
-from .reading import EventHandler, Observer
+from .background import BackgroundRunner
+from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
+from .stream import RunStream
 
 __all__ = [
     "BackgroundRunner",

@@ -7,11 +7,12 @@ from typing import Any, Generic, Literal, TypeAlias
 import msgspec
 from typing_extensions import TypeVar
 
-from ..context import History, RunState
+from ..context.history import History
+from ..context.run_state import RunState
 from ..events import AgentResponded, Event, InterruptRaised, StepCompleted
 from ..messages import Message, ToolCall, Usage
 from ..tools import GuardrailVerdict
-from ..tools.verdicts import verdict_in
+from ..tools.guardrails import verdict_in
 
 Out = TypeVar("Out", default=str, covariant=True)
 

@@ -12,28 +12,53 @@ from typing import Any, Generic, Literal, Self
 import msgspec
 from typing_extensions import TypeVar
 
-from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunConfig, RunHooks
-from ..context import HistoryEntry, Limits, LiveConversation, to_json_value
+from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunHooks
+from ..agents.base import RunConfig
+from ..context import HistoryEntry, Limits
+from ..context.run_state import LiveConversation
+from ..context.values import to_json_value
 from ..errors import RunError, RunNotFoundError, SetupError, check_choice, quote_names
-from ..events import RUN_ORIGIN, Event, RunCompleted, RunStarted
-from ..flow import FlowConfig, Team, check_history_policy
+from ..events import Event, RunCompleted, RunStarted
+from ..events.base import RUN_ORIGIN
+from ..flow import Team
+from ..flow.follow import FlowConfig
+from ..flow.history import check_history_policy
 from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log, ReadOnlyLog
 from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
 from ..models import Model, ModelSettings, resolve_model
 from ..stores import RunRecord, RunStatus, Store, resolve_store
-from .answers import resume_events
-from .courses import create_flow, limits_of_run, run_started_event
-from .custody import answer, cancel, drive, recover, store_log, submit, take_over_run, unfinished
-from .forking import fork_events
-from .ids import new_id
-from .keeping import MemoryBackend, NullBackend, OpenRun, RunBackend, StoppedRun
-from .live import RunStream
-from .reading import Observer, check_observers, with_observers
+from .answers import fork_events, resume_events
+from .backends import (
+    MemoryBackend,
+    NullBackend,
+    OpenRun,
+    RunBackend,
+    StoppedRun,
+    create_flow,
+    limits_of_run,
+    new_id,
+    run_started_event,
+)
+from .observers import Observer, check_observers, with_observers
 from .result import RunResult
-from .stored import NewStoredRun, ReopenedRun, ReopenOptions, RunRepository
+from .stored_runs import (
+    NewStoredRun,
+    ReopenedRun,
+    ReopenOptions,
+    RunRepository,
+    answer,
+    cancel,
+    drive,
+    recover,
+    store_log,
+    submit,
+    take_over_run,
+    unfinished,
+    watch_run,
+)
+from .stream import RunStream
 from .threads import Thread
-from .watching import watch_run
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)

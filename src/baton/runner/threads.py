@@ -8,7 +8,7 @@ from msgspec import Struct
 from ..context import HistoryEntry
 from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusyError
 from ..events import Event, RunStarted, decode_lines
-from ..flow import history_from_log, last_active_agent
+from ..flow.log_history import history_from_log, last_active_agent
 from ..messages import Message
 from ..stores import FINISHED_STATUSES, RunRecord, Store, iter_records
 

@@ -12,8 +12,8 @@ from .base import FINISHED_STATUSES, RUN_STATUSES, Lease, RecordPage, RunFilters
 if TYPE_CHECKING:
     from .keyvalue import KeyValueStore
     from .memory import MemoryStore
-    from .paging import iter_records
     from .postgres import PostgresStore
+    from .records import iter_records
     from .sqlite import SQLiteStore
     from .urls import resolve_store
 
@@ -22,7 +22,7 @@ _HOMES = {
     "MemoryStore": "memory",
     "PostgresStore": "postgres",
     "SQLiteStore": "sqlite",
-    "iter_records": "paging",
+    "iter_records": "records",
     "resolve_store": "urls",
 }
 

@@ -1,18 +1,142 @@
-"""A store over anything that can get and set bytes by a key: a cache, a bucket, a table of blobs."""
+"""A store over anything that can get and set bytes by a key: a cache, a bucket, a table of blobs.
+
+What a key-value store keeps under its keys: heads of runs, and shelves that tell which runs there are.
+"""
 
 import asyncio
+import inspect
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, NamedTuple, Unpack
 from weakref import WeakValueDictionary
 
-from ..errors import LogError, RunExistsError, RunNotFoundError, StoreError, ThreadBusyError
-from . import rules
+import msgspec
+
+from ..errors import LogError, RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
+from . import records
 from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .blobs import BlobClient, RunHead, RunIndex
-from .packing import log_of, packed, unpacked
-from .paging import Place, page_of, parse_filters, select_page
+from .records import Place, log_of, packed, page_of, parse_filters, select_page, unpacked
+
+VERSION = 1
+PLACES_ON_A_SHELF = 256
+
+
+class BlobClient:
+    """Bytes by key, whether they come at once or are waited for, with failures as StoreError."""
+
+    def __init__(self, blobs: Any, prefix: str) -> None:
+        for wanted in ("get", "set"):
+            if not callable(getattr(blobs, wanted, None)):
+                raise SetupError(
+                    f"a {type(blobs).__name__} has no method `{wanted}`; KeyValueStore needs "
+                    "get(key) -> bytes | None and set(key, bytes), sync or async"
+                )
+        self._blobs = blobs
+        self._prefix = prefix
+        self.name = f"KeyValueStore({type(blobs).__name__})"
+
+    async def get(self, key: str) -> bytes | None:
+        """The bytes under a key; None if there are none. Empty bytes are what a deleted key without `delete` has."""
+        found = await self._call("get", self._prefix + key)
+        if found is None or isinstance(found, bytes | bytearray):
+            return bytes(found) if found else None
+        raise StoreError(f"get({self._prefix + key!r}) gave a {type(found).__name__}, not bytes", store=self.name)
+
+    async def set(self, key: str, value: bytes) -> None:
+        """Put bytes under a key."""
+        await self._call("set", self._prefix + key, value)
+
+    async def remove(self, key: str) -> None:
+        """Take a key away, or its bytes if keys cannot be taken away."""
+        if callable(getattr(self._blobs, "delete", None)):
+            await self._call("delete", self._prefix + key)
+        else:
+            await self.set(key, b"")
+
+    async def _call(self, method: str, key: str, *rest: bytes) -> Any:
+        try:
+            answer = getattr(self._blobs, method)(key, *rest)
+            return await answer if inspect.isawaitable(answer) else answer
+        except Exception as failure:
+            said = f"{type(failure).__name__}: {failure}"
+            raise StoreError(f"{method}({key!r}) failed ({said})", store=self.name) from failure
+
+
+class RunHead(NamedTuple):
+    """What changes when a run is written to: its record, where its segments begin, and the lines after the last."""
+
+    record: RunRecord
+    segments: Sequence[int]
+    tail: Sequence[bytes]
+
+    def ends(self) -> Sequence[int]:
+        """The number of the line after each segment."""
+        return (*self.segments[1:], self.record.seq - len(self.tail)) if self.segments else ()
+
+    def encoded(self) -> bytes:
+        """As bytes with a checksum."""
+        return packed((_ENCODER.encode(self.record), _ENCODER.encode((VERSION, *self.segments)), *self.tail))
+
+    @classmethod
+    def decoded(cls, blob: bytes) -> "RunHead":
+        """From bytes; ValueError if they are damaged, or were written by a newer Baton."""
+        record, numbers, *tail = unpacked(blob)
+        version, *segments = _NUMBERS.decode(numbers)
+        if version > VERSION:
+            raise ValueError(f"its layout is version {version}, made by a newer Baton; this one knows up to {VERSION}")
+        return cls(_RECORD.decode(record), segments, tail)
+
+
+class RunIndex:
+    """The places of all runs, or of a thread's, on shelves of bounded size: one is set anew for each run that comes."""
+
+    def __init__(self, blobs: BlobClient, name: str) -> None:
+        self._blobs = blobs
+        self._name = name
+
+    async def add(self, run_id: str, created_at: float) -> None:
+        """Note a run."""
+        number = await self._newest()
+        shelf = await self._shelf(number)
+        if len(shelf) >= PLACES_ON_A_SHELF:
+            number, shelf = number + 1, []
+            await self._blobs.set(f"{self._name}/newest", b"%d" % number)
+        await self._put(number, [*shelf, (created_at, run_id)])
+
+    async def remove(self, run_id: str, created_at: float) -> None:
+        """Strike out a run."""
+        for number in range(await self._newest(), -1, -1):
+            shelf = await self._shelf(number)
+            if (created_at, run_id) in shelf:
+                await self._put(number, [place for place in shelf if place != (created_at, run_id)])
+
+    async def places(self) -> list[Place]:
+        """Where all runs stand, in no order, each once."""
+        shelves = [await self._shelf(number) for number in range(await self._newest() + 1)]
+        return [*{place for shelf in shelves for place in shelf}]
+
+    async def _newest(self) -> int:
+        return int(await self._blobs.get(f"{self._name}/newest") or b"0")
+
+    async def _shelf(self, number: int) -> list[Place]:
+        blob = await self._blobs.get(f"{self._name}/{number}")
+        if blob is None:
+            return []
+        try:
+            return _PLACES.decode(unpacked(blob)[0])
+        except ValueError as problem:
+            said = f"the list of runs under `{self._name}/{number}` cannot be read: {problem}"
+            raise StoreError(said, store=self._blobs.name) from problem
+
+    async def _put(self, number: int, shelf: Sequence[Place]) -> None:
+        await self._blobs.set(f"{self._name}/{number}", packed([_ENCODER.encode(shelf)]))
+
+
+_ENCODER = msgspec.json.Encoder()
+_NUMBERS = msgspec.json.Decoder(list[int])
+_RECORD = msgspec.json.Decoder(RunRecord)
+_PLACES = msgspec.json.Decoder(list[Place])
 
 TAIL = 16_384
 """How many bytes of the newest lines stand in the head of a run before they become a segment of their own."""
@@ -49,7 +173,9 @@ class KeyValueStore:
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock())
+        record = records.begun(
+            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
+        )
         async with self._alone(f"run {run_id}"), self._thread(thread):
             if await self._found(run_id) is not None:
                 raise RunExistsError(run_id)
@@ -59,7 +185,7 @@ class KeyValueStore:
                 for shelves in self._shelves(thread):
                     await shelves.add(run_id, record.created_at)
             await self._put(RunHead(record, (), ()), lines)
-        return rules.lease_of(record)
+        return records.lease_of(record)
 
     async def append(
         self,
@@ -73,10 +199,10 @@ class KeyValueStore:
         """Add lines after the first `expected_seq`."""
         async with self._alone(f"run {run_id}"):
             head = await self._known(run_id)
-            record = rules.appended(
+            record = records.appended(
                 head.record, expected_seq, len(lines), status=status, fence=fence, now=self._clock()
             )
-            goes_on = rules.keeps_thread_busy(record.status) and not rules.keeps_thread_busy(head.record.status)
+            goes_on = records.keeps_thread_busy(record.status) and not records.keeps_thread_busy(head.record.status)
             async with self._thread(record.thread if goes_on else ""):
                 if goes_on:
                     await self._check_thread(record)
@@ -121,7 +247,7 @@ class KeyValueStore:
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Keep a note beside a run's log, or take it away."""
-        rules.checked_names(run_id, name=name)
+        records.checked_names(run_id, name=name)
         async with self._alone(f"run {run_id}"):
             await self._known(run_id)
             notes = {**await self.notes(run_id)}
@@ -153,35 +279,37 @@ class KeyValueStore:
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
-        wanted, now, forgotten = rules.checked_status(status), self._clock(), 0
+        wanted, now, forgotten = records.checked_status(status), self._clock(), 0
         for _, run_id in await self._all.places():
             async with self._alone(f"run {run_id}"):
                 head = await self._found(run_id)
-                if head is not None and rules.is_expired(head.record, older_than, status=wanted, now=now):
+                if head is not None and records.is_expired(head.record, older_than, status=wanted, now=now):
                     await self._forget(head)
                     forgotten += 1
         return forgotten
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
-        return await self._change(run_id, lambda record: rules.acquired(record, worker, ttl=ttl, now=self._clock()))
+        return await self._change(run_id, lambda record: records.acquired(record, worker, ttl=ttl, now=self._clock()))
 
     async def renew(self, lease: Lease, *, ttl: float) -> Lease:
         """Hold a lease for longer."""
-        return await self._change(lease.run_id, lambda record: rules.renewed(record, lease, ttl=ttl, now=self._clock()))
+        return await self._change(
+            lease.run_id, lambda record: records.renewed(record, lease, ttl=ttl, now=self._clock())
+        )
 
     async def release(self, lease: Lease) -> None:
         """Give a lease back."""
         async with self._alone(f"run {lease.run_id}"):
             head = await self._found(lease.run_id)
             if head is not None:
-                await self._put(RunHead(rules.released(head.record, lease), head.segments, head.tail), ())
+                await self._put(RunHead(records.released(head.record, lease), head.segments, head.tail), ())
 
     async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         """Leave word for the run's driver to stop."""
         async with self._alone(f"run {run_id}"):
             head = await self._found(run_id)
-            told = head and rules.asked_to_cancel(head.record, when)
+            told = head and records.asked_to_cancel(head.record, when)
             if head is None or told is None:
                 return False
             await self._put(RunHead(told, head.segments, head.tail), ())
@@ -195,7 +323,7 @@ class KeyValueStore:
             head = await self._known(run_id)
             changed = change(head.record)
             await self._put(RunHead(changed, head.segments, head.tail), ())
-            return rules.lease_of(changed)
+            return records.lease_of(changed)
 
     async def _put(self, head: RunHead, lines: Sequence[bytes]) -> None:
         """Set a head with more lines. A segment is set before the head that names it: until then nobody reads it."""
@@ -225,7 +353,7 @@ class KeyValueStore:
         key = f"busy/{record.thread}"
         busy = ((await self._blobs.get(key)) or b"").decode()
         head = await self._found(busy) if busy and busy != record.run_id else None
-        if head is not None and head.record.thread == record.thread and rules.keeps_thread_busy(head.record.status):
+        if head is not None and head.record.thread == record.thread and records.keeps_thread_busy(head.record.status):
             raise ThreadBusyError(record.thread, busy, head.record.status)
         await self._blobs.set(key, record.run_id.encode())
 

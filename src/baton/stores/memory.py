@@ -6,9 +6,9 @@ from threading import Lock
 from typing import Literal, Unpack
 
 from ..errors import RunExistsError, RunNotFoundError, ThreadBusyError
-from . import rules
+from . import records
 from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .paging import parse_filters, select_page
+from .records import parse_filters, select_page
 
 
 class MemoryStore:
@@ -42,13 +42,15 @@ class MemoryStore:
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock())
+        record = records.begun(
+            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
+        )
         with self._lock:
             if run_id in self._records:
                 raise RunExistsError(run_id)
             self._put(record)
             self._lines[run_id] = list(lines)
-        return rules.lease_of(record)
+        return records.lease_of(record)
 
     async def append(
         self,
@@ -63,7 +65,7 @@ class MemoryStore:
         now = self._clock()
         with self._lock:
             record = self._known(run_id)
-            self._put(rules.appended(record, expected_seq, len(lines), status=status, fence=fence, now=now))
+            self._put(records.appended(record, expected_seq, len(lines), status=status, fence=fence, now=now))
             self._lines[run_id].extend(lines)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
@@ -85,7 +87,7 @@ class MemoryStore:
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Keep a note beside a run's log, or take it away."""
-        rules.checked_names(run_id, name=name)
+        records.checked_names(run_id, name=name)
         with self._lock:
             self._known(run_id)
             notes = self._notes.setdefault(run_id, {})
@@ -106,37 +108,38 @@ class MemoryStore:
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
-        status, now = rules.checked_status(status), self._clock()
+        status, now = records.checked_status(status), self._clock()
         with self._lock:
-            records = [*self._records.values()]
-            expired = [one for one in records if rules.is_expired(one, older_than, status=status, now=now)]
+            expired = [
+                one for one in self._records.values() if records.is_expired(one, older_than, status=status, now=now)
+            ]
             return sum(self._forget(one.run_id) for one in expired)
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
         with self._lock:
-            record = rules.acquired(self._known(run_id), worker, ttl=ttl, now=self._clock())
+            record = records.acquired(self._known(run_id), worker, ttl=ttl, now=self._clock())
             self._records[run_id] = record
-        return rules.lease_of(record)
+        return records.lease_of(record)
 
     async def renew(self, lease: Lease, *, ttl: float) -> Lease:
         """Hold a lease for longer."""
         with self._lock:
-            record = rules.renewed(self._known(lease.run_id), lease, ttl=ttl, now=self._clock())
+            record = records.renewed(self._known(lease.run_id), lease, ttl=ttl, now=self._clock())
             self._records[lease.run_id] = record
-        return rules.lease_of(record)
+        return records.lease_of(record)
 
     async def release(self, lease: Lease) -> None:
         """Give a lease back."""
         with self._lock:
             if (record := self._records.get(lease.run_id)) is not None:
-                self._records[lease.run_id] = rules.released(record, lease)
+                self._records[lease.run_id] = records.released(record, lease)
 
     async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
         """Leave word for the run's driver to stop."""
         with self._lock:
             record = self._records.get(run_id)
-            asked_record = record and rules.asked_to_cancel(record, when)
+            asked_record = record and records.asked_to_cancel(record, when)
             if asked_record is None:
                 return False
             self._records[run_id] = asked_record
@@ -154,7 +157,7 @@ class MemoryStore:
         """Keep a record, unless another run keeps its thread busy."""
         if record.thread:
             busy = self._busy.get(record.thread, "")
-            if not rules.keeps_thread_busy(record.status):
+            if not records.keeps_thread_busy(record.status):
                 if busy == record.run_id:
                     del self._busy[record.thread]
             elif busy and busy != record.run_id:

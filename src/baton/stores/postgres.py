@@ -5,11 +5,9 @@ from random import getrandbits
 from typing import Literal, LiteralString, Unpack
 
 from ..errors import RunConflictError, RunExistsError, RunNotFoundError, SetupError, ThreadBusyError
-from . import rules
+from . import records
 from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .packing import log_of, packed
-from .paging import page_of, parse_filters
-from .rows import COLUMNS, counting, record_in, selection
+from .records import COLUMNS, counting, log_of, packed, page_of, parse_filters, record_in, selection
 
 # The server's clock: the machines that share a store need not agree on the time.
 _NOW: LiteralString = "extract(epoch FROM clock_timestamp())::float8"
@@ -97,7 +95,7 @@ class PostgresStore:
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        rules.checked_names(run_id, thread=thread, owner=owner, worker=worker)
+        records.checked_names(run_id, thread=thread, owner=owner, worker=worker)
         write = getrandbits(63)
         values = {"run_id": run_id, "thread": thread, "owner": owner, "worker": worker, "ttl": ttl, "write": write}
         values |= {"count": len(lines), "piece": packed(lines)}
@@ -110,7 +108,7 @@ class PostgresStore:
                 return await self.create(run_id, lines, thread=thread, owner=owner, worker=worker, ttl=ttl)
             if known[1] != write:
                 raise RunExistsError(run_id)
-            return rules.lease_of(known[0])
+            return records.lease_of(known[0])
         return Lease(run_id, worker, 1, rows[0][0])
 
     async def append(
@@ -139,7 +137,7 @@ class PostgresStore:
             await self._raise_busy(record.thread)
             await self.append(run_id, expected_seq, lines, status=status, fence=fence)
             return
-        raise rules.refusal(record, expected_seq, fence) or RunConflictError(run_id, "it was being written to")
+        raise records.refusal(record, expected_seq, fence) or RunConflictError(run_id, "it was being written to")
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
         """The lines of a run from number `start` on. LogError if any are damaged or missing."""
@@ -165,7 +163,7 @@ class PostgresStore:
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Keep a note beside a run's log, or take it away."""
-        rules.checked_names(run_id, name=name)
+        records.checked_names(run_id, name=name)
         values = {"run_id": run_id, "name": name, "note": note}
         if not await self._pool.fetch(_DROP_NOTE if note is None else _PUT_NOTE, values):
             raise RunNotFoundError(run_id, store=repr(self))
@@ -180,25 +178,25 @@ class PostgresStore:
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
-        wanted = rules.checked_status(status)
+        wanted = records.checked_status(status)
         return len(await self._pool.fetch(_EXPIRE, ([*wanted], older_than)))
 
     async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         """Take the lease on a run."""
-        rules.checked_names(run_id, worker=worker)
+        records.checked_names(run_id, worker=worker)
         rows = await self._pool.fetch(_ACQUIRE, {"run_id": run_id, "worker": worker, "ttl": ttl})
         if rows:
-            return rules.lease_of(record_in(rows[0], store=repr(self)))
+            return records.lease_of(record_in(rows[0], store=repr(self)))
         record, _, now = await self._known(run_id)
-        raise rules.held(record, now)
+        raise records.held(record, now)
 
     async def renew(self, lease: Lease, *, ttl: float) -> Lease:
         """Hold a lease for longer."""
         rows = await self._pool.fetch(_RENEW, {"run_id": lease.run_id, "fence": lease.fence, "ttl": ttl})
         if rows:
-            return rules.lease_of(record_in(rows[0], store=repr(self)))
+            return records.lease_of(record_in(rows[0], store=repr(self)))
         record, _, now = await self._known(lease.run_id)
-        return rules.lease_of(rules.renewed(record, lease, ttl=ttl, now=now))
+        return records.lease_of(records.renewed(record, lease, ttl=ttl, now=now))
 
     async def release(self, lease: Lease) -> None:
         """Give a lease back."""

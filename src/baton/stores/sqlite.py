@@ -9,13 +9,10 @@ from sqlite3 import Connection, IntegrityError
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
 from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError, check_choice
-from . import rules
+from . import records
 from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
-from .group_commit import GroupCommitter
-from .packing import log_of, packed
-from .paging import page_of, parse_filters
-from .rows import COLUMNS, among, counting, record_in, row_of, selection
-from .sqlite_file import LINES_OF_A_RUN, SQLiteConnection, StoreLockedError, Work
+from .records import COLUMNS, among, counting, log_of, packed, page_of, parse_filters, record_in, row_of, selection
+from .sqlite_file import LINES_OF_A_RUN, GroupCommitter, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 
@@ -90,7 +87,9 @@ class SQLiteStore:
         ttl: float = 0.0,
     ) -> Lease:
         """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock())
+        record = records.begun(
+            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
+        )
         piece = self._piece(0, lines)
 
         def begin(connection: Connection) -> Lease:
@@ -102,7 +101,7 @@ class SQLiteStore:
                 _raise_busy(connection, thread)
             if piece:
                 connection.execute(_KEEP, (0, piece, run_id))
-            return rules.lease_of(record)
+            return records.lease_of(record)
 
         return await self._write(begin)
 
@@ -125,7 +124,7 @@ class SQLiteStore:
             except IntegrityError:
                 _raise_busy(connection, self._known(connection, run_id).thread)
             if not moved:
-                raise rules.refusal(self._known(connection, run_id), expected_seq, fence) or self._odd(run_id)
+                raise records.refusal(self._known(connection, run_id), expected_seq, fence) or self._odd(run_id)
             if piece:
                 connection.execute(_KEEP, (expected_seq, piece, run_id))
 
@@ -169,7 +168,7 @@ class SQLiteStore:
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
         """Keep a note beside a run's log, or take it away."""
-        rules.checked_names(run_id, name=name)
+        records.checked_names(run_id, name=name)
 
         def put(connection: Connection) -> None:
             self._known(connection, run_id)
@@ -193,7 +192,7 @@ class SQLiteStore:
 
     async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         """Forget runs that nobody has written to for long."""
-        wanted, now = rules.checked_status(status), self._clock()
+        wanted, now = records.checked_status(status), self._clock()
         statement = f"SELECT number FROM runs WHERE {among(wanted, mark='?')} AND updated_at <= ? AND lease_until <= ?"
         values = (*wanted, now - older_than, now)
         return await self._write(lambda file: _forget(file, file.execute(statement, values).fetchall()))
@@ -203,7 +202,7 @@ class SQLiteStore:
 
         def take(connection: Connection) -> Lease:
             known = self._known(connection, run_id)
-            return _lease(connection, rules.acquired(known, worker, ttl=ttl, now=self._clock()))
+            return _lease(connection, records.acquired(known, worker, ttl=ttl, now=self._clock()))
 
         return await self._write(take)
 
@@ -212,7 +211,7 @@ class SQLiteStore:
 
         def hold(connection: Connection) -> Lease:
             known = self._known(connection, lease.run_id)
-            return _lease(connection, rules.renewed(known, lease, ttl=ttl, now=self._clock()))
+            return _lease(connection, records.renewed(known, lease, ttl=ttl, now=self._clock()))
 
         return await self._write(hold)
 
@@ -221,7 +220,7 @@ class SQLiteStore:
 
         def let_go(connection: Connection) -> None:
             if (known := self._found(connection, lease.run_id)) is not None:
-                _lease(connection, rules.released(known, lease))
+                _lease(connection, records.released(known, lease))
 
         await self._write(let_go)
 
@@ -230,7 +229,7 @@ class SQLiteStore:
 
         def leave_word(connection: Connection) -> bool:
             known = self._found(connection, run_id)
-            told = known and rules.asked_to_cancel(known, when)
+            told = known and records.asked_to_cancel(known, when)
             if told is None:
                 return False
             _lease(connection, told)
@@ -289,7 +288,7 @@ class SQLiteStore:
 def _lease(connection: Connection, record: RunRecord) -> Lease:
     values = (record.worker, record.lease_until, record.fence, record.cancel_requested, record.run_id)
     connection.execute(_LEASE, values)
-    return rules.lease_of(record)
+    return records.lease_of(record)
 
 
 def _forget(connection: Connection, rows: Sequence[tuple[int]]) -> int:

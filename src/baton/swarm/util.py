@@ -4,9 +4,8 @@ from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from .functions import as_tool
+from .functions import as_tool, function_in, tool_dict
 from .types import AgentFunction
-from .wire import function_in, tool_dict
 
 
 def debug_print(debug: bool, *args: Any) -> None:

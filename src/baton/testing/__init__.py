@@ -3,13 +3,11 @@
 May import every room but cli, server and web. Must not import pytest: it works with any test runner.
 """
 
-from .crashes import CrashReport, Divergence, assert_survives_crashes, crash_report
+from .audio import silence, speech
+from .crash_lab import CrashReport, Divergence, assert_survives_crashes, crash_report
 from .realtime import ScriptedConnection, ScriptedRealtimeModel
-from .scripted import ScriptedModel
-from .speech import silence, speech
-from .steps import ScriptedStream, ScriptStep, call, say, transfer_to
-from .transcript import transcript
-from .understudy import scripted_or_real
+from .scripted import ScriptedModel, ScriptedStream, ScriptStep, call, say, scripted_or_real, transfer_to
+from .transcripts import transcript
 
 __all__ = [
     "CrashReport",

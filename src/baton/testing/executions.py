@@ -6,12 +6,14 @@ from copy import copy
 from typing import Any, cast
 
 from ..agents import Agent, BaseAgent
-from ..context import RunContext, SuspendRun
+from ..context import RunContext
+from ..context.run_context import SuspendRun
 from ..flow import Team
 from ..models import Model
 from ..runner import Runner
-from ..tools import FunctionTool, Tool, ToolEffect, ToolResult, tool_effect
-from ..tools.wrapping import ToolWrapper
+from ..tools import FunctionTool, Tool, ToolEffect, ToolResult
+from ..tools.base import ToolWrapper
+from ..tools.wrappers import tool_effect
 from .scripted import ScriptedModel
 
 

@@ -1,7 +1,13 @@
-"""The contract of a tool: what a model sees of it, and one way to call it."""
+"""The contract of a tool: what a model sees of it, and one way to call it.
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+A tool around a tool: it shows the model the same thing, and does something more when it is called.
+
+Arguments looked at without calling the tool: for wrappers that must know what a call is about.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Struct
 
@@ -62,3 +68,57 @@ class SupportsToolResult(Protocol):
     def _as_tool_result(self) -> ToolResult:
         """What it means."""
         ...
+
+
+class ToolWrapper:
+    """What wrappers share. Your own need not inherit from it: an attribute `inner` is enough."""
+
+    def __init__(self, inner: Tool) -> None:
+        self.inner = inner
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is told: the same as without the wrapper."""
+        return self.inner.spec
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+
+def unwrap_tool(tool: Tool) -> Tool:
+    """The tool at the bottom of all wrappers; the tool itself if it has none."""
+    # Not isinstance(inner, Tool): before Python 3.12 that would read `spec`, and so compile a schema nobody asked for.
+    while callable(getattr(inner := getattr(tool, "inner", None), "call", None)):
+        tool = inner  # pyright: ignore[reportAssignmentType]
+    return tool
+
+
+@runtime_checkable
+class SupportsArgumentCheck(Protocol):
+    """A tool that can tell without being called whether arguments fit, and what they mean."""
+
+    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """The arguments, or an outcome that tells the model what to mend."""
+        ...
+
+
+def checker_of(tool: Tool) -> Callable[[str], dict[str, Any] | ToolResult]:
+    """What looks at arguments for this tool: the tool at the bottom, if it can; or else any JSON object will do."""
+    bottom = unwrap_tool(tool)
+    # The name is asked for with each call: asking now would compile a schema that nobody may ever need.
+    return (
+        bottom.checked
+        if isinstance(bottom, SupportsArgumentCheck)
+        else lambda arguments: parse_json_object(arguments, tool.spec.name)
+    )
+
+
+def parse_json_object(arguments: str, tool_name: str) -> dict[str, Any] | ToolResult:
+    """The arguments as a JSON object; or an outcome that says why they are none."""
+    try:
+        given = json.loads(arguments.strip() or "{}")
+    except ValueError as error:
+        return ToolResult(f"The arguments of `{tool_name}` are not JSON ({error}).", is_error=True)
+    if not isinstance(given, dict):
+        return ToolResult(f"The arguments of `{tool_name}` must be one JSON object.", is_error=True)
+    return cast("dict[str, Any]", given)

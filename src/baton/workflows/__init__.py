@@ -4,19 +4,18 @@ May import agents and what is below them. A workflow gives the floor to its step
 follow transfers itself: a step's transfers stay inside the step.
 """
 
-from .break_loop import break_loop_tool
-from .loop import LoopAgent
+from ..events import BreakLoop
+from . import reducers
 from .parallel import ParallelAgent
-from .reducers import Reducer, add, append, extend
-from .sequential import SequentialAgent
+from .reducers import Reducer
+from .sequential import LoopAgent, SequentialAgent, break_loop_tool
 
 __all__ = [
+    "BreakLoop",
     "LoopAgent",
     "ParallelAgent",
     "Reducer",
     "SequentialAgent",
-    "add",
-    "append",
     "break_loop_tool",
-    "extend",
+    "reducers",
 ]

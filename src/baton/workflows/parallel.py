@@ -9,15 +9,18 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from ..agents import AgentContext, AgentHooks, BaseAgent, FlowOutcome, run_with_deadline
-from ..context import History, TrackedValues
+from ..agents import AgentContext, AgentHooks, BaseAgent
+from ..agents.base import FlowOutcome
+from ..agents.hooks import run_with_deadline
+from ..context.history import History
+from ..context.values import TrackedValues
 from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, check_choice, ends_run
 from ..events import Action, BreakLoop, Exit, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED
 from ..messages import UserMessage
-from .base import Workflow
 from .reducers import Reducer
+from .sequential import Workflow
 
 _logger = logging.getLogger("baton.workflows")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.cli.voice.devices import AudioOutput, Microphone, sounddevice
+from baton.cli.audio import AudioOutput, Microphone, sounddevice
 from baton.testing import speech
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.cli.conftest import Invoke, Write
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import ServedSession, speech
 
-from baton.cli.voice.sound import sound_in
+from baton.cli.audio import sound_in
 from baton.testing import call, say
-from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import ServedSession, speech
 
 DESK = """
 from baton.realtime import *

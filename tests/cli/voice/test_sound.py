@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.failures import TargetError
-from baton.cli.voice.sound import Recording, sound_in
+from baton.cli.audio import Recording, sound_in
+from baton.cli.errors import TargetError
 from baton.testing import speech
 
 HERTZ, SECONDS = 440, 0.25

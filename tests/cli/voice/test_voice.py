@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Invoke, Terminal, Write
 
-from baton.cli.voice.sound import sound_in
+from baton.cli.audio import sound_in
 from baton.testing import speech
 
 LIVE = """

@@ -20,7 +20,7 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models.anthropic.history import as_turns
+from baton.models.anthropic.request import as_turns
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "cat"}}

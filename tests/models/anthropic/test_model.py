@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.models.forwarding import counted
+from tests.servers import AnthropicServer, HttpFault
 
 from baton.errors import (
     AuthenticationError,
@@ -30,7 +31,6 @@ from baton.models import (
 )
 from baton.models.anthropic import AnthropicModel
 from baton.testing import ScriptedStream, call, say
-from baton.testing.servers import AnthropicServer, HttpFault
 
 HELLO = ModelRequest((UserMessage("Hello"),))
 WAVE = ToolSpec("wave")

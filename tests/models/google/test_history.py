@@ -19,7 +19,7 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models.google.history import as_contents
+from baton.models.google.request import as_contents
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 UNSIGNED = b"skip_thought_signature_validator"

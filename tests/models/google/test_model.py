@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from tests.models.forwarding import counted
+from tests.servers import GoogleServer, HttpFault
 
 from baton.errors import (
     AuthenticationError,
@@ -26,7 +27,6 @@ from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage
 from baton.models import Model, ModelRequest, ModelResponse, ModelSettings, collect_response, resolve_model
 from baton.models.google import GoogleModel
 from baton.testing import ScriptedStream, ScriptStep, call, say
-from baton.testing.servers import GoogleServer, HttpFault
 
 HELLO = ModelRequest((UserMessage("Hello"),))
 WAVE = ToolSpec("wave")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from baton.models.google.schemas import taken_by_google
+from baton.models.google.request import taken_by_google
 
 
 class Cat(BaseModel):

@@ -6,8 +6,7 @@ import pytest
 
 from baton.errors import BatonError
 from baton.models.local.engine import LlamaDecoder, is_installed
-from baton.models.local.fetch import fetch
-from baton.models.local.weights import cache_folder, weights_named
+from baton.models.local.weights import cache_folder, fetch, weights_named
 
 
 @pytest.fixture(scope="session")

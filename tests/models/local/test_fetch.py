@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from tests.models.local.stage import boxed, copied_from
 
 from baton.errors import WeightsError
-from baton.models.local.fetch import fetch
-from baton.models.local.weights import WeightsPart, kept_path, partial_path
+from baton.models.local.weights import WeightsPart, fetch, kept_path, partial_path
 
 PARTS = {"part-one": b"one " * 100, "part-two": b"two " * 80, "part-three": b"three " * 60}
 WHOLE = b"".join(PARTS.values())

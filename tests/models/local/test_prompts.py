@@ -5,9 +5,8 @@ import pytest
 from tests.models.local.stage import GET_WEATHER, SECTION, TRANSFER, asked
 
 from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from baton.models.local.options import options_of
-from baton.models.local.prompts import language_of, own_words, to_choose, to_fill, to_speak
-from baton.models.local.wording import WORDS, Language
+from baton.models.local.prompt_texts import WORDS, Language
+from baton.models.local.prompts import language_of, options_of, own_words, to_choose, to_fill, to_speak
 
 EN, ZH = WORDS["en"], WORDS["zh"]
 RESULT = (

@@ -26,8 +26,8 @@ from baton.messages import (
     pair_calls_with_results,
 )
 from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.openai.chat_request import ChatDialect, chat_body
-from baton.models.openai.responses_request import ResponsesDialect, responses_body
+from baton.models.openai.chat import ChatDialect, chat_body
+from baton.models.openai.responses import ResponsesDialect, responses_body
 
 MANNER = ChatDialect("m", "openai:m")
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}

@@ -9,24 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.models.openai.raw import RawServer, answered, delta, heard, stream, whole
+from tests.servers import OpenAIServer
 
 from baton import Agent, Runner, SetupError, tool
-from baton.messages import (
-    AssistantMessage,
-    Image,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
+from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
-from baton.models.openai.responses_request import ResponsesDialect, responses_body, thinks
+from baton.models.openai.responses import ResponsesDialect, responses_body, thinks
 from baton.testing import ScriptedStream, call, say
-from baton.testing.servers import OpenAIServer
 
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}

@@ -4,10 +4,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from tests.servers import OpenAIRealtimeServer
+
 from baton.realtime.openai import OpenAIRealtimeModel
 from baton.realtime.settings import RealtimeSettings, SessionConfig
-from baton.testing.conformance.realtime_bench import ConversationProbe
-from baton.testing.servers import OpenAIRealtimeServer
+from baton.testing.conformance.realtime import ConversationProbe
 
 SPOKEN = SessionConfig("Desk", "Be kind.")
 WRITTEN = SessionConfig("Desk", "Be kind.", settings=RealtimeSettings(modality="text"))

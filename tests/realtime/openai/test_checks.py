@@ -2,12 +2,12 @@
 
 import pytest
 from tests.realtime.openai.bench import model_of
+from tests.servers import OpenAIRealtimeServer
 
 from baton.errors import ModelRequestError, SetupError
 from baton.messages import ToolSpec
 from baton.realtime.openai import OpenAIRealtimeModel
 from baton.realtime.settings import RealtimeSettings, SessionConfig
-from baton.testing.servers import OpenAIRealtimeServer
 
 WRONG = [
     (SessionConfig("Desk", tools=(ToolSpec("not a name"),)), "`Desk` has a tool named 'not a name'"),

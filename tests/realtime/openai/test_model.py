@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI
 from tests.realtime.openai.bench import SPOKEN, WRITTEN, model_of, talk
+from tests.servers import HttpFault, OpenAIRealtimeServer
+from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
 
 from baton.errors import (
     AuthenticationError,
@@ -21,26 +23,22 @@ from baton.errors import (
 )
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ToolCallChunk
-from baton.realtime.base import RealtimeModel
-from baton.realtime.commands import (
+from baton.realtime.openai import OpenAIRealtimeModel
+from baton.realtime.protocol import (
     AddItem,
     AppendAudio,
+    AudioChunk,
+    AudioCommitted,
+    AudioEnded,
     CancelResponse,
     ClearAudio,
     CommitAudio,
     ConfigureSession,
     CreateResponse,
-    TruncateItem,
-)
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.realtime.signals import (
-    AudioChunk,
-    AudioCommitted,
-    AudioEnded,
     ItemAdded,
     ItemTruncated,
     ProviderErrorReceived,
+    RealtimeModel,
     ResponseEnded,
     ResponseStarted,
     SessionConfigured,
@@ -49,13 +47,13 @@ from baton.realtime.signals import (
     TranscriptionChunk,
     TranscriptionCompleted,
     TranscriptionFailed,
+    TruncateItem,
     UserSpeechEnded,
     UserSpeechStarted,
 )
+from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
 from baton.testing import ScriptedStream, call, say
-from baton.testing.conformance.realtime_bench import ConversationProbe
-from baton.testing.servers import HttpFault, OpenAIRealtimeServer
-from baton.testing.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
+from baton.testing.conformance.realtime import ConversationProbe
 
 HELLO = AddItem(UserMessage("Hello"), "item_hello", id="hello")
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 from tests.realtime.openai.bench import SPOKEN, talk
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import speech
 
 from baton.errors import ModelRequestError
 from baton.messages import (
@@ -22,12 +24,16 @@ from baton.messages import (
     ToolSpec,
     UserMessage,
 )
-from baton.realtime.commands import AddItem, ConfigureSession, CreateResponse
-from baton.realtime.openai.sending import session_of
+from baton.realtime.openai.encoding import session_of
+from baton.realtime.protocol import (
+    AddItem,
+    ConfigureSession,
+    CreateResponse,
+    ItemAdded,
+    ProviderErrorReceived,
+    SessionConfigured,
+)
 from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.realtime.signals import ItemAdded, ProviderErrorReceived, SessionConfigured
-from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import speech
 
 PIXEL = b"\x89PNG..."
 SOUND = speech("Hello")

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 from tests.realtime.openai.bench import model_of
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 
 from baton import tool
 from baton.events import AgentResponded, ControlTransferred, ToolReturned, UserMessageAdded
@@ -19,8 +21,6 @@ from baton.realtime import (
     TurnDetection,
 )
 from baton.testing import ScriptedStream, call
-from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import CutConnection, Fault, ServedSession, speech
 
 
 @tool

@@ -6,19 +6,15 @@ import pytest
 
 from baton.errors import ModelConnectionError, OverloadedError
 from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from baton.realtime.commands import (
+from baton.realtime.protocol import (
     AddItem,
     AppendAudio,
+    AudioChunk,
     CancelResponse,
     ClearAudio,
     CommitAudio,
     ConfigureSession,
     CreateResponse,
-    TruncateItem,
-)
-from baton.realtime.settings import RealtimeSettings, SessionConfig
-from baton.realtime.signals import (
-    AudioChunk,
     ItemAdded,
     ProviderErrorReceived,
     ResponseEnded,
@@ -26,7 +22,9 @@ from baton.realtime.signals import (
     SessionConfigured,
     Signal,
     TranscriptChunk,
+    TruncateItem,
 )
+from baton.realtime.settings import RealtimeSettings, SessionConfig
 from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, call, speech
 
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))

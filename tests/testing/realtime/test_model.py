@@ -7,24 +7,21 @@ import pytest
 from baton.errors import ModelConnectionError, ModelError, SetupError
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ModelRequest
-from baton.realtime.base import RealtimeConnection, RealtimeModel
-from baton.realtime.commands import (
+from baton.realtime.protocol import (
     AddItem,
     AppendAudio,
+    AudioChunk,
+    AudioCommitted,
+    AudioEnded,
     CancelResponse,
     CommitAudio,
     ConfigureSession,
     CreateResponse,
-    TruncateItem,
-)
-from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.realtime.signals import (
-    AudioChunk,
-    AudioCommitted,
-    AudioEnded,
     ItemAdded,
     ItemTruncated,
     ProviderErrorReceived,
+    RealtimeConnection,
+    RealtimeModel,
     ResponseEnded,
     ResponseStarted,
     SessionConfigured,
@@ -33,9 +30,11 @@ from baton.realtime.signals import (
     TranscriptChunk,
     TranscriptionCompleted,
     TranscriptionFailed,
+    TruncateItem,
     UserSpeechEnded,
     UserSpeechStarted,
 )
+from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
 from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, ScriptStep, call, say, speech
 
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))

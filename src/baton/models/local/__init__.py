@@ -3,6 +3,6 @@
 May import messages, errors and the protocol of models. Must not know any team, nor what its tools are about.
 """
 
-from .local_model import LocalModel
+from .model import LocalModel
 
 __all__ = ["LocalModel"]

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from typing_extensions import Unpack
 
 from ...errors import SetupError, check_choice
+from ..assembly import assemble_response
 from ..base import Chunk, ModelRequest
-from ..collect import assemble_response
-from ..extras import require_extra
-from .chat_answer import ChatStreamParser
-from .chat_request import ChatDialect, chat_body
+from ..sdk_clients import require_extra
+from .chat import ChatDialect, ChatStreamParser, chat_body
+from .encoding import output_tool
 from .endpoint import PROVIDERS, EndpointOptions, OpenAIEndpoint, ProviderDefaults, StructuredOutputMode
-from .responses_answer import ResponsesStreamParser
-from .responses_request import ResponsesDialect, responses_body, thinks
-from .sse import SSEDecoder
-from .structured import output_tool
-from .wire import AiohttpTransport, OpenAIResponseStream, OpenAITransport, OutgoingRequest
+from .responses import ResponsesDialect, ResponsesStreamParser, responses_body, thinks
+from .transport import AiohttpTransport, OpenAIResponseStream, OpenAITransport, OutgoingRequest, SSEDecoder
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -155,6 +152,6 @@ class OpenAIModel:
 
 
 def _official(client: "AsyncOpenAI") -> OpenAITransport:
-    from .official import SDKTransport
+    from .sdk_transport import SDKTransport
 
     return SDKTransport(client)

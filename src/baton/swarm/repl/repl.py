@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core import Swarm
+from ..functions import function_in
 from ..types import Agent, Response
-from ..wire import function_in
 
 _BLUE, _PURPLE, _GREY, _PLAIN = "\033[94m", "\033[95m", "\033[90m", "\033[0m"
 

@@ -1,40 +1,99 @@
-"""The side of a scripted provider: what it does with commands, and when the user speaks."""
+"""The side of a scripted provider: what it does with commands, and when the user speaks.
+
+What goes from a scripted provider to its client: signals in order, and how it ends.
+"""
 
 import asyncio
-from collections.abc import AsyncIterable
-from typing import Protocol, assert_never
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from typing import Literal, Protocol, assert_never
 
 from ...errors import ModelConnectionError, ModelError, SetupError
 from ...messages import UserMessage
 from ...models import Chunk, ModelRequest
-from ...realtime.commands import (
+from ...realtime.protocol import (
     AddItem,
     AppendAudio,
+    AudioCommitted,
     CancelResponse,
     ClearAudio,
     Command,
     CommitAudio,
     ConfigureSession,
     CreateResponse,
-    TruncateItem,
-)
-from ...realtime.settings import SessionConfig, milliseconds_of
-from ...realtime.signals import (
-    AudioCommitted,
     ItemAdded,
     ItemTruncated,
     ProviderErrorReceived,
     ResponseEnded,
     ResponseStarted,
     SessionConfigured,
+    Signal,
     TranscriptionCompleted,
     TranscriptionFailed,
+    TruncateItem,
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from .conversation import CommandRejectedError, ProviderConversation
-from .playing import ResponseContext, ScriptedResponse
-from .wire import SignalQueue
+from ...realtime.settings import SessionConfig, milliseconds_of
+from .conversation import CommandRejectedError, ProviderConversation, ResponseContext, ScriptedResponse
+
+
+class SignalQueue:
+    """Signals that were told, how far the client has read them, and what comes after the last of them."""
+
+    def __init__(self) -> None:
+        self.signals: list[Signal] = []
+        self.end: Literal["", "ended", "closed"] | BaseException = ""
+        """"" while it is open; whether the provider ended it or the client closed it; or what cut it."""
+        self._read = 0
+        self._happened = asyncio.Event()
+
+    @property
+    def read(self) -> list[Signal]:
+        """What the client has read."""
+        return self.signals[: self._read]
+
+    @property
+    def unread(self) -> list[Signal]:
+        """What is on its way to the client."""
+        return self.signals[self._read :]
+
+    def tell(self, *signals: Signal) -> None:
+        """Tell the client this."""
+        self.signals += signals
+        self.wake()
+
+    def stop(self, end: Literal["ended", "closed"] | BaseException) -> None:
+        """Let this come after all that was told; whatever it was stopped with first stays, unless the client closes."""
+        if not self.end or end == "closed":
+            self.end = end
+        self.wake()
+
+    async def __aiter__(self) -> AsyncIterator[Signal]:
+        while self.end != "closed":
+            if self._read < len(self.signals):
+                self._read += 1
+                self.wake()
+                yield self.signals[self._read - 1]
+            elif isinstance(self.end, BaseException):
+                raise self.end
+            elif self.end:
+                return
+            else:
+                await self._happened.wait()
+
+    def wake(self) -> None:
+        """Something has happened: whoever waits may look again."""
+        self._happened.set()
+        self._happened = asyncio.Event()
+
+    async def until(self, is_so: Callable[[], bool], *, within: float, wanted: Callable[[], str]) -> None:
+        """Until this is so. Raises AssertionError, saying what was wanted, if it is not so in time."""
+        try:
+            async with asyncio.timeout(within):
+                while not is_so():
+                    await self._happened.wait()
+        except TimeoutError:
+            raise AssertionError(f"waited {within:g} s for {wanted()}") from None
 
 
 class RealtimeScript(Protocol):
