@@ -37,10 +37,9 @@ check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/architecture
 
-fix: $(READY)  ## format, fix what the linter can fix, update the tables in docs/reference
+fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
-	$(BIN)/python tests/architecture/reference.py
 
 docs: $(DOCS_READY)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet

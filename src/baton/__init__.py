@@ -6,6 +6,8 @@ Names are loaded on first use, so `import baton` imports no model provider, data
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
     from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, then_transfer
     from .context import Limits, RunContext
@@ -32,7 +34,7 @@ _PACKAGES = {
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 
-__version__ = "0.1.0"
+
 __all__ = [
     "Agent",
     "AgentContext",

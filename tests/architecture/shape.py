@@ -1,104 +1,139 @@
-"""Look at the house: sizes, rooms, who imports whom, loops. `make house` prints it, the tests beside it judge it.
+"""Measure the package: sizes, layers, imports and import loops. `make shape` prints it; tests next to it check it.
 
-A module is one .py file. A room is a direct child of the package: a folder or a single file. Only imports that happen
-when a module is loaded count: not those inside functions or under TYPE_CHECKING. Nothing is imported or run.
+A module is one .py file; a package is a direct child of `baton`, a folder or a single file. An import is made on load,
+lazily (inside a function) or for types only (under TYPE_CHECKING). Nothing is imported or executed.
 """
 
 import ast
+import io
 import sys
+import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "baton"
-FRONT_DOOR = "(front door)"
-MOST_LINES_OF_A_FILE = 500
-MOST_LINES_OF_A_FUNCTION = 60
-FORBIDDEN = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})
-ALLOWED = frozenset({"baton.swarm.core"})
-"""Modules whose names somebody else has chosen: programs for Swarm import them."""
+ROOT = "(root)"
+"""The name of the package's own `__init__.py` among the packages."""
+MAX_MODULE_LINES = 600
+MAX_FUNCTION_LINES = 70
+MAX_MODULES = 240
+MAX_CODE_LINES = 29_000
+VAGUE_NAMES = frozenset({"utils", "helpers", "common", "core", "manager", "impl", "internal", "misc"})
+ALLOWED_NAMES = frozenset({"baton.swarm.core", "baton.swarm.util"})
+"""Modules whose names are Swarm's own: programs import them."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """One file: its length, its functions (length without docstring), and the modules it imports when loaded."""
+    """One file: its size, its functions (lines without docstring) and the modules it imports."""
 
     name: str
-    room: str
+    package: str
     path: Path
     lines: int
+    code_lines: int
     functions: Mapping[str, int] = field(default_factory=dict[str, int])
     imports: frozenset[str] = frozenset()
+    """Modules imported on load."""
+    all_imports: frozenset[str] = frozenset()
+    """Modules imported on load, lazily or for types."""
 
 
-def modules_of(package: Path) -> dict[str, Module]:
-    """Every module of the package in this folder, by name."""
-    paths = {_name_of(path, package): path for path in sorted(package.rglob("*.py"))}
-    return {name: _module(name, path, package, known=frozenset(paths)) for name, path in paths.items()}
+def read_modules(package: Path) -> dict[str, Module]:
+    """Read every module of the package in this folder, by name."""
+    paths = {_module_name(path, package): path for path in sorted(package.rglob("*.py"))}
+    return {name: _read_module(name, path, known=frozenset(paths)) for name, path in paths.items()}
 
 
-def rooms_of(modules: Mapping[str, Module]) -> dict[str, set[str]]:
-    """For each room, the rooms it imports."""
-    rooms: dict[str, set[str]] = {module.room: set() for module in modules.values()}
+def package_imports(modules: Mapping[str, Module]) -> dict[str, set[str]]:
+    """Map each package to the packages it imports on load."""
+    packages: dict[str, set[str]] = {module.package: set() for module in modules.values()}
     for module in modules.values():
-        rooms[module.room] |= {modules[name].room for name in module.imports} - {module.room}
-    return rooms
+        packages[module.package] |= {modules[name].package for name in module.imports} - {module.package}
+    return packages
 
 
-def loops_in(graph: Mapping[str, frozenset[str] | set[str]]) -> list[list[str]]:
-    """Groups whose members all import one another, directly or not; none if imports only go one way."""
+def find_loops(graph: Mapping[str, frozenset[str] | set[str]]) -> list[list[str]]:
+    """Find groups whose members all import one another, directly or indirectly."""
     reach = {name: _reachable(name, graph) for name in graph}
     groups = {frozenset(other for other in reach[name] if name in reach[other]) for name in graph}
     return sorted(sorted(group) for group in groups if group)
 
 
-def floors_of(rooms: Mapping[str, set[str]]) -> dict[str, int]:
-    """0 for a room that imports no other, otherwise one above the highest it imports. Raises ValueError for a loop."""
-    floors: dict[str, int] = {}
-    while len(floors) < len(rooms):
-        ready = [room for room in rooms if room not in floors and rooms[room] <= floors.keys()]
+def layers_of(packages: Mapping[str, set[str]]) -> dict[str, int]:
+    """Number the layers: 0 imports no other package, others are one above the highest they import.
+
+    Raises:
+        ValueError: Packages import one another.
+    """
+    layers: dict[str, int] = {}
+    while len(layers) < len(packages):
+        ready = [name for name in packages if name not in layers and packages[name] <= layers.keys()]
         if not ready:
-            raise ValueError(f"rooms import one another: {loops_in(rooms)}")
-        floors |= {room: max((floors[below] + 1 for below in rooms[room]), default=0) for room in ready}
-    return floors
+            raise ValueError(f"packages import one another: {find_loops(packages)}")
+        layers |= {name: max((layers[below] + 1 for below in packages[name]), default=0) for name in ready}
+    return layers
 
 
-def long_files(modules: Mapping[str, Module]) -> list[str]:
-    """A line for each file that is too long."""
-    return [f"{m.path}: {m.lines} lines" for m in modules.values() if m.lines > MOST_LINES_OF_A_FILE]
+def long_modules(modules: Mapping[str, Module]) -> list[str]:
+    """List the modules that are too long."""
+    return [f"{m.path}: {m.lines} lines" for m in modules.values() if m.lines > MAX_MODULE_LINES]
 
 
 def long_functions(modules: Mapping[str, Module]) -> list[str]:
-    """A line for each function that is too long."""
+    """List the functions that are too long."""
     return [
         f"{module.path}: {name} has {lines} lines"
         for module in modules.values()
         for name, lines in module.functions.items()
-        if lines > MOST_LINES_OF_A_FUNCTION
+        if lines > MAX_FUNCTION_LINES
     ]
 
 
-def badly_named(modules: Mapping[str, Module]) -> list[str]:
-    """The modules and folders whose names say nothing."""
-    said_nothing = [name for name in modules if FORBIDDEN & {part.strip("_") for part in name.split(".")}]
-    return [name for name in said_nothing if name not in ALLOWED]
+def vague_names(modules: Mapping[str, Module]) -> list[str]:
+    """List the modules and folders whose names say nothing."""
+    found = [name for name in modules if VAGUE_NAMES & {part.strip("_") for part in name.split(".")}]
+    return [name for name in found if name not in ALLOWED_NAMES]
 
 
-def _name_of(path: Path, package: Path) -> str:
+def _module_name(path: Path, package: Path) -> str:
     parts = path.relative_to(package.parent).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _module(name: str, path: Path, package: Path, *, known: frozenset[str]) -> Module:
+def _read_module(name: str, path: Path, *, known: frozenset[str]) -> Module:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text, str(path))
-    room = name.split(".")[1] if "." in name else FRONT_DOOR
-    holder = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    imported = {
-        target for node in _statements_on_load(tree) for target in _targets(node, holder) if target in known
-    } - {name}
-    return Module(name, room, path, len(text.splitlines()), dict(_functions(tree)), frozenset(imported))
+    package = name.split(".")[1] if "." in name else ROOT
+    parent = name if path.name == "__init__.py" else name.rpartition(".")[0]
+    on_load = {target for node in _statements_on_load(tree) for target in _imported(node, parent, known)}
+    anywhere = {target for node in ast.walk(tree) for target in _imported(node, parent, known)}
+    return Module(
+        name,
+        package,
+        path,
+        len(text.splitlines()),
+        count_code_lines(text, tree),
+        dict(_functions(tree)),
+        frozenset(on_load - {name}),
+        frozenset(anywhere - {name}),
+    )
+
+
+def count_code_lines(text: str, tree: ast.Module) -> int:
+    """Count lines that hold code: no docstrings, comments or blank lines."""
+    docstrings: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            docstrings.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    code: set[int] = set()
+    layout = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in layout:
+            code.update(range(token.start[0], token.end[0] + 1))
+    return len(code - docstrings)
 
 
 def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, int]]:
@@ -117,7 +152,6 @@ def _lines(node: ast.stmt) -> int:
 
 
 def _statements_on_load(node: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement that runs when the module is loaded."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
@@ -131,15 +165,17 @@ def _statements_on_load(node: ast.AST) -> Iterator[ast.stmt]:
         yield from _statements_on_load(child)
 
 
-def _targets(node: ast.stmt, holder: str) -> Iterator[str]:
-    """The names of modules this statement may load."""
+def _imported(node: ast.AST, parent: str, known: frozenset[str]) -> Iterator[str]:
+    """Yield the modules of the package that a statement names."""
     if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
+        yield from (alias.name for alias in node.names if alias.name in known)
     elif isinstance(node, ast.ImportFrom):
-        base = holder.split(".")[: len(holder.split(".")) - node.level + 1] if node.level else []
+        base = parent.split(".")[: len(parent.split(".")) - node.level + 1] if node.level else []
         source = ".".join([*base, *([node.module] if node.module else [])])
-        yield source
-        yield from (f"{source}.{alias.name}" for alias in node.names)
+        for alias in node.names:
+            module = f"{source}.{alias.name}"
+            if module in known or source in known:
+                yield module if module in known else source
 
 
 def _reachable(name: str, graph: Mapping[str, frozenset[str] | set[str]]) -> set[str]:
@@ -153,15 +189,15 @@ def _reachable(name: str, graph: Mapping[str, frozenset[str] | set[str]]) -> set
 
 
 def _report(modules: Mapping[str, Module]) -> Iterator[str]:
-    rooms = rooms_of(modules)
-    floors = floors_of(rooms)
-    lines = {room: sum(module.lines for module in modules.values() if module.room == room) for room in rooms}
-    yield f"{len(modules)} files, {sum(lines.values())} lines, {len(rooms)} rooms"
-    yield "\nrooms, the highest floor first"
-    for room in sorted(rooms, key=lambda room: (-floors[room], room)):
-        imported = ", ".join(sorted(rooms[room])) or "nothing"
-        yield f"  {floors[room]:>2}  {room:<14}{lines[room]:>6} lines   imports {imported}"
-    yield "\nlongest files"
+    packages = package_imports(modules)
+    layers = layers_of(packages)
+    lines = {name: sum(m.code_lines for m in modules.values() if m.package == name) for name in packages}
+    yield f"{len(modules)} modules, {sum(lines.values())} lines of code, {len(packages)} packages"
+    yield "\npackages, highest layer first"
+    for name in sorted(packages, key=lambda name: (-layers[name], name)):
+        imported = ", ".join(sorted(packages[name])) or "nothing"
+        yield f"  {layers[name]:>2}  {name:<14}{lines[name]:>6} lines   imports {imported}"
+    yield "\nlongest modules"
     for module in sorted(modules.values(), key=lambda module: -module.lines)[:8]:
         yield f"  {module.lines:>4}  {module.name}"
     yield "\nlongest functions, without docstring"
@@ -171,15 +207,15 @@ def _report(modules: Mapping[str, Module]) -> Iterator[str]:
 
 
 def main() -> int:
-    """Print the house; 1 if something is wrong with it."""
-    modules = modules_of(PACKAGE)
-    loops = [" ⇄ ".join(loop) for loop in loops_in({name: module.imports for name, module in modules.items()})]
+    """Print the shape of the package; return 1 if a limit is exceeded."""
+    modules = read_modules(PACKAGE)
+    loops = [" ⇄ ".join(loop) for loop in find_loops({name: module.imports for name, module in modules.items()})]
     if not loops:
         print("\n".join(_report(modules)))
     problems = {
         "loops": loops,
-        "too long": [*long_files(modules), *long_functions(modules)],
-        "names that say nothing": badly_named(modules),
+        "too long": [*long_modules(modules), *long_functions(modules)],
+        "vague names": vague_names(modules),
     }
     for title, found in problems.items():
         print(f"\n{title}: {'none' if not found else ''}", *found, sep="\n  " if found else "")

@@ -51,7 +51,7 @@ _BANNED = (
     r"say who you are",
     r"no leave to",
 )
-_WORDS = re.compile(rf"(?<![\w`'\"/.-])(?:{'|'.join(_BANNED)})(?![\w`'\"/-])", re.IGNORECASE)
+_WORDS = re.compile(rf"(?<![\w`/.-])(?:{'|'.join(_BANNED)})(?![\w`/-])", re.IGNORECASE)
 _OPENING = re.compile(rf"(?:{'|'.join(_OPENINGS)})\b")
 _MESSAGE_CALLS = re.compile(r"(?:Error|Warning|warn|warning|error|info|debug|exception|critical|echo|print|secho|log)$")
 
@@ -118,7 +118,13 @@ def _check_words(source: str, tree: ast.Module) -> Iterator[tuple[int, str, str]
             continue
         for offset, text in enumerate(token.string.splitlines()):
             for match in _WORDS.finditer(text):
-                yield line + offset, "banned word", f"{match.group()!r} in {text.strip()!r}"
+                if not _is_quoted(match):
+                    yield line + offset, "banned word", f"{match.group()!r} in {text.strip()!r}"
+
+
+def _is_quoted(match: re.Match[str]) -> bool:
+    before, after = match.string[: match.start()][-1:], match.string[match.end() :][:1]
+    return before in ("'", '"') and before == after
 
 
 def _message_lines(tree: ast.Module) -> set[int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from .. import __version__
+from ..version import __version__
 from .mcp import mcp
 from .options import debug, is_debugging, run_arguments, run_options, target
 from .runs import runs

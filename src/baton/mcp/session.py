@@ -18,8 +18,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp import Client, ClientSession
 
-from .. import __version__
 from ..context.run_context import SuspendRun
+from ..version import __version__
 from .in_flight import InFlightCall, InFlightCalls, RequestAnswerer, refusal
 from .oauth import AuthorizationPending
 from .transports import (

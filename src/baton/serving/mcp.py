@@ -16,7 +16,6 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from .. import __version__
 from ..agents import BaseAgent
 from ..context.values import to_json_value
 from ..errors import AnswerError, NotEncodableError, RunNotFoundError, SetupError, quote_names
@@ -29,6 +28,7 @@ from ..runner import Interrupt, Runner, RunResult, RunStream
 from ..runner.backends import run_started_event
 from ..runner.result import to_interrupt
 from ..stores import Store
+from ..version import __version__
 from .http import Principal
 from .http.guard import principal_of
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from ... import __version__
 from ...events import Event, Origin, UnknownEvent, types
 from ...stores import RUN_STATUSES
+from ...version import __version__
 from ..http import Auth
 from .schemas import (
     ID,
