@@ -32,8 +32,11 @@ async def played(*steps: Step) -> AsyncGenerator[tuple[Any, GoogleServer]]:
         # Where aiohttp is installed, the SDK would use it in a way that aiohttp warns of.
         options = types.HttpOptions(base_url=server.base_url, httpx_async_client=http)
         client = Client(api_key=server.api_key, http_options=options)
-        yield client.aio.models, server
-        client.close()
+        try:
+            yield client.aio.models, server
+        finally:
+            client.close()
+            await client.aio.aclose()
 
 
 async def test_an_answer_in_one_piece() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ..per_loop import trusted
 
@@ -56,9 +56,22 @@ class Connection:
 
     async def close(self) -> None:
         """Close all connections."""
+        _disarm(self._client)
         self._unused.close()
         await self._http.aclose()
 
     async def _begun(self, response: "HTTPResponse") -> None:
         # A request is sent, and its first piece read, in one step of one task: that is how the two find each other.
         self._responses[asyncio.current_task()] = response
+
+
+def _disarm(client: Any) -> None:
+    """Keep a closed client from starting `aclose()` in whatever event loop runs when it is garbage collected."""
+    for each in (client.aio, getattr(client, "_api_client", None)):
+        if each is not None:
+            # Its `__del__` calls this, closed or not, and ignores what it raises.
+            each.aclose = _closed_already
+
+
+def _closed_already() -> NoReturn:
+    raise RuntimeError("the client is closed")
