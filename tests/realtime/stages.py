@@ -28,7 +28,7 @@ from baton.testing.servers.realtime import Item, Recorded, ServedSession, silenc
 from baton.testing.steps import Step
 
 Steps = Iterable[Step] | Mapping[str, Iterable[Step]]
-WITHIN = 10.0
+WITHIN = 60.0
 MS_PER_WORD = 200
 
 

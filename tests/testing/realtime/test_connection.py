@@ -33,7 +33,7 @@ TEXT = SessionSettings("Desk", manners=Manners(modality="text"))
 
 
 async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> Signal:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for signal in connection:
             if isinstance(signal, until):
                 return signal

@@ -17,7 +17,7 @@ from ..steps import Step
 SPOKEN = SessionSettings("Tester", "Be kind.", manners=Manners(turn_detection=None))
 """A conversation that is spoken, in which the application says when the user has ceased to speak."""
 WRITTEN = SessionSettings("Tester", "Be kind.", manners=Manners(modality="text", turn_detection=None))
-_PATIENCE = 5.0
+_PATIENCE = 30.0
 
 
 class RealtimeProvider(Protocol):
