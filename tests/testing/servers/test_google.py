@@ -1,6 +1,7 @@
 """Google's server, asked by Google's own client and by requests that no client of its would send."""
 
-from collections.abc import AsyncGenerator
+import gc
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -24,6 +25,13 @@ CALL: Any = {"functionCall": {"name": "wave", "args": {}}, **SIGNED}
 RESPONSE: Any = {"functionResponse": {"name": "wave", "response": {"result": "waved"}}}
 CALLED = {"role": "model", "parts": [CALL]}
 WAVE: Any = {"functionDeclarations": [{"name": "wave", "parametersJsonSchema": {"type": "object"}}]}
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Collect the SDK's clients while no event loop is running: closed or not, they would start a task in it."""
+    yield
+    gc.collect()
 
 
 @asynccontextmanager
