@@ -8,7 +8,7 @@ A soak tries LAWS examples of most laws, 1500 if that is not set, which takes ab
 import gc
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -45,6 +45,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if PROFILE == "soak":
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
+    _name_apart(items)
+
+
+def _name_apart(items: list[Any]) -> None:
+    """Give tests that schemathesis makes their own node ids: of those with the same one, xdist runs only the first."""
+    known: set[str] = set()
+    for item in items:
+        if item.nodeid in known:
+            item._id = item.parent.id.child(item.name)
+        if item.nodeid in known:
+            raise pytest.UsageError(f"two tests are called {item.nodeid}")
+        known.add(item.nodeid)
 
 
 @pytest.fixture(autouse=True)
