@@ -7,7 +7,7 @@ DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
 
-.PHONY: demo test check fix docs bench shape soak interop interop-mcp clean
+.PHONY: demo test coverage check fix docs bench shape soak interop interop-mcp clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -27,8 +27,11 @@ $(DEMO_READY): pyproject.toml
 demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--lang zh'`
 	$(BIN)/baton demo $(ARGS)
 
-test: $(READY)  ## all tests, with coverage
-	$(BIN)/python -m pytest --cov=baton --cov-report=term:skip-covered
+test: $(READY)  ## all tests, in parallel
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+
+coverage: $(READY)  ## all tests, with coverage
+	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --cov=baton --cov-report=term:skip-covered
 
 check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)

@@ -1,11 +1,11 @@
 """A remote service as an agent: ours, and one made with the plain SDK."""
 
 import asyncio
-import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ports import free_port
 from tests.serving.a2a.plain import plain_service
 from tests.serving.a2a.stage import served
 
@@ -24,11 +24,6 @@ from baton.workflows import LoopAgent
 async def send_alert(city: str) -> str:
     """Send a storm warning."""
     return f"sent to {city}"
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]
 
 
 def _router(remote: RemoteAgent, store: Any = None) -> Runner:
@@ -57,7 +52,7 @@ async def test_a_transfer_to_a_remote_agent_streams_its_words() -> None:
 
 
 async def test_a_question_there_is_a_question_here_also_after_both_have_been_restarted(tmp_path: Path) -> None:
-    port, model = _free_port(), ScriptedModel([call("send_alert", city="Rome"), "Sent."])
+    port, model = free_port(), ScriptedModel([call("send_alert", city="Rome"), "Sent."])
     remote = RemoteAgent(f"http://127.0.0.1:{port}", name="Weather", description="Warns.")
 
     def there() -> Any:
@@ -153,7 +148,7 @@ async def test_a_conversation_goes_on_in_the_same_context() -> None:
 
 @pytest.mark.parametrize("streams", [True, False])
 async def test_a_service_of_the_plain_sdk(streams: bool) -> None:
-    port = _free_port()
+    port = free_port()
     async with served(plain_service(port, streams=streams), port) as url:
         remote = RemoteAgent(url, name="Plain", description="Plain.")
         runner = Runner(remote)
@@ -171,7 +166,7 @@ async def test_a_service_of_the_plain_sdk(streams: bool) -> None:
 
 
 async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
-    remote = RemoteAgent(f"http://127.0.0.1:{_free_port()}", name="Gone", description="Gone.", unavailable_timeout=0.3)
+    remote = RemoteAgent(f"http://127.0.0.1:{free_port()}", name="Gone", description="Gone.", unavailable_timeout=0.3)
     with pytest.raises(RemoteUnavailableError, match="`Gone`"):
         await Runner(remote).run("hello?")
     await remote.close()
@@ -180,7 +175,7 @@ async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
 
 
 async def test_a_connection_that_is_lost_is_made_anew_and_nothing_is_told_twice(tmp_path: Path) -> None:
-    port, gate, is_looking = _free_port(), asyncio.Event(), asyncio.Event()
+    port, gate, is_looking = free_port(), asyncio.Event(), asyncio.Event()
 
     @tool
     async def look(ctx: RunContext) -> str:

@@ -379,7 +379,7 @@ async def test_a_share_is_part_of_the_whole() -> None:
         await runner.run("hi")
 
 
-@pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=0.02)])
+@pytest.mark.parametrize("limits", [Limits(tokens=10), Limits(cost=0.5), Limits(transfers=0), Limits(seconds=0.3)])
 async def test_every_limit_of_a_share_counts(limits: Limits) -> None:
     # A4
     @tool

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.ports import free_port
 from tests.sockets import Client, client_of
 
 from baton import Agent, Runner, agent
@@ -55,8 +55,7 @@ async def test_a_run_that_nobody_drives_is_driven() -> None:
 
 async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path) -> None:
     write(TEAM)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = ["serve", "desk:desk", "--port", str(port), "--store", "runs.db", "--token-env", "DESK_TOKEN"]
     environment = {**os.environ, "DESK_TOKEN": "s3cret"}
     program = await asyncio.create_subprocess_exec(

@@ -34,8 +34,10 @@ class Provider:
         """A server that plays these steps, all of them and nothing refused, and a model for it."""
         async with self.serve(list(steps)) as server:
             model = self.model_for(server)
-            yield server, model
-            await closed(model)
+            try:
+                yield server, model
+            finally:
+                await closed(model)
 
 
 async def closed(model: Model) -> None:

@@ -13,8 +13,8 @@ from baton.events import RunCancelled, TextDelta
 from baton.models import Chunk, Model, ModelRequest
 from baton.testing import ScriptedStream, ScriptStep, call
 
-AT_ONCE = 0.1
-PATIENCE = 5.0
+AT_ONCE = 5.0
+PATIENCE = 60.0
 
 
 def never_ending() -> list[ScriptStep]:

@@ -6,6 +6,7 @@ from types import NoneType
 from typing import Any
 
 from tests.laws.plans import ReplyPlan, RunPlan, TeamPlan
+from tests.laws.play import OwnTasks
 from tests.laws.providers import objections
 from tests.laws.stage import Stage, Voice, runner_for, spoken
 from tests.laws.story import Story, check_deeds
@@ -29,6 +30,8 @@ class AttendedRuns:
         self.loop = asyncio.new_event_loop()
         self.unnoticed: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.unnoticed.append(context))
+        self.loop.set_task_factory(started := OwnTasks())
+        self.started = started.tasks
         self.stage = Stage()
         self.voice = Voice(self._wait_for_reply, in_pieces=is_streamed)
         self.runner = runner_for(team, run, self.stage, self.voice)
@@ -106,7 +109,7 @@ class AttendedRuns:
             key = self.team[story.agent].output_key
             assert result.output == story.output
             assert key is None or story.is_exit or result.values[key] == story.output
-        assert not asyncio.all_tasks(self.loop), "something is left running"
+        assert not self.started & asyncio.all_tasks(self.loop), "something is left running"
 
     def _follow(self, live: RunStream[Any], *, known: int) -> None:
         self.live = live

@@ -1,10 +1,12 @@
 """Whole runs of a scenario, unattended: the models say their lines, the outside gives its answers."""
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from types import NoneType
 from typing import Any, TypeVar
+from weakref import WeakSet
 from zlib import crc32
 
 from tests.laws.plans import ReplyPlan, Scenario
@@ -87,6 +89,22 @@ async def _drive(live: RunStream[Any], deliver_to: list[Event | Delta] | None) -
     assert isinstance(live.result.error, BatonError if live.result.status == "failed" else NoneType)
 
 
+class OwnTasks:
+    """A task factory that records tasks, except those that a `__del__` of other tests' garbage starts meanwhile."""
+
+    def __init__(self) -> None:
+        self.tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task[Any](work, loop=loop, **options)
+        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        while frame is not None and frame.f_code.co_name != "__del__":
+            frame = frame.f_back
+        if frame is None:
+            self.tasks.add(task)
+        return task
+
+
 def in_loop(work: Coroutine[Any, Any, T]) -> T:
     """What the work gives, in an event loop of its own in which nothing is left running and nothing goes unnoticed."""
     unnoticed: list[dict[str, Any]] = []
@@ -94,8 +112,9 @@ def in_loop(work: Coroutine[Any, Any, T]) -> T:
     async def watched() -> T:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: unnoticed.append(context))
+        loop.set_task_factory(started := OwnTasks())
         given = await work
-        left = asyncio.all_tasks() - {asyncio.current_task()}
+        left = started.tasks & asyncio.all_tasks()
         assert not left, f"still running: {left}"
         return given
 

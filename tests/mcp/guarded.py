@@ -55,7 +55,7 @@ class Guarded:
 
         @server.tool()
         async def gather() -> str:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await self.together.wait()
             return "together"
 

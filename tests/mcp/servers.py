@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, Generator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import uvicorn
+from tests.ports import free_port as free_port
 
 from baton import Agent, RunContext, Runner
 from baton.context import Limits
@@ -77,13 +77,6 @@ def process_at(port: int, diary: Path, *more: str) -> Generator["subprocess.Pope
     finally:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @asynccontextmanager

@@ -167,7 +167,7 @@ async def test_a_server_that_never_answers_is_given_up_by_all_who_wait_for_it_at
     source = MCPToolset([sys.executable, "-c", "import sys; sys.stdin.read()"], connect_timeout=0.3)
     run = context()._run
     waiting = [source.get_tools(RunContext(run, RUN_ORIGIN, str(n))) for n in range(40)]
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(60):
         endings = await asyncio.gather(*waiting, return_exceptions=True)
     assert {str(ending).partition(": ")[2] for ending in endings} == {"the server `python` did not answer within 0.3 s"}
     assert {type(ending) for ending in endings} == {ToolsUnavailableError}

@@ -146,7 +146,7 @@ async def test_closed_from_several_tasks_while_calls_are_on_their_way(way: Any, 
         tools = {tool.spec.name: tool for tool in await source.tools_for(context())}
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(MANY)]
         await until_noted(world.diary, "linger\n" * MANY)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await asyncio.gather(*[asyncio.create_task(source.close()) for _ in range(3)])
             endings = await asyncio.gather(*lingering, return_exceptions=True)
         assert {type(ending) for ending in endings} == {ToolError}
@@ -161,7 +161,7 @@ async def test_closed_while_it_is_being_opened(tmp_path: Path, closings: int) ->
     program = "import os, pathlib, sys; pathlib.Path(sys.argv[1]).write_text(f'{os.getpid()}.'); sys.stdin.read()"
     source = MCPToolset([sys.executable, "-c", program, str(diary)])
     opening = asyncio.create_task(source.__aenter__())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await until_noted(diary, ".")
         await asyncio.gather(*[asyncio.create_task(source.close()) for _ in range(closings)])
         with pytest.raises(ToolsUnavailableError):

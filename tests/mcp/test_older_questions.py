@@ -98,13 +98,13 @@ async def test_after_a_restart_it_is_made_again_only_if_that_does_no_harm(name: 
 
 
 async def test_patience_ends_and_with_it_the_process(tmp_path: Path) -> None:
-    source = older(faulty(), suspend_timeout=0.2, env={"DIARY": str(tmp_path / "diary")})
+    source = older(faulty(), suspend_timeout=2, env={"DIARY": str(tmp_path / "diary")})
     runner, _ = caller(source, [call("process")], [call("order", item="hat")])
     result = await runner.run("hi")
     assert result.status == "suspended"
     pid = int(str(results(result)[0]))
     os.kill(pid, 0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while _is_there(pid):
             await asyncio.sleep(0.02)
     resumed = await runner.resume(result.run_id, {"size": 7})
@@ -137,15 +137,15 @@ async def test_runs_that_wait_in_one_server_do_not_keep_others_from_asking() -> 
 
 async def test_a_call_that_times_out_while_it_waits_says_so() -> None:
     diary: list[str] = []
-    source = older(shop(diary), timeout=0.2)
+    source = older(shop(diary), timeout=1)
     runner, _ = caller(source, [call("order", item="hat")])
     result = await runner.run("hi")
     assert result.status == "suspended"
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while "ended hat" not in diary:
             await asyncio.sleep(0.01)
     resumed = await runner.resume(result.run_id, {"size": 7})
-    assert results(resumed) == ["tool `order` did not finish within 0.2 s"]
+    assert results(resumed) == ["tool `order` did not finish within 1 s"]
 
 
 def test_a_loop_that_ends_takes_what_waits_with_it() -> None:

@@ -396,7 +396,7 @@ async def test_independent_steps_are_done_side_by_side() -> None:
     @tool
     async def meet() -> str:
         """Wait for the other one."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await met.wait()
         return "met"
 

@@ -52,7 +52,7 @@ class Listener:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def until(
-        self, kind: type[E], nth: int = 1, *, where: Callable[[Any], bool] = lambda event: True, within: float = 10.0
+        self, kind: type[E], nth: int = 1, *, where: Callable[[Any], bool] = lambda event: True, within: float = 60.0
     ) -> E:
         """The nth event of a kind, counted from the beginning."""
         try:
@@ -65,7 +65,7 @@ class Listener:
             raise AssertionError(f"waited {within:g} s for {kind.__name__} number {nth}; there came: {kinds}") from None
         return found[nth - 1]
 
-    async def until_over(self, within: float = 10.0) -> None:
+    async def until_over(self, within: float = 60.0) -> None:
         """Until the conversation has ended by itself."""
         await asyncio.wait_for(self._over.wait(), within)
 
@@ -99,4 +99,4 @@ async def listening_to(session: RealtimeSession) -> AsyncGenerator[Listener, Non
             yield listener
         finally:
             await session.close()
-            await asyncio.wait_for(task, 10)
+            await asyncio.wait_for(task, 60)

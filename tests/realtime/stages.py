@@ -29,7 +29,7 @@ from baton.testing import ScriptedConnection, ScriptedRealtimeModel
 from baton.testing.scripted import ScriptStep
 
 Steps = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
-WITHIN = 10.0
+WITHIN = 60.0
 MS_PER_WORD = 200
 
 

@@ -283,7 +283,7 @@ async def _refuse_to_connect(stage: Stage, times: int) -> None:
 
 
 async def _send_until_over(session: RealtimeSession) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             await session.send_audio(b"\0\0" * 480)
             await asyncio.sleep(0)

@@ -31,7 +31,7 @@ async def test_a_source_of_tools_may_ask_before_the_conversation_is_open() -> No
     model = ScriptedRealtimeModel([call("look_up"), "There it is."])
     desk = RealtimeAgent("Desk", tools=[Guarded()])
     async with (
-        asyncio.timeout(5),
+        asyncio.timeout(60),
         RealtimeRunner(desk, model=model, settings=RealtimeSettings(modality="text")).connect() as talk,
     ):
         (question,) = talk.interrupts

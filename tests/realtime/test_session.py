@@ -209,7 +209,7 @@ async def test_limits_hold(stage: Stage, limits: Limits, what: str) -> None:
 async def test_a_conversation_can_have_its_time(stage: Stage) -> None:
     """R2."""
     model = await stage.plays(["One."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=0.3))) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=1))) as heard:
         await heard.until_over()
     assert isinstance(heard.failure, LimitError)
     assert stage.complaints == []

@@ -192,7 +192,7 @@ async def test_a_branch_that_is_stopped_takes_nothing_from_those_who_listen() ->
         return "never"
 
     a, b = Agent("A", description="a", tools=[slow]), Agent("B", description="b")
-    team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=0.02, on_error="ignore")
+    team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=0.5, on_error="ignore")
     model = ScriptedModel({"A": [call("slow")], "B": ["from B"]})
     heard: list[Event] = []
     async with Runner(team, model=model, store=store).stream("hi", run_id="r") as live:

@@ -163,7 +163,7 @@ async def test_a_postgres_server_that_stops_in_the_middle_of_a_run(
     postgres_server: PostgresServer, postgres_url: str
 ) -> None:
     # D8
-    store = PostgresStore(postgres_url, timeout=0.5)
+    store = PostgresStore(postgres_url, timeout=2)
 
     async def crash() -> None:
         await asyncio.to_thread(postgres_server.stop, crash=True)

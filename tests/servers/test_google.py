@@ -1,6 +1,7 @@
 """Google's server, asked by Google's own client and by requests that no client of its would send."""
 
-from collections.abc import AsyncGenerator
+import gc
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -26,14 +27,24 @@ CALLED = {"role": "model", "parts": [CALL]}
 WAVE: Any = {"functionDeclarations": [{"name": "wave", "parametersJsonSchema": {"type": "object"}}]}
 
 
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Collect the SDK's clients while no event loop is running: closed or not, they would start a task in it."""
+    yield
+    gc.collect()
+
+
 @asynccontextmanager
 async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[Any, GoogleServer]]:
     async with GoogleServer(steps) as server, AsyncClient() as http:
         # Where aiohttp is installed, the SDK would use it in a way that aiohttp warns of.
         options = types.HttpOptions(base_url=server.base_url, httpx_async_client=http)
         client = Client(api_key=server.api_key, http_options=options)
-        yield client.aio.models, server
-        client.close()
+        try:
+            yield client.aio.models, server
+        finally:
+            client.close()
+            await client.aio.aclose()
 
 
 async def test_an_answer_in_one_piece() -> None:

@@ -182,7 +182,7 @@ async def test_an_answer_waits_for_an_event_and_a_client_that_leaves_is_noticed(
                 break
         assert server.closed == []
         await stream.close()
-        left = await server.client_left(within=0.1)
+        left = await server.client_left(within=10)
     assert left is server.requests[0]
     assert left.has_left
     assert server.closed == [left]
@@ -214,14 +214,14 @@ async def test_a_model_that_never_answers_outlasts_its_client() -> None:
     async with OpenAIServer([ModelTimeoutError("slow")]) as server, official(server, timeout=0.05) as client:
         with pytest.raises(openai.APITimeoutError):
             await said(client)
-        await server.client_left(within=1.0)
+        await server.client_left(within=10)
 
 
 async def test_a_server_that_is_left_stops_its_answers() -> None:
     async with OpenAIServer([ScriptedStream("Hel", asyncio.Event())]) as server, official(server) as client:
         stream = await client.chat.completions.create(model="gpt-test", messages=HELLO, stream=True)
         await anext(aiter(stream))
-        await asyncio.wait_for(server.__aexit__(None, None, None), 2)
+        await asyncio.wait_for(server.__aexit__(None, None, None), 30)
         assert server.closed == []
 
 

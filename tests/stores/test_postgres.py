@@ -52,7 +52,7 @@ async def test_a_server_that_restarts_in_the_middle_of_a_run(server: PostgresSer
 
 
 async def test_a_server_that_is_gone_for_long(server: PostgresServer) -> None:
-    async with _opened(server.empty_place(), timeout=0.3) as store:
+    async with _opened(server.empty_place(), timeout=2) as store:
         await store.create("r", [b"0"])
         server.stop()
         with pytest.raises(StoreError, match="the server cannot be reached; see that it runs") as gone:

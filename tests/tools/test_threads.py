@@ -183,7 +183,7 @@ print("ended" if os.waitpid(child, 0)[1] == 0 else "child failed")
 
 def printed_by(program: str) -> str:
     command = [sys.executable, "-W", "ignore", "-c", program]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
 
 
 def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:

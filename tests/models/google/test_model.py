@@ -1,6 +1,7 @@
 """Gemini over Google's SDK and a real socket."""
 
 import asyncio
+import gc
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from tests.models.forwarding import counted
 from tests.servers import GoogleServer, HttpFault
+from tests.unclosed import created
 
 from baton.errors import (
     AuthenticationError,
@@ -206,6 +208,18 @@ async def test_it_works_in_one_event_loop_after_another() -> None:
         said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
         said.append((await answer(model))[1].content)
     assert said == ["One.", "Two.", "Three."]
+
+
+async def test_a_closed_model_starts_nothing_when_it_is_collected() -> None:
+    async with GoogleServer(["One."]) as server:
+        model = model_at(server)
+        await answer(model)
+        await model.aclose()
+        before = asyncio.all_tasks()
+        created.clear()
+        del model
+        gc.collect()
+        assert asyncio.all_tasks() <= before
 
 
 async def test_one_connection_is_enough_for_one_request_after_another() -> None:

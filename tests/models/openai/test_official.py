@@ -182,7 +182,7 @@ async def test_the_official_client_streams_and_closes_at_once() -> None:
         model = OpenAIModel("gpt-test", client=client)
         async with aclosing(cast("AsyncGenerator[Chunk]", model.respond(ASK))) as chunks:
             assert await anext(chunks) == TextChunk("One")
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 async def test_the_official_client_uses_its_connections_again() -> None:
@@ -203,8 +203,9 @@ async def test_failures_of_the_official_client_are_ours() -> None:
         (stream("{"), MalformedResponseError),
         (whole(b"<p>", content_type="text/html"), MalformedResponseError),
     ]
-    request = ModelRequest([UserMessage("Hello")], settings=ModelSettings(timeout=0.1))
     for reply, kind in cases:
+        limit = ModelSettings(timeout=0.1 if kind is ModelTimeout else 20)
+        request = ModelRequest([UserMessage("Hello")], settings=limit)
         async with RawServer(reply) as server, _client(server) as client:
             with pytest.raises(kind) as caught:
                 await heard(OpenAIModel("gpt-test", client=client), request)

@@ -22,7 +22,8 @@ HI = whole({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}
 PATIENT_FOR_A_MOMENT = ModelRequest([UserMessage("Hello")], settings=ModelSettings(timeout=0.05))
 
 
-async def test_one_connection_serves_one_request_after_the_other() -> None:
+async def test_one_connection_serves_one_request_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.models.openai.wire.SECONDS_FOR_THE_END", 20)
     streamed = stream(delta(content="Hi."), delta("stop"), "[DONE]")
     # The end of the body comes later than the last event here.
     late = [STREAM + event(delta("stop", content="Hi.")) + event("[DONE]"), END]
@@ -37,14 +38,14 @@ async def test_one_connection_serves_one_request_after_the_other() -> None:
 async def test_what_a_server_sends_after_the_end_is_not_waited_for() -> None:
     async with RawServer([STREAM + event(delta("stop", content="Hi.")) + event("[DONE]"), HANG]) as server:
         assert [chunk for chunk in await heard(server.model(), ASK) if type(chunk) is TextChunk] == [TextChunk("Hi.")]
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 async def test_closing_the_iterator_closes_the_stream() -> None:
     async with RawServer([STREAM + event(delta(content="One")), HANG]) as server:
         async with aclosing(cast("AsyncGenerator[Chunk]", server.model().respond(ASK))) as chunks:
             assert await anext(chunks) == TextChunk("One")
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 async def test_cancelling_closes_the_connection_also_before_an_answer() -> None:
@@ -55,7 +56,7 @@ async def test_cancelling_closes_the_connection_also_before_an_answer() -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 def test_every_event_loop_has_connections_of_its_own_and_closes_them() -> None:

@@ -51,7 +51,7 @@ def runner_of(server: OpenAIRealtimeServer, **options: Any) -> RealtimeRunner[An
 
 async def until_said(session: RealtimeSession, words: str, seen: list[Any]) -> None:
     """Read events until an agent has said this."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in session:
             seen.append(event)
             if isinstance(event, AgentResponded) and event.message.content == words:

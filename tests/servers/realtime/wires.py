@@ -41,7 +41,7 @@ class RawClient:
 
     async def until(self, type: str, nth: int = 1) -> dict[str, Any]:
         """The nth event of a type, counted from the beginning."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(found := [event for event in self.events if event["type"] == type]) < nth:
                 self.events.append(await self.websocket.receive_json())
         return found[nth - 1]

@@ -18,6 +18,6 @@ async def line(request: pytest.FixtureRequest) -> AsyncGenerator[Line]:
             channel = await stack.enter_async_context(grpc.aio.insecure_channel(place.grpc))
             yield Line(GrpcWire(place, channel), place, "grpc")
             return
-        http = await stack.enter_async_context(httpx.AsyncClient(timeout=10))
+        http = await stack.enter_async_context(httpx.AsyncClient(timeout=60))
         wire = JsonRpcWire(place, http) if request.param == "jsonrpc" else RestWire(place, http)
         yield Line(wire, place, request.param)

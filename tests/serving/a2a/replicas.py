@@ -2,12 +2,12 @@
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx
+from tests.ports import free_port
 
 
 class Replicas:
@@ -67,12 +67,6 @@ class Replicas:
 
     async def noted(self, what: str, times: int = 1) -> None:
         """Return when it has been done."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.notes().count(what) < times:
                 await asyncio.sleep(0.02)
-
-
-def free_port() -> int:
-    """A port that nobody uses."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return listening.getsockname()[1]

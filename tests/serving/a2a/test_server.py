@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 from a2a.client.errors import A2AClientError
-from a2a.types.a2a_pb2 import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
+from a2a.types.a2a_pb2 import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+)
 from a2a.utils.errors import TaskNotCancelableError, TaskNotFoundError, UnsupportedOperationError
 from starlette.applications import Starlette
 from starlette.routing import Mount
@@ -127,10 +133,18 @@ async def test_subscribers_hear_the_same_whether_the_task_waits_or_works() -> No
     async with served(a2a_app(_travel())) as url, client_at(url) as client:
         asked = assembled(await streamed(client.send_message(said("to Rome")))).task
         assert asked.status.state == INPUT_REQUIRED
-        listening = [
-            asyncio.create_task(streamed(client.subscribe(SubscribeToTaskRequest(id=asked.id)))) for _ in range(2)
-        ]
-        await asyncio.sleep(0.3)
+        subscribed = asyncio.Semaphore(0)
+
+        async def heard() -> list[StreamResponse]:
+            answers: list[StreamResponse] = []
+            async for answer in client.subscribe(SubscribeToTaskRequest(id=asked.id)):
+                answers.append(answer)
+                subscribed.release()
+            return answers
+
+        listening = [asyncio.create_task(heard()) for _ in range(2)]
+        for _ in listening:
+            await subscribed.acquire()
         await streamed(client.send_message(said("07:10", task=asked.id)))
         one, other = await asyncio.gather(*listening)
         assert one == other

@@ -152,7 +152,7 @@ async def test_webhooks_are_kept_shown_and_dropped(http: httpx.AsyncClient) -> N
 
 async def test_a_webhook_is_sent_the_task(http: httpx.AsyncClient) -> None:
     # §9.5: in 0.3 a webhook gets tasks, and nothing around them
-    async with webhook() as (url, heard), asyncio.timeout(15):
+    async with webhook() as (url, heard), asyncio.timeout(60):
         task = await _result(http, "message/send", _said("tck-input-required"))
         hook = {"url": url, "token": "mine", "authentication": {"schemes": ["Bearer"], "credentials": "s3cret"}}
         params = {"taskId": task["id"], "pushNotificationConfig": hook}

@@ -51,7 +51,7 @@ async def test_webhooks_are_kept_shown_and_dropped(line: Line) -> None:
 
 async def test_a_webhook_is_called_with_its_credentials(line: Line) -> None:
     # PUSH-DELIVER-001, PUSH-DELIVER-002, PUSH-DELIVER-003
-    async with webhook() as (url, heard), asyncio.timeout(15):
+    async with webhook() as (url, heard), asyncio.timeout(60):
         auth = {"scheme": "Bearer", "credentials": "s3cret"}
         hook = {"url": url, "token": "mine", "authentication": auth}
         task = await line.task("tck-input-required-x", configuration={"taskPushNotificationConfig": hook})

@@ -24,14 +24,14 @@ def replicas(tmp_path: Path) -> Iterator[Replicas]:
 async def _ended(replicas: Replicas, url: str) -> None:
     """Ask a process to end, and return when it has."""
     process = replicas.ask_to_end(url)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.to_thread(process.wait)
 
 
 async def _finished_by(replicas: Replicas, session: aiohttp.ClientSession, url: str) -> None:
     """Let the run end, and look at how it does."""
     client = Client(session, url)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         replicas.allow("go")
         events = [frame["event"] async for frame in client.events("/runs/r/events")]
         run = (await client.get("/runs/r"))[1]

@@ -31,7 +31,7 @@ TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
 
 
 async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> Signal:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for signal in connection:
             if isinstance(signal, until):
                 return signal

@@ -44,7 +44,7 @@ AUDIO = SessionConfig("Desk")
 async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> list[Signal]:
     """What it says up to and with the next signal of this kind."""
     signals: list[Signal] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for signal in connection:
             signals.append(signal)
             if isinstance(signal, until):

@@ -13,7 +13,7 @@ import re
 from base64 import b64encode
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 from uuid import uuid4
 
 import msgspec
@@ -211,6 +211,7 @@ class GoogleClient:
 
     async def close(self) -> None:
         """Close all connections."""
+        _disarm(self._client)
         self._unused.close()
         await self._http.aclose()
 
@@ -357,3 +358,15 @@ class _Progress:
 
 async def _closed(connection: GoogleClient) -> None:
     await connection.close()
+
+
+def _disarm(client: Any) -> None:
+    """Keep a closed client from starting `aclose()` in another event loop when it is garbage collected."""
+    for each in (client.aio, getattr(client, "_api_client", None)):
+        if each is not None:
+            # Its `__del__` calls this, closed or not, and ignores what it raises.
+            each.aclose = _already_closed
+
+
+def _already_closed() -> NoReturn:
+    raise RuntimeError("the client is closed")

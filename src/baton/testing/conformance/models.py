@@ -68,8 +68,8 @@ CITY = {
     "required": ["city"],
     "additionalProperties": False,
 }
-AT_ONCE = 0.1
-PATIENCE = 5.0
+AT_ONCE = 2.0
+PATIENCE = 30.0
 _LONG = "a rather long word " * 40
 
 

@@ -45,7 +45,7 @@ from ..scripted import ScriptedStream, ScriptStep, call, say
 SPOKEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(turn_detection=None))
 """A conversation that is spoken, in which the application says when the user has ceased to speak."""
 WRITTEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(modality="text", turn_detection=None))
-_PATIENCE = 5.0
+_PATIENCE = 30.0
 
 
 class RealtimeProvider(Protocol):
