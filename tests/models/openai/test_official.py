@@ -204,7 +204,7 @@ async def test_failures_of_the_official_client_are_ours() -> None:
         (whole(b"<p>", content_type="text/html"), MalformedResponseError),
     ]
     for reply, kind in cases:
-        limit = ModelSettings(timeout=0.1 if kind is ModelTimeout else 20)
+        limit = ModelSettings(timeout=0.1 if kind is ModelTimeoutError else 20)
         request = ModelRequest([UserMessage("Hello")], settings=limit)
         async with RawServer(reply) as server, _client(server) as client:
             with pytest.raises(kind) as caught:

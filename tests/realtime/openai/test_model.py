@@ -344,7 +344,7 @@ async def test_settings_that_are_refused_do_not_open_a_conversation() -> None:
 async def test_a_conversation_that_ends_before_it_begins(fault: Any, kind: type[ModelError]) -> None:
     async with OpenAIRealtimeServer([], faults=[fault]) as server:
         with pytest.raises(kind):
-            await model_of(server, timeout=0.3 if kind is ModelTimeout else 20.0).connect(SPOKEN)
+            await model_of(server, timeout=0.3 if kind is ModelTimeoutError else 20.0).connect(SPOKEN)
 
 
 async def test_addresses_of_websockets_headers_and_a_client_of_your_own() -> None:
