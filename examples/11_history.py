@@ -38,7 +38,7 @@ nurse = team("rewritten")
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     projections: list[HistoryPolicy] = ["rewritten", "verbatim", "lineage", "answers", "none", in_brief]
     for projection in projections:
         model = ScriptedModel([call("file_of", patient="Ada"), "Ada must not eat nuts.", "No cake, then."])

@@ -30,7 +30,7 @@ def answer_of(model: RetryModel | FallbackModel) -> str:
 
 
 def main() -> None:
-    print("scripted models: no language model is asked")
+    print("scripted models: no language model is called")
     logging.basicConfig(level=logging.INFO, format="  log: %(message)s")
     logging.getLogger("asyncio").setLevel(logging.WARNING)
     print("Retry")

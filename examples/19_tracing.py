@@ -50,7 +50,7 @@ def show(parent: ReadableSpan | None, indent: str = "") -> None:
 
 
 if __name__ == "__main__":
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("I want my money back for A-17.")
     show(None)
     print(f"{result.agent}: {result.output}")

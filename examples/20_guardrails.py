@@ -47,7 +47,7 @@ refunds = [call("pay", amount=500), call("pay", amount=80), "80 EUR are on their
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = await Runner(desk, model=ScriptedModel(refunds)).run("Refund my 500 EUR.")
     print(f"{result.output} Paid: {paid}")
     for said in result.guardrail_results:

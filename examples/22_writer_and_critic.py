@@ -35,7 +35,7 @@ runner = Runner(article, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Write about the bridge.")
     said = [line for line in transcript(result.events) if " said " in line]
     print("\n".join(said))

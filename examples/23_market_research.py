@@ -43,7 +43,7 @@ runner = Runner(study, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     logging.disable()  # That a branch failed is logged as a warning, with its traceback.
     result = runner.run_sync("Should we build it?")
     first = {request.agent: request for request in reversed(model.requests)}

@@ -37,7 +37,7 @@ STOPPED = {"Desk": [call("transfer_to_lawyer")], "Lawyer": [call("exit", final_r
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     for rest in (PRINTED, STOPPED):
         result = Runner(editor, model=ScriptedModel({**START, **rest})).run_sync("What about the mayor's bridge?")
         for event in result.events:

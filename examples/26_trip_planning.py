@@ -48,7 +48,7 @@ runner = Runner(trip, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Two days in Rome, by train.")
     last = [request for request in model.requests if request.agent == "Executor"][-2]
     print("\n".join(f"    {line}" for line in text_of(last.messages[0].content).splitlines()))

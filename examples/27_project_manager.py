@@ -44,7 +44,7 @@ runner = Runner(manager, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = await runner.run("A button, please.")
     while result.status == "suspended":
         (question,) = result.interrupts

@@ -42,7 +42,7 @@ async def tuesday(file: Path) -> None:
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "runs.db"
         await monday(file)

@@ -23,7 +23,7 @@ model = ScriptedModel({"Desk": [transfer_to("Bookings"), "Hello again!"], "Booki
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     runner = Runner(desk, model=model, store="memory:")  # A file or a database keeps threads for longer.
     thread = runner.thread("u42")
 

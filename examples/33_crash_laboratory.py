@@ -49,7 +49,7 @@ keeper = Agent("Shop", tools=[put, check_out])  # The basket is in the run's val
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     print(await crash_report(shop_that_forgets, "A lamp, please."))
     # In a test, this line is all:
     print(

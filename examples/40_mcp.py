@@ -50,7 +50,7 @@ model = ScriptedModel(
 runner = Runner(desk, model=model)
 
 if __name__ == "__main__":
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Five lamps, please.")
     for event in result.events:
         if isinstance(event, ToolReturned) and not event.requested_agent:

@@ -44,7 +44,7 @@ async def ask(url: str) -> None:
 
 
 async def main() -> None:
-    print("scripted models: no language model is asked")
+    print("scripted models: no language model is called")
     listening: Any = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     serving = asyncio.create_task(server.serve([listening]))

@@ -43,7 +43,7 @@ steps = {
 }
 
 if __name__ == "__main__":
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     needed = {"git": shutil.which("git"), "node": shutil.which("npx")}
     needed |= {f"mcp-server-{name}": find_spec(f"mcp_server_{name}") for name in ("time", "git")}
     if missing := [name for name, found in needed.items() if not found]:

@@ -35,7 +35,7 @@ SCRIPT: dict[str, list[ScriptStep]] = {
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     turns, played = iter(CALLER), Counter[str]()
     async with OpenAIRealtimeServer(SCRIPT, by=lambda it: it.settings["instructions"], hears=CALLER) as server:
         runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url=server.base_url, api_key=server.api_key))

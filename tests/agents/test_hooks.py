@@ -259,7 +259,7 @@ async def test_what_a_hook_wrote_is_recorded_with_it_alone_also_when_the_run_is_
     cut = next(place for place, event in enumerate(whole.events) if isinstance(event, ToolReturned))
     runner = new_runner()
     assert isinstance(runner.model, ScriptedModel)
-    runner.model.go_on_after(whole.events[:cut])
+    runner.model.fast_forward(whole.events[:cut])
     again = await runner.resume(runner.load_log(whole.events[:cut]))
     returned = [event for result in (whole, again) for event in result.events if isinstance(event, ToolReturned)]
     assert [event.value_changes for event in returned] == [None, None]

@@ -48,7 +48,7 @@ KEY_LINES = {
     "30_threads.py": "the floor is with Bookings: the second run began there, not with Desk",
     "31_never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
     "32_fork.py": "second: You fly to Rome at 07:10.",
-    "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same every time",
+    "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same outcome every time",
     "40_mcp.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
     "41_a2a.py": "completed: Weather says Rome has been warned.",
     "42_three_mcp_servers.py": "in the log of git: Say when the call is",

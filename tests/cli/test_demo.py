@@ -15,7 +15,7 @@ from baton.cli.display import Screen
 from baton.models import register_model, resolve_model
 from baton.testing import ScriptedModel, call, transfer_to
 
-SCRIPTED = "scripted model: no language model is asked"
+SCRIPTED = "scripted model: no language model is called"
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.architecture.look import REPOSITORY
+from tests.architecture.shape import REPOSITORY
 
 from baton import Runner
 from baton.runner import Interrupt

@@ -87,7 +87,7 @@ async def test_a_question_of_a_server_survives_a_crash_after_every_event() -> No
     runner, _ = caller(source, [call("order", item="hat")], [call("order", item="coat")])
     # The server seals its state anew each time.
     report = await assert_survives_crashes(
-        runner.with_store, "hi", answers={"size": 7}, alike=lambda line: re.sub(r'"requestState":"[^"]+"', "", line)
+        runner.with_store, "hi", answers={"size": 7}, normalize=lambda line: re.sub(r'"requestState":"[^"]+"', "", line)
     )
     assert report.crashes >= report.events > 10
 

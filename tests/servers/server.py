@@ -29,7 +29,7 @@ from baton.errors import (
 )
 from baton.messages import AssistantMessage, Usage
 from baton.models import Chunk, ModelRequest, ModelResponse, ToolCallChunk, assemble_response
-from baton.testing.scripted import ScriptedModel, ScriptStep, happenings
+from baton.testing.scripted import ScriptedModel, ScriptStep, operations
 
 _MOST_BYTES = 64 * 1024 * 1024
 
@@ -214,9 +214,9 @@ class ScriptedExchange:
 def pieces_of(chunk: Chunk) -> Iterator[Chunk]:
     """The chunk as a provider sends it: an answer word by word, the arguments of a call in several deltas."""
     if type(chunk) is ModelResponse:
-        for happening in happenings(chunk, "", in_words=True):
-            if not isinstance(happening, asyncio.Event | BaseException | ModelResponse):
-                yield from pieces_of(happening)
+        for operation in operations(chunk, "", in_words=True):
+            if not isinstance(operation, asyncio.Event | BaseException | ModelResponse):
+                yield from pieces_of(operation)
         yield chunk
     elif type(chunk) is ToolCallChunk and len(chunk.arguments) > _SHORTEST_DELTA:
         size = max(_SHORTEST_DELTA, len(chunk.arguments) // _MOST_DELTAS + 1)

@@ -229,7 +229,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None, str | None]] = [
     ({"messages": [*HELLO, CALLS, RESULT, RESULT]}, "must be a response", "messages.[3].role", None),
     (
         {"messages": [{"role": "assistant", "content": "", "reasoning_content": "Hm"}]},
-        "UnknownEvent",
+        "Unknown",
         None,
         "unknown_parameter",
     ),

@@ -1,8 +1,6 @@
 """What all servers have in common: scripts, faults, the record of requests, and who left."""
 
 import asyncio
-import subprocess
-import sys
 from typing import Any
 
 import openai
@@ -248,9 +246,3 @@ async def test_a_server_has_no_address_before_it_is_entered_and_is_entered_once(
         assert server.base_url.startswith("http://127.0.0.1:")
     with pytest.raises(SetupError, match="entered before"):
         await server.__aenter__()
-
-
-def test_it_is_said_which_package_is_missing() -> None:
-    program = "import sys; sys.modules['aiohttp'] = None; import baton.testing; import tests.servers"
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "pip install 'baton-adk[testing]'" in finished.stderr

@@ -214,15 +214,15 @@ class Shows(MemoryStore):
 
 
 class ShowsEverybodysRuns(Shows):
-    unknown = "caller"
+    unknown = "owner"
 
 
 class ShowsByCreation(Shows):
-    unknown = "by"
+    unknown = "order_by"
 
 
 class CountsNothing(Shows):
-    unknown = "counted"
+    unknown = "count_total"
 
 
 class CountsThePage(MemoryStore):
@@ -308,7 +308,7 @@ BROKEN: dict[type[MemoryStore], str] = {
     TellsEverybody: "word_for_the_driver_is_kept",
     PagesByNumber: "pages_are_steady_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",
-    ShowsEverybodysRuns: "runs_are_listed_by_caller",
+    ShowsEverybodysRuns: "runs_are_listed_by_owner",
     ShowsByCreation: "runs_are_listed_by_their_last_change",
     CountsNothing: "pages_tell_how_many_there_are",
     CountsThePage: "pages_tell_how_many_there_are",

@@ -134,7 +134,8 @@ async def test_each_event_and_each_commit_is_a_place_to_die() -> None:
     assert report.events == 7
     assert report.events <= report.crashes <= report.events + report.commits
     assert (
-        str(report) == f"{report.crashes} crashes in a run of 7 events, {report.resumes} resumes: the same every time"
+        str(report)
+        == f"{report.crashes} crashes in a run of 7 events, {report.resumes} resumes: the same outcome every time"
     )
 
 
@@ -244,7 +245,7 @@ async def test_an_agent_that_looks_at_the_clock_is_not_repeatable() -> None:
     assert "a second run differs from the first" in str(report)
     assert '+ output: "it is 2 o\'clock"' in report.divergences[0].differences
     await assert_survives_crashes(
-        new_runner, "What time is it?", alike=lambda line: "".join(c for c in line if not c.isdigit())
+        new_runner, "What time is it?", normalize=lambda line: "".join(c for c in line if not c.isdigit())
     )
 
 
@@ -261,7 +262,7 @@ async def test_code_that_does_something_else_over_its_log_is_named() -> None:
         return Runner(moody, store=store)
 
     report = await crash_report(new_runner, "Hi.")
-    assert report.divergences[0].place.startswith("nobody was killed, and the code does not do over the log")
+    assert report.divergences[0].place.startswith("without a crash, replaying the log of the run behaves differently")
     assert "ReplayMismatchError" in report.divergences[0].differences[0]
 
 
@@ -293,7 +294,9 @@ async def test_a_team_that_changes_between_processes_is_named() -> None:
 
 
 async def test_a_question_without_an_answer_is_told_with_its_id() -> None:
-    with pytest.raises(AssertionError, match=r"`Books` asks `2/m1.1/ask1`: 'Really\?', and answers=… has no answer"):
+    with pytest.raises(
+        AssertionError, match=r"`Books` raised interrupt `2/m1.1/ask1` \('Really\?'\), and answers=… does not answer it"
+    ):
         await assert_survives_crashes(desk, "Go.", new_context=list)
     with pytest.raises(AssertionError, match=r"asks `2/m2\.0/ask1`"):
         await assert_survives_crashes(desk, "Go.", answers={"2/m1.1/ask1": "yes"}, new_context=list)
@@ -304,7 +307,7 @@ async def test_a_runner_that_keeps_its_run_elsewhere_is_refused() -> None:
     def new_runner(store: Store) -> Runner[Any, Any]:
         return Runner(Agent("A"), model=ScriptedModel(["ok"]), store=MemoryStore())
 
-    with pytest.raises(Exception, match="does not use the store it is given"):
+    with pytest.raises(Exception, match="does not use the store that it is given"):
         await assert_survives_crashes(new_runner, "Go.")
 
 
@@ -342,6 +345,6 @@ async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
     report = await crash_report(new_runner, "Go.")
     assert {divergence.event for divergence in report.divergences} == {3}
     assert all(
-        divergence.differences == ["+ done 2 times: `send` (1/m1.0), which must be done once"]
+        divergence.differences == ["+ executed 2 times: `send` (1/m1.0), which must run once"]
         for divergence in report.divergences
     )

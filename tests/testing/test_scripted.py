@@ -199,7 +199,9 @@ async def test_each_agent_plays_its_own_steps_whoever_asks_first() -> None:
 
 
 async def test_an_agent_without_steps_is_named() -> None:
-    with pytest.raises(ModelError, match="`scripted` has no steps for the agent `Midle`, only for: `Left`, `Right`"):
+    with pytest.raises(
+        ModelError, match="`scripted` has no steps for the agent `Midle`; it has steps for: `Left`, `Right`"
+    ):
         await chunks_of(ScriptedModel({"Left": [], "Right": []}), "Midle")
 
 
@@ -210,9 +212,9 @@ async def test_running_out_of_steps_says_who_asked_what() -> None:
     with pytest.raises(ModelError) as raised:
         await collect_response(model.respond(request("Desk", "Are you " + "still " * 50 + "there?")))
     assert str(raised.value) == (
-        "`scripted` has no step left for the agent `Desk`: 2 steps were given to all agents together, and it is asked "
-        f"once more, the last message being UserMessage('{('Are you ' + 'still ' * 50)[:200]}…'); "
-        "add a step, or say cycle=True"
+        "`scripted` has no step left for the agent `Desk`: 2 steps were given to all agents together, and it was asked "
+        f"once more, last message UserMessage('{('Are you ' + 'still ' * 50)[:200]}…'); "
+        "add a step, or pass cycle=True"
     )
     assert not raised.value.retryable
     assert raised.value.model == "scripted"
@@ -222,7 +224,7 @@ async def test_running_out_of_an_agents_own_steps_says_so() -> None:
     model = ScriptedModel({"Desk": ["Hello"]})
     await chunks_of(model)
     after_a_tool = ModelRequest((UserMessage("Hi"), ToolMessage("a", "wave", "done")), agent="Desk")
-    with pytest.raises(ModelError, match=r"1 step was given to it, .* being ToolMessage\('done'\)"):
+    with pytest.raises(ModelError, match=r"1 step was given to it, .* last message ToolMessage\('done'\)"):
         await collect_response(model.respond(after_a_tool))
     with pytest.raises(ModelError, match="once more, without any message"):
         await collect_response(model.respond(ModelRequest((), agent="Desk")))
@@ -265,11 +267,11 @@ async def test_assert_done_lists_what_was_never_played() -> None:
     with pytest.raises(AssertionError) as raised:
         model.assert_done()
     assert str(raised.value).splitlines() == [
-        "7 steps were never asked for from `scripted`:",
+        "7 steps were not played by `scripted`:",
         '  `Desk` step 2: said "Let me see" + look_up({"city":"Rome"})',
         "  `Desk` step 3: called a({}) + b({})",
         "  `Desk` step 4: said nothing",
-        "  `Desk` step 5: Stream('Hel', wave({}))",
+        "  `Desk` step 5: ScriptedStream('Hel', wave({}))",
         "  `Desk` step 6: raise ValueError('lost')",
         "  `Desk` step 7: computed by compute",
         '  `Kitchen` step 1: said "Soup"',
@@ -278,7 +280,7 @@ async def test_assert_done_lists_what_was_never_played() -> None:
 
 async def test_assert_done_is_content_when_all_was_played() -> None:
     model = ScriptedModel(["Hello"])
-    with pytest.raises(AssertionError, match='1 step was never asked for from `scripted`:\n  step 1: said "Hello"'):
+    with pytest.raises(AssertionError, match='1 step was not played by `scripted`:\n  step 1: said "Hello"'):
         model.assert_done()
     await chunks_of(model)
     model.assert_done()
@@ -349,12 +351,12 @@ async def test_what_cannot_be_a_computed_step_is_refused_when_it_comes() -> None
 
 
 def test_a_lone_string_is_not_taken_for_a_list_of_letters() -> None:
-    with pytest.raises(SetupError, match=r"`scripted` wants a list of steps; for a single one write \['Hello'\]"):
+    with pytest.raises(SetupError, match=r"`scripted` needs a list of steps; write \['Hello'\] for a single one"):
         ScriptedModel("Hello")
 
 
 def test_what_cannot_be_a_piece_is_refused_at_once() -> None:
-    with pytest.raises(SetupError, match="7 cannot be a piece of a Stream"):
+    with pytest.raises(SetupError, match="7 cannot be a piece of a ScriptedStream"):
         ScriptedStream("Hel", 7)  # pyright: ignore[reportArgumentType]
 
 
@@ -379,14 +381,14 @@ async def test_it_goes_on_after_what_a_log_has() -> None:
     log.append(AgentResponded("3", origins["B"], 0.0, AssistantMessage("by itself")))
 
     second = ScriptedModel(steps)
-    second.go_on_after(log[:1])
+    second.fast_forward(log[:1])
     with pytest.raises(ModelError):
         await message_of(second, "A")
     assert [each.id for each in (await message_of(second, "A")).tool_calls] == ["call_A_2", "call_A_3"]
-    second.go_on_after(log)
+    second.fast_forward(log)
     assert (await message_of(second, "A"), await message_of(second, "B")) == (
         AssistantMessage("bye"),
         AssistantMessage("b1"),
     )
-    second.go_on_after([])
+    second.fast_forward([])
     assert [each.id for each in (await message_of(second, "A")).tool_calls] == ["call_A_1"]

@@ -14,7 +14,7 @@ def test_it_plays_its_script_where_no_model_is_named(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("BATON_MODEL", said)
     model = scripted_or_real(["Mine."])
     assert Runner(Agent("Desk"), model=model).run_sync("Hello").output == "Mine."
-    assert model.notice == "scripted model: no language model is asked"
+    assert model.notice == "scripted model: no language model is called"
     assert len(model.requests) == 1
 
 
@@ -27,7 +27,7 @@ def test_it_steps_aside_for_a_real_one_and_keeps_the_requests(monkeypatch: pytes
     assert result.output == "Theirs."
     assert list(result.usage.by_model) == ["toy:real"]
     assert model.requests == real.requests
-    assert model.notice == "model: toy:real; what it does may differ from the lesson's script"
+    assert model.notice == "model: toy:real; it may behave differently from the script"
 
 
 def test_a_model_that_is_not_there_is_explained_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,7 +121,7 @@ def choose_demo_model(wish: str | None, screen: Screen) -> DemoModel:
     """The model that is wished for; else Ollama's, if one runs here; else the embedded one; else the script."""
     wish = wish or os.environ.get(MODEL_ENV_VAR)
     if wish == SCRIPTED:
-        return DemoModel(None, "scripted model: no language model is asked; transfers, tools and streaming are real")
+        return DemoModel(None, "scripted model: no language model is called; transfers, tools and streaming are real")
     if wish:
         chosen = resolve_model(_fetched_if_embedded(wish, screen))
         return DemoModel(chosen, f"model: {chosen.name}")

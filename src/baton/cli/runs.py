@@ -25,7 +25,7 @@ from ..messages import text_of
 from ..runner import Interrupt, Runner, usage_from_events
 from ..runner.result import to_interrupt
 from ..stores import RunRecord, Store
-from ..testing.transcripts import line_of
+from ..testing.transcripts import format_event
 from .display import Screen, answers_to, format_interrupt, printable, understood
 from .errors import SUSPENDED
 from .options import debug, is_debugging, model, run_arguments, target
@@ -81,7 +81,7 @@ def show_run(where: str, run_id: str, *, form: Literal["text", "events", "json"]
     elif form == "events":
         width = len(str(len(events)))
         for number, event in enumerate(events, start=1):
-            click.echo(printable(f"{number:>{width}}  {line_of(event)}"))
+            click.echo(printable(f"{number:>{width}}  {format_event(event)}"))
     else:
         _show(record, events)
 

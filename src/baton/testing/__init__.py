@@ -1,6 +1,6 @@
-"""What tests of agents need: models that play a script, a run as lines of text, and a laboratory for crashes.
+"""Test teams without a language model: scripted models, transcripts and the crash laboratory.
 
-May import every room but cli, server and web. Must not import pytest: it works with any test runner.
+May import every package except cli. Does not import pytest: it works with any test runner.
 """
 
 from .audio import silence, speech

@@ -1,4 +1,4 @@
-"""Sound by rule: words as tones, how loud a piece is, and how long."""
+"""Synthetic speech: words as tones, silence, and loudness."""
 
 import math
 from array import array
@@ -9,31 +9,43 @@ from ..realtime.settings import AudioFormat, bytes_for
 
 MS_PER_WORD = 200
 _LOUD = 8192
-"""The effective amplitude that counts as wholly loud: that of a tone a third as high as can be."""
+"""The effective amplitude that counts as full loudness."""
 _AMPLITUDE = 12_000
 _EVERY = 8
 _LOWEST_TONE, _TONES, _STEP = 180, 12, 20
 
 
 def spoken_word(word: str, milliseconds: int, format: AudioFormat = "pcm16") -> bytes:
-    """A word as sound: a tone of so many milliseconds, its height given by the word."""
+    """Synthesize a word as a tone whose pitch depends on the word."""
     return _tone(_LOWEST_TONE + sum(word.encode()) % _TONES * _STEP, milliseconds, format)
 
 
 def silence(milliseconds: int, format: AudioFormat = "pcm16") -> bytes:
-    """Nothing, for so many milliseconds."""
+    """Create silence.
+
+    Args:
+        milliseconds: The duration.
+        format: The audio format.
+    """
     quiet = {"pcm16": b"\0", "g711_ulaw": b"\xff", "g711_alaw": b"\xd5"}[format]
     return quiet * bytes_for(milliseconds, format)
 
 
 def speech(text: str, *, ms_per_word: int = MS_PER_WORD, format: AudioFormat = "pcm16", pause_ms: int = 0) -> bytes:
-    """A text as sound: a tone for each word, taken for speech, and `pause_ms` of silence that end the turn."""
+    """Synthesize speech that turn detection recognizes: a tone for each word.
+
+    Args:
+        text: The words.
+        ms_per_word: The duration of a word.
+        format: The audio format.
+        pause_ms: Silence after the last word, which ends the turn.
+    """
     words = b"".join(spoken_word(word, ms_per_word, format) for word in text.split())
     return words + silence(pause_ms, format)
 
 
 def loudness(piece: bytes, format: AudioFormat) -> float:
-    """How loud a piece of sound is, from 0 to 1."""
+    """Measure the loudness of audio, from 0 to 1."""
     if format == "pcm16":
         samples = array("h", piece[: len(piece) // 2 * 2])[::_EVERY]
         squares = sum([sample * sample for sample in samples])
@@ -62,17 +74,17 @@ def _squares(format: AudioFormat) -> list[int]:
 
 
 def _levels(format: AudioFormat) -> list[int]:
-    """What each byte of G.711 stands for."""
-    return [_of_ulaw(code) if format == "g711_ulaw" else _of_alaw(code) for code in range(256)]
+    """Decode each byte of G.711."""
+    return [_decode_ulaw(code) if format == "g711_ulaw" else _decode_alaw(code) for code in range(256)]
 
 
-def _of_ulaw(code: int) -> int:
+def _decode_ulaw(code: int) -> int:
     code = ~code & 0xFF
     level = (((code & 0x0F) << 3) + 0x84 << ((code & 0x70) >> 4)) - 0x84
     return -level if code & 0x80 else level
 
 
-def _of_alaw(code: int) -> int:
+def _decode_alaw(code: int) -> int:
     code ^= 0x55
     level, segment = (code & 0x0F) << 4, (code & 0x70) >> 4
     level = level + 8 if segment == 0 else level + 0x108 << segment - 1

@@ -170,7 +170,7 @@ class AnswerChecks(ModelBench[P]):
     async def test_structured_output_is_asked_for(self) -> None:
         self.needs("structured output")
         async with self.played('{"city":"Rome"}') as (model, provider):
-            _, message = await answer_of(model, request(output=OutputSchema("city", CITY)))
+            _, message = await answer_of(model, request(output_schema=OutputSchema("city", CITY)))
         assert msgspec.json.decode(text_of(message.content)) == {"city": "Rome"}
         wanted = provider.understood[-1].output_schema
         assert wanted is not None
@@ -327,7 +327,7 @@ SETTINGS: dict[str, Any] = {
     "temperature": 0.5,
     "top_p": 0.25,
     "max_tokens": 123,
-    "stop": ("END", "STOP"),
+    "stop_sequences": ("END", "STOP"),
     "seed": 7,
     "parallel_tool_calls": False,
     "reasoning_effort": "low",

@@ -211,23 +211,23 @@ async def runs_are_listed_by_status_and_thread(open: Open) -> None:
         expect_same(listed["b"], await known(store, "b"), "a record in a list, beside the record itself")
 
 
-async def runs_are_listed_by_caller(open: Open) -> None:
-    """Those of one caller, those of nobody, or all; with other conditions, and page by page."""
+async def runs_are_listed_by_owner(open: Open) -> None:
+    """Runs are listed by owner, without an owner, or all; with other filters and in pages."""
     async with opened(open) as store:
-        for number, caller in enumerate(("ada", "bob", "", "ada", "ada", "")):
-            await store.create(f"r{number}", [b"one"], thread=f"t{number}", owner=caller)
+        for number, owner in enumerate(("ada", "bob", "", "ada", "ada", "")):
+            await store.create(f"r{number}", [b"one"], thread=f"t{number}", owner=owner)
         await store.append("r3", 1, [], status="failed")
-        expect_same((await known(store, "r0")).owner, "ada", "`caller` of a record")
-        expect_same(await _ids(store, caller="ada"), {"r0", "r3", "r4"}, "one caller's runs")
-        expect_same(await _ids(store, caller=""), {"r2", "r5"}, "the runs of nobody")
-        expect_same(await _ids(store, caller=None), {f"r{number}" for number in range(6)}, "everybody's runs")
-        expect_same(await _ids(store, caller="eve"), set[str](), "the runs of a caller who has none")
-        expect_same(await _ids(store, caller="ada", status=["failed"]), {"r3"}, "one caller's failed runs")
-        expect_same(await _ids(store, caller="ada", thread="t1"), set[str](), "one caller's runs in another's thread")
-        for caller in ("ada", "", None):
-            whole = [record.run_id for record in (await store.list(owner=caller)).records]
-            pages = await _pages(store, limit=2, oldest_first=False, caller=caller)
-            expect_same([run_id for page in pages for run_id in page], whole, "pages of a caller's runs, put together")
+        expect_same((await known(store, "r0")).owner, "ada", "`owner` of a record")
+        expect_same(await _ids(store, owner="ada"), {"r0", "r3", "r4"}, "one owner's runs")
+        expect_same(await _ids(store, owner=""), {"r2", "r5"}, "the runs without an owner")
+        expect_same(await _ids(store, owner=None), {f"r{number}" for number in range(6)}, "all runs")
+        expect_same(await _ids(store, owner="eve"), set[str](), "the runs of an owner that has none")
+        expect_same(await _ids(store, owner="ada", status=["failed"]), {"r3"}, "one owner's failed runs")
+        expect_same(await _ids(store, owner="ada", thread="t1"), set[str](), "one owner's runs in another's thread")
+        for owner in ("ada", "", None):
+            whole = [record.run_id for record in (await store.list(owner=owner)).records]
+            pages = await _pages(store, limit=2, oldest_first=False, owner=owner)
+            expect_same([run_id for page in pages for run_id in page], whole, "pages of an owner's runs, put together")
 
 
 async def runs_are_listed_by_their_last_change(open: Open) -> None:
@@ -240,11 +240,11 @@ async def runs_are_listed_by_their_last_change(open: Open) -> None:
         expect_same(newest[:3], ["b", "a", "c"], "the runs that changed last")
         oldest = [record.run_id for record in (await store.list(order_by="updated", oldest_first=True)).records]
         expect_same(oldest, newest[::-1], "the oldest changes first, beside the newest first")
-        pages = await _pages(store, limit=2, oldest_first=False, by="changed")
+        pages = await _pages(store, limit=2, oldest_first=False, order_by="updated")
         expect_same([run_id for page in pages for run_id in page], newest, "pages by change, put together")
         moment = (await known(store, "a")).updated_at
-        expect_same(await _ids(store, by="changed", since=moment), {"a", "b"}, "runs that changed since then")
-        expect_same(await _ids(store, by="changed", until=moment), {"c", "d", "e"}, "runs that did not")
+        expect_same(await _ids(store, order_by="updated", since=moment), {"a", "b"}, "runs that changed since then")
+        expect_same(await _ids(store, order_by="updated", until=moment), {"c", "d", "e"}, "runs that did not")
 
 
 async def pages_tell_how_many_there_are(open: Open) -> None:
@@ -367,7 +367,7 @@ async def _pages(store: Store, *, limit: int, oldest_first: bool, **asked: Any) 
 
 LISTING_CHECKS: tuple[StoreCheck, ...] = (
     runs_are_listed_by_status_and_thread,
-    runs_are_listed_by_caller,
+    runs_are_listed_by_owner,
     runs_are_listed_by_their_last_change,
     pages_tell_how_many_there_are,
     runs_are_listed_by_time,

@@ -218,9 +218,9 @@ class ScriptedRealtimeModel:
         """Fail if there are steps that were never played, and say which."""
         self._script.assert_done()
 
-    def go_on_after(self, events: Iterable[Event]) -> None:
+    def fast_forward(self, events: Iterable[Event]) -> None:
         """Go to the place where it would be if it had given the answers that are in this log, and no others."""
-        self._script.go_on_after(events)
+        self._script.fast_forward(events)
 
     def check(self, settings: SessionConfig) -> None:
         """Refuse two tools of one name, and a voice that is not among `voices`."""
