@@ -167,7 +167,7 @@ def _check_definitions(body: list[ast.stmt], *, public: bool, in_class: bool) ->
             yield from _check_summary(node)
             yield from _check_definitions(node.body, public=is_public, in_class=True)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            is_public = public and not node.name.startswith("_") and not _is_overload(node)
+            is_public = public and not node.name.startswith(("_", "test_")) and not _is_overload(node)
             if is_public and ast.get_docstring(node) is None:
                 yield node.lineno, "missing docstring", f"{node.name}()"
             yield from _check_summary(node)

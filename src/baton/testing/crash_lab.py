@@ -49,7 +49,7 @@ class CrashingStore(MemoryStore):
         self._last: int | None = None
         self._moment: Moment = "when it was stored"
         self.is_dead = False
-        """Whether the current process has died."""
+        """True once the current process has died."""
         self.commits: list[int] = []
         """The number of events after each commit."""
 
@@ -335,7 +335,7 @@ async def assert_survives_crashes(
     outside: Callable[[Any], Any] | None = None,
     normalize: Normalize | None = None,
 ) -> CrashReport:
-    """Kill the team after every event of a run and check that a resumed run has the same outcome.
+    """Kill a team after every event of a run and check that the outcome stays the same.
 
     Args:
         new_runner: Creates the runner of a process: `lambda store: Runner(desk(), store=store)`.

@@ -28,7 +28,7 @@ class ToolExecution:
         self.outcome: ToolResult | None = None
         """The result; None if the execution did not finish."""
         self.has_paused = False
-        """Whether it stopped at an interrupt, so that it is called again."""
+        """True if it stopped at an interrupt and is called again."""
 
 
 class ToolExecutions(list[ToolExecution]):

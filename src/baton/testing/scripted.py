@@ -42,7 +42,7 @@ from ..models.registry import MODEL_ENV_VAR
 from .transcripts import format_call, format_response
 
 Piece: TypeAlias = str | ToolCall | Part | Reasoning | Chunk | asyncio.Event | BaseException
-"""A piece of a ScriptedStream: text, a call, a part, reasoning, a chunk, an event to wait for, or an exception."""
+"""A piece of a ScriptedStream: text, call, part, reasoning, chunk, event to wait for, or exception."""
 
 _PIECES = (
     *(str, ToolCall, Text, Image, Audio, File, Data, Reasoning),
@@ -307,7 +307,7 @@ class ScriptedModel:
 
 
 class _Script:
-    """The steps of one agent, or of all agents together if `agent` is empty, and the current position."""
+    """The steps of one agent, or of all agents if `agent` is empty, and the position."""
 
     def __init__(self, steps: Iterable[ScriptStep], model_name: str, *, agent: str, cycle: bool) -> None:
         if isinstance(steps, str):
@@ -398,7 +398,7 @@ SCRIPTED = "scripted"
 
 
 class ScriptedOrRealModel(ScriptedModel):
-    """A scripted model that delegates to the model named by BATON_MODEL, if that is set and not `scripted`."""
+    """A scripted model that gives way to the model named by BATON_MODEL."""
 
     def __init__(
         self,

@@ -1,9 +1,4 @@
-"""Where a model is tested: its provider, the model itself, and how it is asked.
-
-Conversations that a model must be able to pass on: all of them happen in runs.
-
-Two conversations compared by what they say: how a provider cuts it into messages is its own affair.
-"""
+"""Fixtures of the model suite: the provider, requests, histories, and comparison of what the provider received."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
@@ -34,15 +29,22 @@ from ..scripted import ScriptStep
 
 
 class ModelProvider(Protocol):
-    """What is behind the model under test, and plays the script: one of `tests.servers`, or your own."""
+    """The provider behind the model under test, which plays the script."""
 
     @property
     def understood(self) -> Sequence[ModelRequest]:
-        """What it was asked, translated back out of the wire format."""
+        """The requests it received, decoded from the wire format."""
         ...
 
     async def client_left(self, within: float) -> object:
-        """Wait for a client to go away in the middle of an answer; AssertionError if none does in time."""
+        """Wait until a client disconnects during a response.
+
+        Args:
+            within: The time limit in seconds.
+
+        Raises:
+            AssertionError: No client disconnected in time.
+        """
         ...
 
 
@@ -51,23 +53,35 @@ HELLO = (UserMessage("Hello"),)
 
 
 class ModelBench(ABC, Generic[P]):
-    """What the author of a model supplies."""
+    """The methods that the author of a model implements."""
 
     pytestmark = [pytest.mark.asyncio]
     cannot: ClassVar[frozenset[str]] = frozenset()
-    """What the model cannot do, in the words of `ABILITIES`; those checks are skipped, and say so."""
+    """Capabilities that the model lacks, from `MODEL_CAPABILITIES`; their checks are skipped."""
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep]) -> AbstractAsyncContextManager[P]:
-        """A provider that plays these steps."""
+        """Create a provider that plays these steps.
+
+        Args:
+            steps: The script.
+        """
 
     @abstractmethod
     def model(self, provider: P) -> Model:
-        """The model under test, aimed at this provider. It must not retry: wrap it in Retry for that."""
+        """Create the model under test for this provider, without retries.
+
+        Args:
+            provider: The provider, opened.
+        """
 
     @asynccontextmanager
     async def played(self, *steps: ScriptStep) -> AsyncGenerator[tuple[Model, P], None]:
-        """A model whose provider plays these steps; closed at the end, if it can be."""
+        """Open a model whose provider plays these steps.
+
+        Args:
+            steps: The script.
+        """
         async with self.provider(steps) as provider:
             model = self.model(provider)
             try:
@@ -78,30 +92,34 @@ class ModelBench(ABC, Generic[P]):
                     await close()
 
     def needs(self, ability: str) -> None:
-        """Skip the check if the author says that the model cannot do this."""
+        """Skip the check if the model lacks a capability.
+
+        Args:
+            ability: The capability.
+        """
         if ability in self.cannot:
             pytest.skip(f"{type(self).__name__} says that it cannot do: {ability}")
 
 
 def request(messages: Sequence[Message] = HELLO, **fields: Any) -> ModelRequest:
-    """A request as an agent makes it."""
+    """Create a request as an agent does."""
     told: dict[str, Any] = {"instructions": "Be kind.", "agent": "Tester", **fields}
     return ModelRequest(messages, **told)
 
 
 def opened(model: Model, asked: ModelRequest) -> aclosing[AsyncGenerator[Chunk, None]]:
-    """The chunks of an answer, closed at the end of `async with`, as Baton does it."""
+    """Open the chunks of a response; they are closed at the end of `async with`."""
     return aclosing(cast("AsyncGenerator[Chunk, None]", aiter(model.respond(asked))))
 
 
 async def chunks_of(model: Model, asked: ModelRequest | None = None) -> list[Chunk]:
-    """All the chunks of an answer."""
+    """Collect the chunks of a response."""
     async with opened(model, asked or request()) as chunks:
         return [chunk async for chunk in chunks]
 
 
 async def answer_of(model: Model, asked: ModelRequest | None = None) -> tuple[ModelResponse, AssistantMessage]:
-    """The whole answer, and the message in it."""
+    """Collect a response and its message."""
     response = assemble_response(await chunks_of(model, asked), model.name)
     assert response.message is not None
     return response, response.message
@@ -171,23 +189,22 @@ HISTORIES: dict[str, tuple[Message, ...]] = {
         ToolMessage("call_1", "wave", "these are no arguments", is_error=True),
     ),
 }
-"""By what is special about them. Each is valid as a request has to be: every call directly before its result."""
+"""Histories by name. Each is valid: every call is directly followed by its result."""
 
 MEDIA: dict[str, tuple[Message, ...]] = {
     "images": (UserMessage((Text("What is this?"), Image(data=_PNG))),),
     "image urls": (UserMessage((Text("What is this?"), Image(url="https://example.org/cat.png"))),),
     "files": (UserMessage((Text("Read:"), File(data=_PDF, media_type="application/pdf", name="a.pdf"))),),
 }
-"""The same for what not every model can read."""
+"""Histories that need a capability of the model."""
 
 Atom: TypeAlias = tuple[Any, ...]
 
 
 def essence(messages: Sequence[Message]) -> list[Atom]:
-    """Who said what, in order: texts without their spaces, media, calls, results; neighbours of one speaker as one.
+    """Reduce messages to comparable atoms: texts without spaces, media, calls and results.
 
-    What the application says counts as told by the user, because some providers have nothing else in the middle of a
-    conversation. Ids of calls are numbered, because some providers allow only ids of a certain form.
+    Neighbouring messages of one role are merged, because providers merge them too.
     """
     numbers: dict[str, int] = {}
     atoms: list[Atom] = []
@@ -200,10 +217,7 @@ def essence(messages: Sequence[Message]) -> list[Atom]:
 
 
 def says_the_same(understood: Sequence[Message], told: Sequence[Message]) -> bool:
-    """Whether a provider understood what it was told; arguments that are no JSON may have become anything.
-
-    Where the user must have the first and the last word, a model may put one there.
-    """
+    """Return whether a provider received what was sent; arguments that are not JSON may differ."""
     there, here = essence(understood), essence(told)
     if here[0][:2] == ("text", "said") and there[:1] != here[:1]:
         del there[0]
@@ -223,7 +237,7 @@ def _atoms(messages: Sequence[Message], numbers: dict[str, int]) -> Iterator[Ato
             case AssistantMessage():
                 yield from _spoken("said", message.content)
                 for call in message.tool_calls:
-                    # An id may come again later, in another turn: the newest call is the one that is meant.
+                    # Ids may repeat in later turns: the newest call is meant.
                     numbers[call.id] = len(numbers)
                     yield "call", numbers[call.id], call.name, _arguments(call.arguments)
             case ToolMessage():
@@ -249,7 +263,6 @@ def _squeezed(text: str) -> str:
 
 
 def _arguments(text: str) -> Any:
-    """The arguments as a value; None if they are no JSON, for which providers have no common way."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

@@ -1,11 +1,4 @@
-"""The suite for models: what every model must do, whoever its provider is.
-
-Checks of what a model makes of its provider's answers.
-
-Checks of what a model raises when its provider fails.
-
-Checks of what a model tells its provider.
-"""
+"""The conformance suite for models."""
 
 import asyncio
 from typing import Any, ClassVar
@@ -74,7 +67,7 @@ _LONG = "a rather long word " * 40
 
 
 class AnswerChecks(ModelBench[P]):
-    """Text, streaming, calls, structured output, usage, and what happens when the reader stops reading."""
+    """Text, streaming, calls, structured output, usage, and readers that stop early."""
 
     async def test_it_is_a_model_with_a_name(self) -> None:
         async with self.played() as (model, _):
@@ -187,7 +180,7 @@ class AnswerChecks(ModelBench[P]):
         async with self.played(say("Hello.", usage=Usage(70, 5, cached_tokens=30))) as (model, _):
             response, _ = await answer_of(model)
         assert response.usage is not None
-        # Whatever the provider counts them as, they are a part of the input here.
+        # Cached tokens are part of the input, however the provider counts them.
         assert (response.usage.input_tokens, response.usage.cached_tokens) == (70, 30)
 
     async def test_an_answer_that_ran_out_of_tokens_says_so(self) -> None:
@@ -221,16 +214,16 @@ class AnswerChecks(ModelBench[P]):
 
 
 LASTING = (AuthenticationError, ModelNotFoundError, ModelRequestError, ContextTooLongError, ContentFilterError)
-"""The same request would fail again."""
+"""Errors that another attempt would repeat."""
 PASSING = (RateLimitError, OverloadedError, ModelConnectionError)
-"""The same request may succeed later."""
+"""Errors that another attempt may avoid."""
 
 
 class FailureChecks(ModelBench[P]):
-    """Every failure has its own type, and says whether another attempt may help."""
+    """Every failure has its own type and says whether it is retryable."""
 
     soon: ClassVar[float] = 0.05
-    """The time limit that is set where the provider never answers."""
+    """The timeout used where the provider never responds."""
 
     @pytest.mark.parametrize("kind", LASTING)
     async def test_a_lasting_failure_has_its_type_and_is_not_retryable(self, kind: type[ModelError]) -> None:
@@ -290,7 +283,7 @@ class FailureChecks(ModelBench[P]):
         assert raised.value.retryable or not retryable
 
     async def test_an_answer_that_the_filter_stops_says_so(self) -> None:
-        """By an error, or by the reason for the end: never as if the answer were complete."""
+        """A cut-off response ends with an error or a stop reason, never as if it were complete."""
         self.needs("streaming")
         async with self.played(ScriptedStream("So ", "far", ContentFilterError("no more"))) as (model, _):
             try:
@@ -335,7 +328,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class RequestChecks(ModelBench[P]):
-    """Histories, instructions, tools and settings: nothing is lost, and the provider takes all of it."""
+    """Histories, instructions, tools and settings reach the provider completely."""
 
     @pytest.mark.parametrize("name", HISTORIES)
     async def test_a_history_is_told_as_it_is(self, name: str) -> None:
@@ -405,7 +398,7 @@ class RequestChecks(ModelBench[P]):
         async with self.played("Understood.") as (model, provider):
             await answer_of(model, request(settings=ModelSettings(tool_choice=choice), tools=(WAVE, BOW)))
         asked = provider.understood[-1]
-        # Where there is no word for it, "none" is said by offering no tools, and "auto" by saying nothing.
+        # Providers without such a setting express "none" by sending no tools and "auto" by sending nothing.
         assert asked.settings.tool_choice in {"auto": ("auto", None), "none": ("none", None)}.get(choice, (choice,))
         assert choice != "none" or asked.settings.tool_choice == "none" or not asked.tools
 
@@ -427,11 +420,11 @@ MODEL_CAPABILITIES = frozenset(
         *("images", "image urls", "files", "tool_choice", *SETTINGS),
     }
 )
-"""What a model may say that it cannot do; everything else, every model must."""
+"""Capabilities that a model may lack; everything else is required."""
 
 
 class ModelConformance(AnswerChecks[P], FailureChecks[P], RequestChecks[P]):
-    """Subclass it in a test file, say how to make the provider and the model, and pytest runs every check."""
+    """The suite: subclass it in a test file and implement `provider` and `model`."""
 
     def __init_subclass__(cls) -> None:
         unknown = cls.cannot - MODEL_CAPABILITIES

@@ -1,7 +1,4 @@
-"""The suite for realtime models: what every one must do, whoever its provider is.
-
-Where a realtime model is tested: its provider, the model itself, and a conversation with it.
-"""
+"""The conformance suite for realtime models."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -43,17 +40,17 @@ from ...realtime.settings import RealtimeSettings, SessionConfig, bytes_for
 from ..scripted import ScriptedStream, ScriptStep, call, say
 
 SPOKEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(turn_detection=None))
-"""A conversation that is spoken, in which the application says when the user has ceased to speak."""
+"""A spoken session without turn detection."""
 WRITTEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(modality="text", turn_detection=None))
 _PATIENCE = 30.0
 
 
 class RealtimeProvider(Protocol):
-    """What is behind the model under test, and plays the script: a server of `tests.servers`, or your own."""
+    """The provider behind the model under test, which plays the script."""
 
     @property
     def complaints(self) -> Sequence[object]:
-        """What it was sent that it does not take."""
+        """The commands that it rejected."""
         ...
 
 
@@ -62,7 +59,7 @@ S = TypeVar("S", bound=Signal)
 
 
 class ConversationProbe:
-    """One conversation; every signal that was read is kept."""
+    """One session, with every signal that was read."""
 
     def __init__(self, connection: RealtimeConnection) -> None:
         self.connection = connection
@@ -70,12 +67,12 @@ class ConversationProbe:
         self._coming: AsyncIterator[Signal] = aiter(connection)
 
     async def send(self, *commands: Command) -> None:
-        """Send them, one after the other."""
+        """Send commands in order."""
         for command in commands:
             await self.connection.send(command)
 
     async def until(self, kind: type[S], nth: int = 1) -> S:
-        """The nth signal of a kind, counted from the beginning; AssertionError if it does not come."""
+        """Wait for the nth signal of a type; raises AssertionError if it does not come."""
         try:
             async with asyncio.timeout(_PATIENCE):
                 while len(found := self.all(kind)) < nth:
@@ -86,36 +83,45 @@ class ConversationProbe:
         return found[nth - 1]
 
     async def to_the_end(self) -> None:
-        """Whatever still comes."""
+        """Read the remaining signals."""
         async with asyncio.timeout(_PATIENCE):
             async for signal in self._coming:
                 self.signals.append(signal)
 
     def all(self, kind: type[S]) -> list[S]:
-        """All signals of a kind so far."""
+        """Return the signals of a type so far."""
         return [signal for signal in self.signals if isinstance(signal, kind)]
 
 
 class RealtimeBench(ABC, Generic[P]):
-    """What the author of a realtime model supplies."""
+    """The methods that the author of a realtime model implements."""
 
     pytestmark = [pytest.mark.asyncio]
     cannot: ClassVar[frozenset[str]] = frozenset()
-    """What the model cannot do, in the words of `REALTIME_ABILITIES`; those checks are skipped, and say so."""
+    """Capabilities that the model lacks, from `REALTIME_CAPABILITIES`; their checks are skipped."""
 
     @abstractmethod
     def provider(self, steps: Iterable[ScriptStep], hears: Iterable[str]) -> AbstractAsyncContextManager[P]:
-        """A provider that plays these steps, one for each response, and understands audio as these words."""
+        """Create a provider that plays these steps, one for each response.
+
+        Args:
+            steps: The script.
+            hears: The words that it recognizes in the user's audio.
+        """
 
     @abstractmethod
     def model(self, provider: P) -> RealtimeModel:
-        """The model under test, aimed at this provider."""
+        """Create the model under test for this provider.
+
+        Args:
+            provider: The provider, opened.
+        """
 
     @asynccontextmanager
     async def talking(
         self, *steps: ScriptStep, settings: SessionConfig = SPOKEN, hears: Iterable[str] = (), is_in_order: bool = True
     ) -> AsyncGenerator[ConversationProbe, None]:
-        """A conversation whose provider plays these steps; afterwards it must have had nothing to complain about."""
+        """Open a session whose provider plays these steps; it must not reject a command."""
         async with self.provider(steps, hears) as provider:
             model: Any = self.model(provider)
             connection = await model.connect(settings)
@@ -129,7 +135,11 @@ class RealtimeBench(ABC, Generic[P]):
                 assert list(provider.complaints) == []
 
     def needs(self, ability: str) -> None:
-        """Skip the check if the author says that the model cannot do this."""
+        """Skip the check if the model lacks a capability.
+
+        Args:
+            ability: The capability.
+        """
         if ability in self.cannot:
             pytest.skip(f"{type(self).__name__} says that it cannot do: {ability}")
 
@@ -137,13 +147,11 @@ class RealtimeBench(ABC, Generic[P]):
 __all__ = ["REALTIME_CAPABILITIES", "RealtimeConformance", "RealtimeProvider"]
 
 REALTIME_CAPABILITIES = frozenset({"audio", "transcription", "truncation"})
-"""What a realtime model may say that it cannot do; everything else, every one must."""
+"""Capabilities that a realtime model may lack; everything else is required."""
 _A_SECOND = b"\0" * bytes_for(1000, "pcm16")
 
 
 class _AnswerChecks(RealtimeBench[P]):
-    """What a response looks like."""
-
     async def test_a_conversation_begins_with_its_session(self) -> None:
         async with self.talking("Hello.") as talking:
             await talking.send(CreateResponse())
@@ -217,8 +225,6 @@ class _AnswerChecks(RealtimeBench[P]):
 
 
 class _CommandChecks(RealtimeBench[P]):
-    """What becomes of what is sent."""
-
     async def test_a_history_is_taken_item_by_item(self) -> None:
         calls = (ToolCall("call_a", "f", "{}"), ToolCall("call_b", "g", '{"a":1}'))
         history = (
@@ -286,8 +292,6 @@ class _CommandChecks(RealtimeBench[P]):
 
 
 class _EndChecks(RealtimeBench[P]):
-    """How a conversation ends, and what was wrong with it from the beginning."""
-
     async def test_a_cut_is_raised_and_nothing_can_be_sent(self) -> None:
         async with self.talking(ScriptedStream("One ", ModelConnectionError("cut", retryable=True))) as talking:
             await talking.send(CreateResponse())
@@ -334,7 +338,7 @@ class _EndChecks(RealtimeBench[P]):
 
 
 class RealtimeConformance(_AnswerChecks[P], _CommandChecks[P], _EndChecks[P]):
-    """Subclass it in a test file, say how to make the provider and the model, and pytest runs every check."""
+    """The suite: subclass it in a test file and implement `provider` and `model`."""
 
     def __init_subclass__(cls) -> None:
         unknown = cls.cannot - REALTIME_CAPABILITIES

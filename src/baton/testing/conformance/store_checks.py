@@ -1,15 +1,4 @@
-"""What the checks of stores have in common.
-
-How a check says what it expected.
-
-Checks of stores: one owner drives a run, and whoever drove it before cannot write.
-
-A lease of no seconds has run out as soon as it is given, so that nothing here needs to wait.
-
-Checks of stores: notes are kept beside a run, whoever drives it, and go with it.
-
-Checks of stores: a thread has one run at a time.
-"""
+"""Helpers of the store suite, and checks of leases, notes and threads."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -23,7 +12,7 @@ E = TypeVar("E", bound=BaseException)
 
 
 def expect(holds: bool, otherwise: str) -> None:
-    """Raise AssertionError with these words unless it holds."""
+    """Raise AssertionError with this message unless the condition holds."""
     if not holds:
         raise AssertionError(otherwise)
 
@@ -35,7 +24,7 @@ def expect_same(found: object, wanted: object, what: str) -> None:
 
 
 async def expect_error(attempt: Awaitable[object], kind: type[E], what: str) -> E:
-    """The error of this kind that an attempt ends with; AssertionError if it ends otherwise."""
+    """Return the error of this kind that an attempt raises; otherwise raise AssertionError."""
     try:
         result = await attempt
     except kind as error:
@@ -51,20 +40,24 @@ def _shown(value: object) -> str:
 
 
 Open: TypeAlias = Callable[[], Store]
-"""Opens a store, each time at the same place."""
+"""Opens a store, each time at the same location."""
 
 StoreCheck: TypeAlias = Callable[[Open], Awaitable[None]]
-"""A check: raises AssertionError, saying what was expected, if the store does not keep a promise."""
+"""A check: raises AssertionError if the store breaks the contract."""
 
 
 def check_name(check: StoreCheck) -> str:
-    """What a check is called."""
+    """Return the name of a check, for pytest's `ids=`.
+
+    Args:
+        check: The check.
+    """
     return getattr(check, "__name__", repr(check))
 
 
 @asynccontextmanager
 async def opened(open: Open) -> AsyncGenerator[Store]:
-    """A store that is closed at the end."""
+    """Open a store and close it at the end."""
     store = open()
     try:
         yield store
@@ -73,7 +66,7 @@ async def opened(open: Open) -> AsyncGenerator[Store]:
 
 
 async def known(store: Store, run_id: str) -> RunRecord:
-    """The record of a run that must be there."""
+    """Return the record of a run that must exist."""
     record = await store.record(run_id)
     if record is None:
         raise AssertionError(f"record({run_id!r}) is None, though the run was created")
@@ -81,13 +74,13 @@ async def known(store: Store, run_id: str) -> RunRecord:
 
 
 async def expect_log(store: Store, run_id: str, lines: Sequence[bytes]) -> None:
-    """A run has these lines, and a record that tells how many."""
+    """Check the lines of a run and their number in its record."""
     expect_same(list(await store.load(run_id)), list(lines), f"the log of {run_id!r}")
     expect_same((await known(store, run_id)).seq, len(lines), f"`seq` of the record of {run_id!r}")
 
 
-async def a_lease_is_held_by_one_owner(open: Open) -> None:
-    """Nobody else gets it while it lasts, and asking for it changes nothing."""
+async def a_lease_is_held_by_one_worker(open: Open) -> None:
+    """No other worker can take a lease while it lasts, and trying changes nothing."""
     async with opened(open) as store:
         lease = await store.create("r", [b"one"], worker="me", ttl=60)
         await expect_error(store.acquire("r", "you", ttl=60), RunConflictError, "acquire of a lease that is held")
@@ -97,8 +90,8 @@ async def a_lease_is_held_by_one_owner(open: Open) -> None:
         await expect_log(store, "r", [b"one", b"two"])
 
 
-async def a_lease_that_ran_out_can_be_taken(open: Open) -> None:
-    """With a higher fence; lines that come with the old one are refused."""
+async def an_expired_lease_can_be_taken(open: Open) -> None:
+    """An expired lease is taken with a higher fence; lines with the old fence are refused."""
     async with opened(open) as store:
         old = await store.create("r", [b"one"], worker="me", ttl=0)
         new = await store.acquire("r", "you", ttl=60)
@@ -116,8 +109,8 @@ async def a_lease_that_ran_out_can_be_taken(open: Open) -> None:
         await expect_log(store, "r", [b"one", b"two", b"three"])
 
 
-async def the_same_owner_may_take_a_lease_again(open: Open) -> None:
-    """With a higher fence each time: what it began before is late now."""
+async def a_worker_may_take_its_lease_again(open: Open) -> None:
+    """A worker takes its own lease again with a higher fence."""
     async with opened(open) as store:
         fences = [(await store.create("r", [b"one"], worker="me", ttl=60)).fence]
         fences += [(await store.acquire("r", "me", ttl=60)).fence for _ in range(3)]
@@ -126,7 +119,7 @@ async def the_same_owner_may_take_a_lease_again(open: Open) -> None:
 
 
 async def a_lease_can_be_renewed(open: Open) -> None:
-    """For longer and for shorter, also after it ran out, unless it has been taken since."""
+    """A lease is renewed for any duration, also after it expired, unless it was taken."""
     async with opened(open) as store:
         lease = await store.create("r", [b"one"], worker="me", ttl=0)
         longer = await store.renew(lease, ttl=60)
@@ -141,7 +134,7 @@ async def a_lease_can_be_renewed(open: Open) -> None:
 
 
 async def a_lease_can_be_released(open: Open) -> None:
-    """Then anybody may take it at once; releasing it late does nothing."""
+    """A released lease can be taken at once; a late release does nothing."""
     async with opened(open) as store:
         lease = await store.create("r", [b"one"], worker="me", ttl=60)
         await store.release(lease)
@@ -152,8 +145,8 @@ async def a_lease_can_be_released(open: Open) -> None:
         expect_same((await known(store, "r")).lease_until, taken.until, "`lease_until` after a late release")
 
 
-async def word_for_the_driver_is_kept(open: Open) -> None:
-    """Until somebody takes the lease; "now" is not softened; a run that does not run is not told."""
+async def a_cancel_request_is_kept(open: Open) -> None:
+    """A cancel request is kept until the lease is taken; "now" wins; only running runs take one."""
     async with opened(open) as store:
         lease = await store.create("r", [b"one"], worker="me", ttl=0)
         expect_same(await store.request_cancel("r", "after_turn"), True, "ask_to_cancel of a running run")
@@ -173,17 +166,17 @@ async def word_for_the_driver_is_kept(open: Open) -> None:
 
 
 LEASE_CHECKS: tuple[StoreCheck, ...] = (
-    a_lease_is_held_by_one_owner,
-    a_lease_that_ran_out_can_be_taken,
-    the_same_owner_may_take_a_lease_again,
+    a_lease_is_held_by_one_worker,
+    an_expired_lease_can_be_taken,
+    a_worker_may_take_its_lease_again,
     a_lease_can_be_renewed,
     a_lease_can_be_released,
-    word_for_the_driver_is_kept,
+    a_cancel_request_is_kept,
 )
 
 
 async def notes_are_kept_by_name(open: Open) -> None:
-    """Any bytes under any name, the oldest first; the last to write wins, and None takes a note away."""
+    """Notes are bytes by name, oldest first; the last write wins, and None deletes."""
     async with opened(open) as store:
         await store.create("r", [b"one"])
         expect_same(dict(await store.notes("r")), {}, "the notes of a new run")
@@ -200,7 +193,7 @@ async def notes_are_kept_by_name(open: Open) -> None:
 
 
 async def notes_are_no_part_of_the_log(open: Open) -> None:
-    """They need no lease, and change neither the lines nor the record; no list shows them."""
+    """Notes need no lease and change neither lines nor record."""
     async with opened(open) as store:
         await store.create("r", [b"one"], worker="me", ttl=60)
         before = await known(store, "r")
@@ -215,7 +208,7 @@ async def notes_are_no_part_of_the_log(open: Open) -> None:
 
 
 async def notes_go_with_their_run(open: Open) -> None:
-    """When it is deleted or expires. Those of others stay, and there are none of a run that is not there."""
+    """Notes are deleted with their run; missing runs have none."""
     async with opened(open) as store:
         await expect_error(store.put_note("none", "n", b"x"), RunNotFoundError, "a note of a run that is not there")
         await expect_error(store.put_note("none", "n", None), RunNotFoundError, "to take away a note of no run")
@@ -240,7 +233,7 @@ NOTE_CHECKS: tuple[StoreCheck, ...] = (
 
 
 async def a_thread_is_busy_until_its_run_has_ended(open: Open) -> None:
-    """Running and suspended runs keep it busy; each way to end frees it. Runs without a thread are never in the way."""
+    """Running and suspended runs keep a thread busy; each way to end frees it."""
     async with opened(open) as store:
         for number, ending in enumerate(FINISHED_STATUSES):
             run_id = f"r{number}"
@@ -262,7 +255,7 @@ async def a_thread_is_busy_until_its_run_has_ended(open: Open) -> None:
 
 
 async def a_deleted_run_frees_its_thread(open: Open) -> None:
-    """Whatever its status was."""
+    """Deleting a run frees its thread, whatever its status."""
     async with opened(open) as store:
         await store.create("r", [b"one"], thread="t")
         await store.delete("r")
@@ -273,8 +266,8 @@ async def a_deleted_run_frees_its_thread(open: Open) -> None:
         await expect_error(store.create("v", [], thread="t"), ThreadBusyError, "a second run of the thread")
 
 
-async def a_finished_run_goes_on_only_in_a_free_thread(open: Open) -> None:
-    """A cancelled run may be resumed; not while its thread has another. Nothing is written then."""
+async def a_finished_run_resumes_only_in_a_free_thread(open: Open) -> None:
+    """A cancelled run is not resumed while its thread is busy, and nothing is written."""
     async with opened(open) as store:
         await store.create("r", [b"one"], thread="t")
         await store.append("r", 1, [], status="cancelled")
@@ -296,5 +289,5 @@ async def a_finished_run_goes_on_only_in_a_free_thread(open: Open) -> None:
 THREAD_CHECKS: tuple[StoreCheck, ...] = (
     a_thread_is_busy_until_its_run_has_ended,
     a_deleted_run_frees_its_thread,
-    a_finished_run_goes_on_only_in_a_free_thread,
+    a_finished_run_resumes_only_in_a_free_thread,
 )

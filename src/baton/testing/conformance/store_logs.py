@@ -1,7 +1,4 @@
-"""Checks of stores: lines are kept as they came, in order, once.
-
-Checks of stores: records are found by status, thread and time, page by page, and forgotten when they are old.
-"""
+"""Checks of stores: logs and listings."""
 
 from typing import Any
 
@@ -14,7 +11,7 @@ _ODD_NAMES = ("a", "a/0", "a/1", "a b", "é", "日本語", "🏃", "per%cent", "
 
 
 async def a_new_run_is_as_it_was_created(open: Open) -> None:
-    """Its lines, its record and the lease of its maker."""
+    """A new run has its lines, its record and a lease."""
     async with opened(open) as store:
         lease = await store.create("r", [b"one", b"two"], thread="t", worker="me", ttl=60)
         record = await known(store, "r")
@@ -28,7 +25,7 @@ async def a_new_run_is_as_it_was_created(open: Open) -> None:
 
 
 async def a_run_may_begin_without_lines(open: Open) -> None:
-    """And get some later."""
+    """A run can be created without lines and get some later."""
     async with opened(open) as store:
         lease = await store.create("r", [])
         expect_same((lease.fence, lease.worker), (1, ""), "the lease of a run without an owner")
@@ -38,7 +35,7 @@ async def a_run_may_begin_without_lines(open: Open) -> None:
 
 
 async def lines_are_kept_byte_by_byte(open: Open) -> None:
-    """Whatever bytes they are: a store does not read them."""
+    """Lines are arbitrary bytes."""
     async with opened(open) as store:
         await store.create("r", _ODD_LINES)
         await store.append("r", len(_ODD_LINES), [b""])
@@ -47,7 +44,7 @@ async def lines_are_kept_byte_by_byte(open: Open) -> None:
 
 
 async def large_lines_are_kept(open: Open) -> None:
-    """A line of a megabyte between small ones."""
+    """A line of one megabyte is kept between small ones."""
     large = bytes(range(256)) * 4096
     async with opened(open) as store:
         await store.create("r", [b"before"])
@@ -57,7 +54,7 @@ async def large_lines_are_kept(open: Open) -> None:
 
 
 async def a_log_can_be_read_from_any_line(open: Open) -> None:
-    """Also from one in the middle of what was appended at once, and from behind the end."""
+    """A log is read from any line, also inside a batch and after the end."""
     lines = [b"%d" % number for number in range(12)]
     async with opened(open) as store:
         await store.create("r", lines[:1])
@@ -68,7 +65,7 @@ async def a_log_can_be_read_from_any_line(open: Open) -> None:
 
 
 async def many_lines_stay_in_order(open: Open) -> None:
-    """A thousand, in portions of different sizes."""
+    """A thousand lines in batches of different sizes stay in order."""
     lines = [b'{"seq":%d}' % number for number in range(1000)]
     async with opened(open) as store:
         await store.create("r", [])
@@ -81,7 +78,7 @@ async def many_lines_stay_in_order(open: Open) -> None:
 
 
 async def an_append_sets_the_status(open: Open) -> None:
-    """Also one without lines; and without a status it leaves the status as it is."""
+    """An append sets the status, also without lines; without a status it keeps the old one."""
     async with opened(open) as store:
         await store.create("r", [b"one"])
         before = await known(store, "r")
@@ -97,7 +94,7 @@ async def an_append_sets_the_status(open: Open) -> None:
 
 
 async def a_wrong_expectation_is_a_conflict(open: Open) -> None:
-    """Too few lines or too many: nothing is written, not even the status."""
+    """A wrong expected number of lines is a conflict, and nothing is written."""
     async with opened(open) as store:
         await store.create("r", [b"one", b"two"])
         for expected in (0, 1, 3, 100):
@@ -110,7 +107,7 @@ async def a_wrong_expectation_is_a_conflict(open: Open) -> None:
 
 
 async def an_id_is_taken_once(open: Open) -> None:
-    """Creating it again is an error, and changes nothing."""
+    """Creating a run twice is an error and changes nothing."""
     async with opened(open) as store:
         await store.create("r", [b"one"], worker="me", ttl=60)
         await expect_error(store.create("r", [b"other"], thread="t"), RunExistsError, "create with an id that is taken")
@@ -119,7 +116,7 @@ async def an_id_is_taken_once(open: Open) -> None:
 
 
 async def names_may_be_any_text(open: Open) -> None:
-    """Ids, threads and owners; ids that begin alike are different runs."""
+    """Ids, threads and owners are any text; ids with a common prefix are different runs."""
     async with opened(open) as store:
         for name in _ODD_NAMES:
             await store.create(name, [name.encode()], thread=name, worker=name, ttl=60)
@@ -132,8 +129,8 @@ async def names_may_be_any_text(open: Open) -> None:
             expect_same(page.records[0].worker, name, "the owner")
 
 
-async def a_missing_run_is_told(open: Open) -> None:
-    """By RunNotFoundError where a run is needed, and by the answer where it is not."""
+async def a_missing_run_is_reported(open: Open) -> None:
+    """A missing run raises RunNotFoundError where a run is needed, else returns nothing."""
     lease = Lease("none", "me", 1, 0.0)
     async with opened(open) as store:
         await expect_error(store.load("none"), RunNotFoundError, "load of a run that is not there")
@@ -147,7 +144,7 @@ async def a_missing_run_is_told(open: Open) -> None:
 
 
 async def a_deleted_run_is_gone(open: Open) -> None:
-    """All of it: its id can be used again and has none of the old lines. Others stay."""
+    """A deleted run is gone; its id can be used again."""
     async with opened(open) as store:
         await store.create("r", [b"x" * 40_000, b"two"])
         await store.append("r", 2, [b"y" * 40_000])
@@ -163,7 +160,7 @@ async def a_deleted_run_is_gone(open: Open) -> None:
 
 
 async def a_closed_store_can_be_used_again(open: Open) -> None:
-    """It opens anew; and whoever opens the place later finds what was written."""
+    """A closed store reopens, and others find what was written."""
     async with opened(open) as store:
         await store.create("r", [b"one"])
         await store.close()
@@ -187,14 +184,14 @@ LOG_CHECKS: tuple[StoreCheck, ...] = (
     a_wrong_expectation_is_a_conflict,
     an_id_is_taken_once,
     names_may_be_any_text,
-    a_missing_run_is_told,
+    a_missing_run_is_reported,
     a_deleted_run_is_gone,
     a_closed_store_can_be_used_again,
 )
 
 
 async def runs_are_listed_by_status_and_thread(open: Open) -> None:
-    """One or several statuses; no status at all gives nothing."""
+    """Runs are listed by one or several statuses; an empty list gives nothing."""
     statuses: dict[str, RunStatus] = {"a": "running", "b": "suspended", "c": "completed", "d": "failed"}
     async with opened(open) as store:
         for run_id, status in statuses.items():
@@ -231,7 +228,7 @@ async def runs_are_listed_by_owner(open: Open) -> None:
 
 
 async def runs_are_listed_by_their_last_change(open: Open) -> None:
-    """In the order of `updated_at`, which `since` and `until` then go by, page by page."""
+    """Runs are listed in the order of `updated_at`, to which `since` and `until` then apply."""
     async with opened(open) as store:
         await _create(store, "abcde")
         for run_id in "cab":
@@ -247,8 +244,8 @@ async def runs_are_listed_by_their_last_change(open: Open) -> None:
         expect_same(await _ids(store, order_by="updated", until=moment), {"c", "d", "e"}, "runs that did not")
 
 
-async def pages_tell_how_many_there_are(open: Open) -> None:
-    """On all pages, if that was asked for."""
+async def pages_count_all_records(open: Open) -> None:
+    """Pages report the total if `count_total` is set."""
     async with opened(open) as store:
         expect_same((await store.list(count_total=True)).total, 0, "how many there are in an empty store")
         await _create(store, "abcde")
@@ -269,7 +266,7 @@ async def pages_tell_how_many_there_are(open: Open) -> None:
 
 
 async def runs_are_listed_by_time(open: Open) -> None:
-    """From `since` on, and before `until`; newest first, or oldest first."""
+    """Runs are listed from `since` and before `until`, newest or oldest first."""
     async with opened(open) as store:
         await _create(store, "abcde")
         oldest = [record.run_id for record in (await store.list(oldest_first=True)).records]
@@ -285,7 +282,7 @@ async def runs_are_listed_by_time(open: Open) -> None:
 
 
 async def pages_follow_one_another(open: Open) -> None:
-    """Each record on one page; the last page says that there are no more."""
+    """Each record is on one page; the last page has no cursor."""
     async with opened(open) as store:
         expect_same(await store.list(), RecordPage(), "the list of an empty store")
         await _create(store, "abcdefg")
@@ -299,8 +296,8 @@ async def pages_follow_one_another(open: Open) -> None:
         await expect_error(store.list(cursor="no place"), BatonError, "a page after no place")
 
 
-async def pages_are_steady_while_runs_come_and_go(open: Open) -> None:
-    """Runs that are created or deleted meanwhile make no page repeat or skip another record."""
+async def pages_are_stable_while_runs_come_and_go(open: Open) -> None:
+    """Created and deleted runs make no page repeat or skip a record."""
     async with opened(open) as store:
         await _create(store, [f"old {number}" for number in range(9)])
         for oldest_first in (False, True):
@@ -319,7 +316,7 @@ async def pages_are_steady_while_runs_come_and_go(open: Open) -> None:
 
 
 async def old_runs_expire(open: Open) -> None:
-    """Those that have ended, unless other statuses are named, and not written to for long."""
+    """Runs that ended long ago expire; other statuses can be named."""
     async with opened(open) as store:
         for number, status in enumerate((*FINISHED_STATUSES, "running", "suspended")):
             await store.create(f"r{number}", [b"x" * 20_000], thread=f"t{number}")
@@ -335,7 +332,7 @@ async def old_runs_expire(open: Open) -> None:
 
 
 async def a_run_whose_lease_is_held_does_not_expire(open: Open) -> None:
-    """Somebody is about to write to it."""
+    """A run with a valid lease does not expire."""
     async with opened(open) as store:
         await store.create("r", [b"one"])
         await store.append("r", 1, [], status="cancelled")
@@ -369,10 +366,10 @@ LISTING_CHECKS: tuple[StoreCheck, ...] = (
     runs_are_listed_by_status_and_thread,
     runs_are_listed_by_owner,
     runs_are_listed_by_their_last_change,
-    pages_tell_how_many_there_are,
+    pages_count_all_records,
     runs_are_listed_by_time,
     pages_follow_one_another,
-    pages_are_steady_while_runs_come_and_go,
+    pages_are_stable_while_runs_come_and_go,
     old_runs_expire,
     a_run_whose_lease_is_held_does_not_expire,
 )

@@ -1,15 +1,13 @@
-"""The conformance suite of stores: what any Store must do, each thing one check.
+"""The conformance suite for stores, one function per check, and checks of concurrent use.
 
-A check is an async function of `open`, which opens a store at one place that was empty before the check:
+A check is an async function of `open`, which opens a store at a location that was empty before the check:
 
-    @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
+    @pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
     async def test_my_store(check: StoreCheck, tmp_path: Path) -> None:
         await check(partial(MyStore, tmp_path / "runs"))
 
-`open` is called once or several times; what it gives is closed by the check. A store that lives in memory is given
-again as it is. For SHARED_STORE_CHECKS it must be possible to pickle `open`, because other processes call it, too.
-
-Checks of stores: whoever comes at the same time, tasks or processes, one wins; and a cancelled task does no harm.
+`open` may be called several times; the check closes what it returns. A store in memory may return the same object. For
+`SHARED_STORE_CHECKS`, `open` must be picklable, because other processes call it.
 """
 
 import asyncio
@@ -37,8 +35,8 @@ PROCESSES = 3
 LINES = 25
 
 
-async def of_many_writers_one_wins(open: Open) -> None:
-    """Round after round each line is written by one task, and the others are told."""
+async def one_of_many_writers_wins(open: Open) -> None:
+    """Each line is written by one task; the others get a conflict."""
     async with opened(open) as store:
         await store.create("r", [])
         lines: list[bytes] = []
@@ -49,8 +47,8 @@ async def of_many_writers_one_wins(open: Open) -> None:
         await expect_log(store, "r", lines)
 
 
-async def of_many_makers_one_wins(open: Open) -> None:
-    """Of a run, and of a thread's next run."""
+async def one_of_many_creators_wins(open: Open) -> None:
+    """One task creates a run, and one the next run of a thread."""
     async with opened(open) as store:
         winner = await _one_winner([store.create("r", [b"%d" % task]) for task in range(TASKS)], RunExistsError)
         await expect_log(store, "r", [b"%d" % winner])
@@ -59,8 +57,8 @@ async def of_many_makers_one_wins(open: Open) -> None:
         expect_same([record.run_id for record in page.records], [f"t{winner}"], "the runs of the thread")
 
 
-async def of_many_drivers_one_wins(open: Open) -> None:
-    """The lease of a run that nobody drives."""
+async def one_of_many_workers_wins(open: Open) -> None:
+    """One worker takes a free lease."""
     async with opened(open) as store:
         await store.create("r", [])
         drivers = [store.acquire("r", f"driver {task}", ttl=60) for task in range(TASKS)]
@@ -70,7 +68,7 @@ async def of_many_drivers_one_wins(open: Open) -> None:
 
 
 async def a_cancelled_append_leaves_all_or_nothing(open: Open) -> None:
-    """Wherever it is cancelled; and the store is as good as before, for this run and for others."""
+    """A cancelled append writes all lines or none, and the store remains usable."""
     async with opened(open) as store:
         await store.create("r", [])
         await store.create("other", [])
@@ -93,7 +91,7 @@ async def a_cancelled_append_leaves_all_or_nothing(open: Open) -> None:
 
 
 async def processes_share_a_log(open: Open) -> None:
-    """Several processes that begin at once write to one run: every line is there once, and each one's are in order."""
+    """Processes that write to one run keep every line once and in order."""
     wrote = await _in_processes(_write_all, open)
     async with opened(open) as store:
         lines = [line.decode() for line in await store.load("shared")]
@@ -102,8 +100,8 @@ async def processes_share_a_log(open: Open) -> None:
             expect_same([line for line in lines if line in set(mine)], mine, "the lines of one process, in order")
 
 
-async def processes_make_a_run_once(open: Open) -> None:
-    """Of several processes that create the same runs, take the same leases and want the same threads, one wins each."""
+async def processes_create_a_run_once(open: Open) -> None:
+    """One of several processes wins each run, lease and thread."""
     won = await _in_processes(_win_some, open)
     for what in ("create", "thread", "acquire"):
         wins = sorted(name for names in won for name in names if name.startswith(what))
@@ -111,38 +109,38 @@ async def processes_make_a_run_once(open: Open) -> None:
 
 
 def _write_all(open: Open, me: int) -> list[str]:
-    return asyncio.run(_written_by(open, me))
+    return asyncio.run(_write_lines(open, me))
 
 
-async def _written_by(open: Open, me: int) -> list[str]:
+async def _write_lines(open: Open, me: int) -> list[str]:
     mine = [f"{number} by {me}" for number in range(LINES)]
     async with opened(open) as store:
-        await _quietly(store.create("shared", []), RunExistsError)
+        await _succeeds(store.create("shared", []), RunExistsError)
         for line in mine:
             seq = 0
-            while not await _quietly(store.append("shared", seq, [line.encode()]), RunConflictError):
+            while not await _succeeds(store.append("shared", seq, [line.encode()]), RunConflictError):
                 seq += len(await store.load("shared", start=seq))
     return mine
 
 
 def _win_some(open: Open, me: int) -> list[str]:
-    return asyncio.run(_won_by(open, me))
+    return asyncio.run(_count_wins(open, me))
 
 
-async def _won_by(open: Open, me: int) -> list[str]:
+async def _count_wins(open: Open, me: int) -> list[str]:
     won: list[str] = []
     async with opened(open) as store:
         for number in range(LINES):
-            if await _quietly(store.create(f"run {number}", [b"x"]), RunExistsError):
+            if await _succeeds(store.create(f"run {number}", [b"x"]), RunExistsError):
                 won.append(f"create {number}")
-            if await _quietly(store.create(f"{number} of {me}", [], thread=f"thread {number}"), ThreadBusyError):
+            if await _succeeds(store.create(f"{number} of {me}", [], thread=f"thread {number}"), ThreadBusyError):
                 won.append(f"thread {number}")
-            if await _quietly(store.acquire(f"run {number}", f"process {me}", ttl=600), RunConflictError):
+            if await _succeeds(store.acquire(f"run {number}", f"process {me}", ttl=600), RunConflictError):
                 won.append(f"acquire {number}")
     return won
 
 
-async def _quietly(attempt: Awaitable[object], refusal: type[StoreError]) -> bool:
+async def _succeeds(attempt: Awaitable[object], refusal: type[StoreError]) -> bool:
     try:
         await attempt
     except refusal:
@@ -167,12 +165,12 @@ async def _in_processes(work: Callable[[Open, int], list[str]], open: Open) -> l
 
 
 CHECKS: tuple[StoreCheck, ...] = (
-    of_many_writers_one_wins,
-    of_many_makers_one_wins,
-    of_many_drivers_one_wins,
+    one_of_many_writers_wins,
+    one_of_many_creators_wins,
+    one_of_many_workers_wins,
     a_cancelled_append_leaves_all_or_nothing,
 )
-SHARED_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_make_a_run_once)
+SHARED_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_create_a_run_once)
 
 STORE_CHECKS: tuple[StoreCheck, ...] = (
     *LOG_CHECKS,
@@ -182,9 +180,9 @@ STORE_CHECKS: tuple[StoreCheck, ...] = (
     *LISTING_CHECKS,
     *CHECKS,
 )
-"""What every store must do."""
+"""The checks that every store must pass."""
 
 SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = SHARED_CHECKS
-"""What a store must do as well if several processes may use it at once."""
+"""Additional checks for stores that several processes share."""
 
 __all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "check_name"]
