@@ -228,7 +228,7 @@ class CrashExperiment:
                 raise SetupError("the runner does not use the store it is given; say Runner(…, store=store)")
             if record.status != "suspended":
                 return
-            questions = Log(await self._stored()).open_questions().values()
+            questions = Log(await self._stored()).open_interrupts().values()
             answers = {asked.key: self._answer_to(to_interrupt(asked)) for asked in questions}
             self.resumes += 1
             await runner.resume(_RUN, answers, context=self._context)

@@ -114,14 +114,14 @@ def _teams_in(team: Team) -> list[Team]:
 
 
 def _names_in(team: Team) -> list[str]:
-    return [name for each in _teams_in(team) for name in each.seats]
+    return [name for each in _teams_in(team) for name in each.members]
 
 
 def _agents_in(team: Team) -> Iterator[Agent[Any, Any]]:
     """Every agent of the team that asks a model, in or behind whatever is around it, once."""
     seen: set[int] = set()
     for each in _teams_in(team):
-        for seat in each.seats.values():
+        for seat in each.members.values():
             agent = seat.agent
             while isinstance(inner := getattr(agent, "inner", None), BaseAgent):
                 agent = cast("BaseAgent[Any, Any]", inner)
