@@ -52,7 +52,7 @@ if __name__ == "__main__":
     try:
         result = Runner(clock, model=ScriptedModel(steps)).run_sync("Note down when the call at noon UTC is in Tokyo.")
     except ToolsUnavailableError as error:
-        sys.exit(f"this lesson needs {error.source}: {error.because}")
+        sys.exit(f"this lesson needs {error.source}: {error.reason}")
     for event in result.events:
         if isinstance(event, ToolReturned):
             print(f"{event.agent}: {event.tool_name}{' failed' if event.is_error else ''}")

@@ -60,7 +60,7 @@ PICTURE = Image(url="https://example.org/cat.png")
         ({"role": "tool", "tool_call_id": "x", "content": "r"}, (ToolMessage("x", "", "r"),)),
         # As our own messages are written.
         (
-            {"role": "tool", "call_id": "x", "name": "t", "content": "r", "is_error": True},
+            {"role": "tool", "tool_call_id": "x", "name": "t", "content": "r", "is_error": True},
             (ToolMessage("x", "t", "r", True),),
         ),
         (

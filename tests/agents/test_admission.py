@@ -78,11 +78,9 @@ async def test_wrong_input_goes_back_to_the_model_which_may_correct_it(arguments
 async def test_wrong_input_for_ever_is_a_typed_error() -> None:
     # handoffs.md H6
     runner, model = desk(*[call("transfer_to_b", reason=7)] * 9, input_type=Reason)
-    with pytest.raises(
-        HandoffInputError, match="the model of `A` gave the handoff to `B` input that does not fit"
-    ) as caught:
+    with pytest.raises(HandoffInputError, match="the model of `A` gave invalid input for the handoff to `B`") as caught:
         await runner.run("hi")
-    assert (caught.value.source, caught.value.wish) == ("A", "B")
+    assert (caught.value.source, caught.value.target) == ("A", "B")
     assert "reason" in caught.value.problems
     assert isinstance(caught.value, TransferError)
     assert len(model.requests) == 3

@@ -119,7 +119,7 @@ async def test_an_answer_in_the_last_ordinary_turn_needs_no_last_call() -> None:
 async def test_calls_in_the_last_call_end_the_run() -> None:
     # T3
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
-    with pytest.raises(TurnLimitError, match="`A` has no answer after 2 turns; raise it with Agent") as caught:
+    with pytest.raises(TurnLimitError, match="`A` has no answer after 2 turns; raise the limit with Agent") as caught:
         await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
     assert (caught.value.agent, caught.value.max_turns) == ("A", 2)
     assert len(model.requests) == 3
@@ -246,7 +246,7 @@ async def test_a_third_invalid_answer_ends_the_run() -> None:
     model = ScriptedModel(['{"city": "Rome"}'], cycle=True)
     with pytest.raises(OutputError, match="`A` must answer with `Report`") as caught:
         await Runner(Agent("A", model=model, output_type=Report)).run("hi")
-    assert (caught.value.agent, caught.value.wanted) == ("A", "`Report`")
+    assert (caught.value.agent, caught.value.expected) == ("A", "`Report`")
     assert "degrees" in caught.value.problems
     assert len(model.requests) == 3
 

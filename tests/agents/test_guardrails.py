@@ -256,7 +256,7 @@ async def test_a_guardrail_that_raises_ends_the_run_and_is_named(mode: Any, stag
     runner = Runner(with_guardrails(Agent("Desk", model=ScriptedModel(["hi", "hi"])), mode=mode, **checks))
     error, result = await failure_of(runner)
     assert isinstance(error, GuardrailFailedError)
-    assert str(error) == f"guardrail `broken` could not judge the {stage} of `Desk`: it raised OSError: no line"
+    assert str(error) == f"guardrail `broken` could not check the {stage} of `Desk`: it raised OSError: no line"
     assert (error.guardrail, error.agent, error.stage) == ("broken", "Desk", stage)
     if (mode, stage) != ("parallel", "input"):
         assert error.__cause__ is cause

@@ -240,7 +240,7 @@ def test_it_must_not_hand_on_to_itself() -> None:
 
 def test_it_must_hand_on_to_somebody() -> None:
     # T11, T21
-    with pytest.raises(SetupError, match="`A` has an edge to `Nobody`, but nobody in the team has that name"):
+    with pytest.raises(SetupError, match="`A` has a handoff to `Nobody`, but the team has no agent of that name"):
         Runner(then_transfer(Agent("A"), to="Nobody"))
 
 

@@ -272,7 +272,7 @@ async def test_unknown_tools_for_ever_end_in_a_typed_error() -> None:
     runner, model = team(*[call("nope")] * 9, tools=[note])
     with pytest.raises(UnknownToolError, match="keeps calling `nope`; its tools are: `note`") as caught:
         await runner.run("hi")
-    assert (caught.value.agent, caught.value.wish) == ("A", "nope")
+    assert (caught.value.agent, caught.value.tool) == ("A", "nope")
     assert caught.value.available == ("note", "transfer_to_agent")
     assert len(model.requests) == 3
 
@@ -515,7 +515,7 @@ async def test_after_so_many_failed_corrections_there_is_a_typed_error(correctio
     live = runner.stream("hi")
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `Kitchen`; it can reach: `B`, `C`\.") as caught:
         await live._drive()
-    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "Kitchen", ("B", "C"))
+    assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "Kitchen", ("B", "C"))
     # The first mistake is none of the corrections.
     assert len(model.requests) == corrections + 1
     assert_every_call_has_one_result(live.result)

@@ -103,7 +103,7 @@ async def test_a_step_that_hands_on_stays_inside_the_step() -> None:
     runner = Runner(steps(step, speaker("z")), model=ScriptedModel({"A": ["a"]}))
     result = await runner.run("go")
     assert paths(result.events) == ["S.A", "S.A", "S.A.next", "S.A.z"]
-    with pytest.raises(SetupError, match="an agent that runs inside another reaches nobody outside"):
+    with pytest.raises(SetupError, match="an agent that runs inside another one cannot reach agents outside"):
         Runner(steps(then_transfer(speaker("a"), to="z"), speaker("z")))
 
 

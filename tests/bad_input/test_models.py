@@ -130,7 +130,7 @@ async def test_a_model_that_calls_unknown_tools_for_ever() -> None:
         UnknownToolError, match="the model of `A` keeps calling `nope`; its tools are: `look_up`"
     ) as caught:
         await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
-    assert (caught.value.agent, caught.value.wish, caught.value.available) == ("A", "nope", ("look_up",))
+    assert (caught.value.agent, caught.value.tool, caught.value.available) == ("A", "nope", ("look_up",))
     assert isinstance(caught.value, ModelError)
 
 
@@ -147,7 +147,7 @@ async def test_a_model_that_transfers_to_unknown_agents_for_ever() -> None:
     model = ScriptedModel([transfer_to("Kitchen")], cycle=True)
     with pytest.raises(TransferError, match="`A` cannot transfer to `Kitchen`; it can reach: `B`") as caught:
         await Runner(Agent("A", model=model, sub_agents=[Agent("B")])).run("hi")
-    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "Kitchen", ("B",))
+    assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "Kitchen", ("B",))
 
 
 async def test_a_model_that_alternates_between_mistakes() -> None:

@@ -79,8 +79,8 @@ def test_a_handoff_called_like_a_tool() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(agent)
     assert str(caught.value) == (
-        "`A` offers two things as `look_up`: its tool `look_up` and the handoff to `B`; "
-        "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+        "`A` has two tools called `look_up`: its tool `look_up` and the handoff to `B`; "
+        "rename one of them, for instance with handoff(agent, tool_name_override=…)"
     )
 
 
@@ -112,7 +112,7 @@ def test_an_agent_and_the_same_one_that_hands_on_in_one_team() -> None:
 @pytest.mark.parametrize("edge", ["Kitchen", handoff("Kitchen"), handoff(Agent("B"), return_to="Kitchen")])
 def test_an_edge_to_nobody(edge: Any) -> None:
     with pytest.raises(
-        SetupError, match="`A` has an edge to `Kitchen`, but nobody in the team has that name; the team has: `A`"
+        SetupError, match="`A` has a handoff to `Kitchen`, but the team has no agent of that name; the team has: `A`"
     ):
         Runner(Agent("A", handoffs=[edge]))
 

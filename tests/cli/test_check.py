@@ -70,9 +70,9 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
             'root = Agent("A", sub_agents=[Agent("B", description="x"), Agent("B")])',
             "two different agents are called `B`",
         ),
-        ('root = Agent("A", handoffs=["B"])', "`A` has an edge to `B`, but nobody in the team has that name"),
+        ('root = Agent("A", handoffs=["B"])', "`A` has a handoff to `B`, but the team has no agent of that name"),
         ('root = Agent("")', "a Agent needs a name"),
-        ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has an edge to `B`"),
+        ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has a handoff to `B`"),
     ],
 )
 def test_what_cannot_work_is_an_error(write: Write, baton: Invoke, code: str, complaint: str) -> None:

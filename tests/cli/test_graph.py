@@ -122,7 +122,7 @@ def test_a_team_that_cannot_work_is_one_line(write: Write, baton: Invoke) -> Non
     write('root = Agent("Root", handoffs=["Nobody"])')
     result = baton("graph", "desk")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: `Root` has an edge to `Nobody`")
+    assert result.stderr.startswith("error: `Root` has a handoff to `Nobody`")
 
 
 NEST = """

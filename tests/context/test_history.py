@@ -59,10 +59,10 @@ def test_a_joined_branch_brings_its_undone_turns_along() -> None:
     history = History([HistoryEntry(UserMessage("go"))])
     one, two = history.fork(), history.fork()
     one.add(UserMessage("a"), None)
-    two.undone_at.append(1)
+    two.hidden_at.append(1)
     two.add(UserMessage("b"), None)
     for branch in (one, two):
         history.join(branch, 1)
-    assert ([text_of(entry.message.content) for entry in history.entries], history.undone_at) == (["go", "a", "b"], [2])
+    assert ([text_of(entry.message.content) for entry in history.entries], history.hidden_at) == (["go", "a", "b"], [2])
     history.truncate(2)
-    assert (len(history.entries), history.undone_at) == (2, [])
+    assert (len(history.entries), history.hidden_at) == (2, [])

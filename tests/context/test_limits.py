@@ -143,7 +143,7 @@ def test_what_is_counted_again_counts_in_the_whole() -> None:
     said = AgentResponded("1/m1", origin, 1.0, AssistantMessage("a"), "model", Usage(input_tokens=2, output_tokens=3))
     own_words = AgentResponded("1/say1", origin, 1.0, AssistantMessage("b"))
     moved = ControlTransferred("1/to", origin, 1.0, "A", "B")
-    UsageMeter(Limits(), whole).count_again([said, own_words, moved])
+    UsageMeter(Limits(), whole).recount([said, own_words, moved])
     assert (whole.model_calls, whole.transfers, whole.tokens) == (1, 1, 5)
     with pytest.raises(LimitError, match="1 transfers at A"):
-        whole.count_again([moved])
+        whole.recount([moved])

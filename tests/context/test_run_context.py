@@ -132,7 +132,7 @@ async def test_a_value_that_cannot_be_brought_back_needs_as_type() -> None:
     async def a(ctx: AgentContext) -> None:
         await ctx.step("person", lambda: Person(name="Ada"))
 
-    with pytest.raises(NotEncodableError, match=r"the result of step `person` is a Person.*say as_type=…"):
+    with pytest.raises(NotEncodableError, match=r"the result of step `person` is a Person.*give result_type=…"):
         await Runner(a).run("hi")
 
 

@@ -50,32 +50,32 @@ def test_values_are_a_mapping_that_can_be_written() -> None:
 
 def test_changes_are_taken_once() -> None:
     values = Values({"gone": 1})
-    assert values.take_changes() is None
+    assert values._take_changes() is None
     values.set("a", 1)
     values.set("a", 2)
     values.delete("gone")
     values.set("b", 1)
     values.delete("b")
-    assert values.take_changes() == ValueChanges({"a": 2}, ("b", "gone"))
-    assert values.take_changes() is None
+    assert values._take_changes() == ValueChanges({"a": 2}, ("b", "gone"))
+    assert values._take_changes() is None
 
 
 def test_what_is_written_after_it_was_deleted_is_there() -> None:
     values = Values({})
     values.delete("a")
     values.set("a", 1)
-    assert values.take_changes() == ValueChanges({"a": 1})
+    assert values._take_changes() == ValueChanges({"a": 1})
 
 
 def test_changes_can_be_done_again() -> None:
     first, second = Values({"x": 0, "y": 0}), Values({"x": 0, "y": 0})
     first.set("x", 1)
     first.delete("y")
-    changes = first.take_changes()
+    changes = first._take_changes()
     assert changes is not None
-    second.apply(changes)
+    second._apply(changes)
     assert dict(first) == dict(second) == {"x": 1}
-    assert second.take_changes() is None
+    assert second._take_changes() is None
 
 
 def test_several_are_written_all_or_none() -> None:
@@ -83,7 +83,7 @@ def test_several_are_written_all_or_none() -> None:
     with pytest.raises(NotEncodableError, match="value `b` is a object"):
         values.update({"a": 1, "b": object()})
     assert dict(values) == {}
-    assert values.take_changes() is None
+    assert values._take_changes() is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_what_json_cannot_hold_is_refused_with_what_would_work(value: Any) -> No
         values.set("x", value)
     assert caught.value.what == "value `x`"
     assert caught.value.value is value
-    assert "or keep live objects in the run's context" in str(caught.value)
+    assert "and keep other objects in the run's context" in str(caught.value)
     assert isinstance(caught.value, RunError)
     assert "x" not in values
 

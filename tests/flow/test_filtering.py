@@ -24,7 +24,7 @@ async def ask(ctx: RunContext, question: str) -> str:
 
 def line(**facts: Any) -> tuple[Runner[Any, Any], ScriptedModel]:
     """`A` looks something up and hands over to `B` along one edge, in a turn with words of its own."""
-    edge = {name: facts.pop(name) for name in ("input_filter", "history", "returns") if name in facts}
+    edge = {name: facts.pop(name) for name in ("input_filter", "history", "return_to") if name in facts}
     model = ScriptedModel(
         {
             "A": [say("Hm.", call("look_up", city="Rome")), say("Over to B.", call("transfer_to_b")), "A ends"],

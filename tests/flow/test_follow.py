@@ -143,7 +143,7 @@ async def test_an_agent_of_your_own_cannot_transfer_where_no_edge_goes() -> None
     runner = Runner(a, extra_agents=[Agent("B", handoffs=["C"]), Agent("C")])
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `C`; it can reach: `B`\.") as caught:
         await runner.run("hi")
-    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "C", ("B",))
+    assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "C", ("B",))
 
 
 async def test_values_flow_along_a_transfer() -> None:
@@ -393,7 +393,7 @@ async def test_an_agent_may_be_in_several_teams_at_once() -> None:
         enum: Any = model.requests[-1].tools[0].parameters["properties"]["agent_name"]["enum"]
         assert enum == [parent]
     result = await alone.run("hi")
-    assert (result.output, alone.team.seats["Shared"].routes.reachable) == ("alone", ())
+    assert (result.output, alone.team.members["Shared"].routes.reachable) == ("alone", ())
 
 
 # --- functions that return agents nobody knew
@@ -420,7 +420,7 @@ async def test_a_guest_of_one_run_is_unknown_to_the_next() -> None:
     model = ScriptedModel({"A": [call("make")], "Guest": ["hello"]})
     runner = Runner(Agent("A", tools=[make]), model=model)
     await runner.run("hi")
-    assert list(runner.team.seats) == ["A"]
+    assert list(runner.team.members) == ["A"]
 
 
 async def test_a_guest_is_still_there_after_resume() -> None:

@@ -38,7 +38,7 @@ _MADE_UP = "For context: ["
 def as_read(entries: Sequence[HistoryEntry]) -> list[tuple[Any, ...]]:
     """What counts of entries: what was said, by whom, and what others do not read of it."""
     return [
-        (entry.message, entry.author, entry.is_answer, sorted(entry.undone), entry.followed)
+        (entry.message, entry.author, entry.is_answer, sorted(entry.hidden), entry.followed)
         for entry in entries
         if not (
             isinstance(entry.message, UserMessage) and entry.author and str(entry.message.content).startswith(_MADE_UP)
@@ -187,7 +187,7 @@ async def test_a_run_that_waits_is_recalled_with_a_result_for_every_call() -> No
         "hi",
         "",
         "saw x",
-        "This call did not come to an end.",
+        "This call did not finish.",
     ]
 
 

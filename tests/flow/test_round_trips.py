@@ -21,12 +21,12 @@ async def test_the_third_round_trip_without_news_ends_the_run() -> None:
     # T20
     runner, model = ping_pong()
     live = runner.stream("hi")
-    with pytest.raises(LoopError, match="`B` and `A` passed control back and forth 3 times") as caught:
+    with pytest.raises(LoopError, match="`B` and `A` transferred back and forth 3 times") as caught:
         await live._drive()
     error = caught.value
-    assert (error.source, error.wish, error.times) == ("B", "A", 3)
+    assert (error.source, error.target, error.times) == ("B", "A", 3)
     assert error.path == ("A", "B") * 3
-    assert "Runner(on_loop=…)" in str(error)
+    assert "Runner(loop_fallback=…)" in str(error)
     assert isinstance(error, TransferError)
     assert len(model.requests) == 6
     assert sum(isinstance(event, ControlTransferred) for event in live.result.events) == 5

@@ -81,14 +81,14 @@ def test_compiling_a_team_is_linear_in_its_agents(shape: Callable[[int], BaseAge
     first = calls_during(lambda: Team.compile(small))
     assert first > 100
     assert calls_during(lambda: Team.compile(large)) <= 2.1 * first
-    assert len(Team.compile(large).seats) in (200, 201)
+    assert len(Team.compile(large).members) in (200, 201)
 
 
 @pytest.mark.parametrize("shape", [star, ring, tree])
 def test_a_team_has_as_many_routes_as_edges(shape: Callable[[int], BaseAgent[Any, Any]]) -> None:
     # T11
     def routes(size: int) -> int:
-        return sum(len(seat.edges) for seat in Team.compile(shape(size)).seats.values())
+        return sum(len(seat.edges) for seat in Team.compile(shape(size)).members.values())
 
     per_agent = 1 if shape is ring else 2
     assert per_agent * 199 <= routes(200) <= per_agent * 201

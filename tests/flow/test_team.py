@@ -27,7 +27,7 @@ from baton.testing import ScriptedModel, call, transfer_to
 
 def edges_of(team: Team) -> dict[str, list[str]]:
     """Who can reach whom."""
-    return {name: [route.target for route in seat.edges] for name, seat in team.seats.items()}
+    return {name: [route.target for route in seat.edges] for name, seat in team.members.items()}
 
 
 # --- T11: compiled from the root
@@ -45,7 +45,7 @@ def test_everybody_reachable_from_the_root_is_in_the_team() -> None:
     desk = Agent("Desk", handoffs=[handoff(Agent("Expert")), "Root"], tools=[to_sales])
     team = Team.compile(Agent("Root", sub_agents=[child], handoffs=[desk]))
     assert team.root == "Root"
-    assert list(team.seats) == ["Root", "Child", "Grandchild", "Desk", "Expert", "Sales"]
+    assert list(team.members) == ["Root", "Child", "Grandchild", "Desk", "Expert", "Sales"]
     assert edges_of(team) == {
         "Root": ["Child", "Desk"],
         "Child": ["Grandchild", "Root"],
@@ -69,7 +69,7 @@ def test_two_agents_with_one_name_are_named_both() -> None:
 def test_the_same_agent_twice_is_one_agent() -> None:
     # T11, T15
     b = Agent("B")
-    assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.seats) == ["A", "B"]
+    assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.members) == ["A", "B"]
 
 
 def test_a_child_with_its_parents_name_is_refused() -> None:
@@ -90,13 +90,13 @@ def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("B"), "Kitchen"]))
     assert str(caught.value) == (
-        "`A` has an edge to `Kitchen`, but nobody in the team has that name; the team has: `A`, `B`"
+        "`A` has a handoff to `Kitchen`, but the team has no agent of that name; the team has: `A`, `B`"
     )
 
 
 def test_where_control_returns_to_must_exist_too() -> None:
     # T11, T21
-    with pytest.raises(SetupError, match="`A` has an edge to `Kitchen`"):
+    with pytest.raises(SetupError, match="`A` has a handoff to `Kitchen`"):
         Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="Kitchen")]))
 
 
@@ -198,7 +198,7 @@ async def test_the_model_gets_one_tool_with_the_names_it_can_reach() -> None:
     requests = await requests_of(root, transfer_to("Middle"), transfer_to("Leaf"), "done")
     (spec,) = requests["Middle"].tools
     assert spec.name == "transfer_to_agent"
-    assert spec.is_strict
+    assert spec.strict
     schema = spec.parameters
     assert schema["required"] == ["agent_name"]
     assert schema["additionalProperties"] is False
@@ -394,8 +394,8 @@ def test_two_handoffs_with_one_tool_name_are_refused() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("x y"), Agent("X  Y")]))
     assert str(caught.value) == (
-        "`A` offers two things as `transfer_to_x_y`: the handoff to `x y` and the handoff to `X  Y`; "
-        "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+        "`A` has two tools called `transfer_to_x_y`: the handoff to `x y` and the handoff to `X  Y`; "
+        "rename one of them, for instance with handoff(agent, tool_name_override=…)"
     )
 
 
@@ -421,7 +421,7 @@ def test_a_tool_cannot_be_called_like_the_transfer_tool() -> None:
 
 def test_a_handoff_cannot_be_called_like_the_transfer_tool() -> None:
     # handoffs.md H2: whoever is called Agent wants a name of its own for its tool.
-    with pytest.raises(SetupError, match="offers two things as `transfer_to_agent`"):
+    with pytest.raises(SetupError, match="has two tools called `transfer_to_agent`"):
         Runner(Agent("A", handoffs=[Agent("agent")], sub_agents=[Agent("B")]))
 
 
@@ -436,7 +436,7 @@ def test_an_override_keeps_names_apart() -> None:
     # handoffs.md H2
     edges = [Agent("x y"), handoff(Agent("X  Y"), tool_name_override="to_the_other")]
     runner = Runner(Agent("A", handoffs=edges))
-    assert [spec.name for spec in runner.team.seats["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
+    assert [spec.name for spec in runner.team.members["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
 
 
 def test_findings_inside_agents_are_reported_once_with_where_they_are(caplog: pytest.LogCaptureFixture) -> None:

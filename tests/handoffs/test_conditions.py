@@ -76,7 +76,7 @@ async def test_calling_what_is_off_for_ever_is_a_typed_error() -> None:
     runner = Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]), max_corrections=1)
     with pytest.raises(TransferError) as caught:
         await runner.run("hi")
-    assert (caught.value.source, caught.value.wish) == ("A", "B")
+    assert (caught.value.source, caught.value.target) == ("A", "B")
     assert len(model.requests) == 2
 
 

@@ -224,7 +224,7 @@ def test_an_edge_called_like_a_tool_is_refused() -> None:
 def test_two_edges_to_one_agent_need_two_names() -> None:
     # H2
     b = Agent("B")
-    with pytest.raises(SetupError, match="offers two things as `transfer_to_b`"):
+    with pytest.raises(SetupError, match="has two tools called `transfer_to_b`"):
         Runner(Agent("A", handoffs=[b, handoff(b, return_to="caller")]))
     Runner(Agent("A", handoffs=[b, handoff(b, return_to="caller", tool_name_override="consult")]))
 

@@ -273,7 +273,7 @@ async def test_a_filter_is_not_given_it_either(kind: str) -> None:
         return data
 
     runner, model = team(kind, "rewritten", True)
-    runner = Runner(runner.team.seats["A"].agent, model=model, handoff_input_filter=keep)
+    runner = Runner(runner.team.members["A"].agent, model=model, handoff_input_filter=keep)
     assert (await runner.run("hi")).output == "done"
     assert len(seen) == 3
     assert not any("Not transferred" in each or "transfer_to_b" in each for each in seen)

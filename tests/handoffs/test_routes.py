@@ -15,7 +15,7 @@ def routes() -> Routes:
     child, desk = Agent("Child", description="c"), Agent("Desk", description="d")
     middle = Agent("Middle", sub_agents=[child], handoffs=[desk, Handoff(agent="Hidden", offered_to_model=False)])
     team = Team.compile(Agent("Parent", description="p", sub_agents=[middle]), extra=[Agent("Hidden")])
-    return team.seats["Middle"].routes
+    return team.members["Middle"].routes
 
 
 def test_what_is_reachable_and_what_is_shown(routes: Routes) -> None:

@@ -82,7 +82,7 @@ class Point(NamedTuple):
 def schema_of(input_type: Any) -> dict[str, Any]:
     """What the model is shown."""
     runner = Runner(Agent("A", handoffs=[handoff(Agent("B"), input_type=input_type)]))
-    (spec,) = runner.team.seats["A"].routes.specs
+    (spec,) = runner.team.members["A"].routes.specs
     return spec.parameters
 
 

@@ -291,7 +291,7 @@ async def test_after_the_budget_it_is_a_typed_error(corrections: int) -> None:
     with pytest.raises(HandoffInputError) as caught:
         await runner.run("hi")
     assert len(model.requests) == corrections + 1
-    assert (caught.value.source, caught.value.wish) == ("A", "B")
+    assert (caught.value.source, caught.value.target) == ("A", "B")
     assert caught.value.problems == "subject: Input should be a valid string"
     assert keeper.kept == []
 

@@ -287,7 +287,7 @@ async def _until_settled(session: RealtimeSession) -> None:
 
 
 async def _answer(session: RealtimeSession, pick: int) -> None:
-    questions = session.log.open_questions()
+    questions = session.log.open_interrupts()
     id = [*questions][pick % len(questions)]
     with suppress(AnswerError):
         await session.answer(id, answer_to(questions[id]))

@@ -179,10 +179,10 @@ async def test_what_is_wrong_with_a_file_is_told_to_the_model() -> None:
             "there is no file `a.md`; the files are: nothing",
             "wrote `a.md`, 3 characters",
             "`a.md` does not contain that text; read it first",
-            "`a.md` contains that text 2 times; give more of it, or say replace_all",
+            "`a.md` contains that text 2 times; give a longer text, or set replace_all",
             "replaced it 2 times in `a.md`",
             "`a.md` does not contain that text; read it first",
-            "`../a.md` is no path of a file here; write it like `notes.md` or `notes/rome.md`",
+            "`../a.md` is not a valid path; write it like `notes.md` or `notes/rome.md`",
             "(`a.md` has 1 lines; there is nothing after line 7)",
             "wrote `empty.md`, 0 characters",
             "(empty)",
@@ -247,7 +247,7 @@ async def test_deep_agents_workflows_and_supervisors_as_sub_agents() -> None:
 def test_what_cannot_work_is_said_at_once() -> None:
     with pytest.raises(SetupError, match="sub-agents of the same name"):
         deep_agent(None, (), [Agent("A"), Agent("A")])
-    with pytest.raises(SetupError, match="nobody to give tasks to"):
+    with pytest.raises(SetupError, match="no sub-agents for tasks"):
         deep_agent(None, general_purpose=False)
 
 

@@ -571,7 +571,7 @@ async def test_two_plans_in_a_parallel_agent() -> None:
 
 
 def test_what_cannot_work_is_said_at_once() -> None:
-    with pytest.raises(SetupError, match="how many at once"):
+    with pytest.raises(SetupError, match="maximum number of parallel steps"):
         trip(parallel_steps=-1)
     with pytest.raises(SetupError, match="max_iterations=-1"):
         trip(max_iterations=-1)

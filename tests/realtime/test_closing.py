@@ -282,6 +282,6 @@ async def test_what_one_call_came_to_is_kept_though_another_did_not_end(stage: S
         await slow.runs.wait()
         await heard.until(ToolReturned)
     history = [text_of(message.content) for message in heard.session.result.messages]
-    assert history == ["Both", "", "This call did not come to an end.", "found"]
+    assert history == ["Both", "", "This call did not finish.", "found"]
     assert [text_of(entry.message.content) for entry in history_from_log(heard.session.log.events)] == history
     assert stage.complaints == []

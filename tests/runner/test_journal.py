@@ -67,14 +67,14 @@ async def test_deltas_keep_their_place_between_events() -> None:
     gate = asyncio.Event()
     store.faults["append"].append(gate.wait)
     journal.put(START)
-    storing = asyncio.create_task(journal.room())
+    storing = asyncio.create_task(journal.drain())
     await asyncio.sleep(0)
     journal.put(TextDelta(A, "meanwhile"))
     journal.put(END)
     journal.put(TextDelta(A, "at last"))
     gate.set()
     await storing
-    await journal.room()
+    await journal.drain()
     assert await ear.take() == [START, TextDelta(A, "meanwhile"), END, TextDelta(A, "at last")]
 
 
@@ -92,7 +92,7 @@ async def test_branches_at_once_share_a_commit() -> None:
     journal = await journal_in(store)
     journal.put(START)
     journal.put(END)
-    await asyncio.gather(journal.room(), journal.room(), journal.room())
+    await asyncio.gather(journal.drain(), journal.drain(), journal.drain())
     assert store.asked.count("append") == 1
     assert store.keys("r") == ["1/start", "1/end"]
 
@@ -151,13 +151,13 @@ async def test_a_write_whose_waiter_is_cancelled_is_known_to_be_done_or_not() ->
         never = asyncio.Event()
         (store.faults if when == "before" else store.after)["append"].append(never.wait)
         journal.put(START)
-        waiting = asyncio.create_task(journal.room())
+        waiting = asyncio.create_task(journal.drain())
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         journal.put(END)
-        await journal.room()
+        await journal.drain()
         assert store.keys("r") == ["1/start", "1/end"], when
         assert await ear.take() == [START, END], when
 
@@ -169,14 +169,14 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
     never = asyncio.Event()
     store.faults["append"] += [never.wait, RunConflictError("r", "somebody came")]
     journal.put(START)
-    waiting = asyncio.create_task(journal.room())
+    waiting = asyncio.create_task(journal.drain())
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     journal.put(END)
     with pytest.raises(RunConflictError):
-        await journal.room()
+        await journal.drain()
     assert store.keys("r") == []
 
 
@@ -300,7 +300,7 @@ async def test_when_it_has_failed_everybody_is_told_and_nothing_more_is_taken() 
     assert journal.is_full
     for _ in range(2):
         with pytest.raises(RunConflictError):
-            await journal.room()
+            await journal.drain()
     await journal.finish("failed")
     assert (store.keys("r"), (await known(store, "r")).status) == ([], "running")
 

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
-from baton.errors import AnswerError, ModelError, NotEncodableError, ReplayMismatchError, RunError, RunNotFoundError
+from baton.errors import (
+    AnswerError,
+    LogError,
+    ModelError,
+    NotEncodableError,
+    ReplayMismatchError,
+    RunError,
+    RunNotFoundError,
+)
 from baton.events import (
     AgentResponded,
     Event,
@@ -408,13 +416,25 @@ async def test_a_suspended_log_replays_to_where_it_waits() -> None:
     assert (await runner.resume(suspended.run_id, True)).status == "suspended"
 
 
-async def test_events_from_the_future_do_not_disturb_a_replay() -> None:
+async def test_a_log_with_an_unknown_event_is_not_replayed() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
-    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"at":9.0}\n'
+    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"timestamp":9.0}\n'
     events = decode_log(encode_log(result.events) + future)
     assert isinstance(events[-1], UnknownEvent)
-    assert (await runner.replay(events)).output == "done"
+    with pytest.raises(LogError, match=f"at event {len(events) - 1}: .* does not know the event type `Teleported`"):
+        await runner.replay(events)
+
+
+async def test_a_log_with_an_unknown_event_can_be_loaded_but_not_resumed() -> None:
+    runner, _ = busy()
+    suspended = await runner.run("hi")
+    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"timestamp":9.0}\n'
+    events = decode_log(encode_log(suspended.events) + future)
+    other, _ = busy()
+    run_id = other.load_log(events)
+    with pytest.raises(LogError, match="does not know the event type `Teleported`"):
+        await other.resume(run_id, True)
 
 
 async def test_a_replay_with_an_event_missing_names_the_first_difference() -> None:

@@ -159,7 +159,7 @@ async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
     assert read(model) == [
         "hi",
         "",
-        "This call did not come to an end.",
+        "This call did not finish.",
         "There is no tool `nope`; the tools are: `ask`, `transfer_to_agent`.",
         "hello",
     ]
@@ -233,7 +233,7 @@ async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_what_was_sa
     runner, model = desk(steps, store)
     await runner.run("hi", thread="t")
     waiting = await runner.run("hello", thread="t", run_id="r2")
-    other = Runner(runner.team.seats["A"].agent, model=model, store=store)
+    other = Runner(runner.team.members["A"].agent, model=model, store=store)
     result = await other.resume(waiting.run_id, "yes")
     assert read(model)[:3] == ["hi", "first", "hello"]
     assert text_of(result.messages[0].content) == "hello"

@@ -26,7 +26,7 @@ def runner_for(store: Store, ledger: Ledger) -> Runner[Any, Any]:
 async def answer_all(runner: Runner[Any, Any], store: Store, ledger: Ledger) -> None:
     """Answer what is asked: approvals with yes, unknown outcomes with what the ledger says."""
     for record in (await store.list(status=["suspended"])).records:
-        questions = Log(await runner.events(record.run_id)).open_questions()
+        questions = Log(await runner.events(record.run_id)).open_interrupts()
         answers: dict[str, Any] = {}
         for id, asked in questions.items():
             if asked.payload["kind"] == "approval":

@@ -221,7 +221,7 @@ async def test_damaged_and_missing_lines_are_told(postgres_url: str, statement: 
             connection.execute(statement.encode())
         with pytest.raises(LogError) as broken:
             await store.load("r")
-        assert broken.value.where == where
+        assert broken.value.position == where
 
 
 async def test_more_tasks_than_connections(postgres_url: str) -> None:

@@ -330,7 +330,7 @@ async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
     store = SQLiteStore(path)
     with pytest.raises(LogError, match="at event 4: the checksum of a piece") as broken:
         await store.load("run0")
-    assert broken.value.where == 4
+    assert broken.value.position == 4
     await store.close()
 
 
@@ -352,7 +352,7 @@ async def test_missing_lines_are_told(path: Path, statement: str, where: int) ->
     store = SQLiteStore(path)
     with pytest.raises(LogError) as broken:
         await store.load("run0")
-    assert broken.value.where == where
+    assert broken.value.position == where
     await store.close()
 
 

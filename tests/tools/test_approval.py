@@ -121,7 +121,7 @@ async def test_always_is_for_this_tool_and_the_rest_of_the_run(ctx: Ctx, make_co
     resumed = make_context(answered(ctx._run.log.events, Approval(True, always=True)))
     assert await pay.call(resumed, PAY) == ToolResult("paid 120 to Ada")
     # Whoever records the result records this with it.
-    changes = resumed.values.take_changes()
+    changes = resumed.values._take_changes()
     assert changes is not None
     assert changes.written == {APPROVED_FOR_GOOD + "pay": True}
     later = make_context(run=resumed._run, scope="1/m2.0")

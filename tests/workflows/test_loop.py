@@ -185,5 +185,5 @@ async def test_a_loop_ends_though_a_step_swallows_the_cancellation() -> None:
 
 @pytest.mark.parametrize("number", [-1, "3", 1.5])
 def test_a_number_of_iterations_that_is_none(number: Any) -> None:
-    with pytest.raises(SetupError, match=rf"`L` has max_iterations={number!r}; give a number, or 0 for no limit"):
+    with pytest.raises(SetupError, match=rf"`L` has max_iterations={number!r}; give an integer, or 0 for no limit"):
         LoopAgent("L", sub_agents=[speaker("a")], max_iterations=number)

@@ -317,7 +317,7 @@ async def test_a_branch_that_takes_too_long(policy: Any) -> None:
     if policy == "ignore":
         result = await Runner(parallel).run("go")
         assert texts(result) == [
-            "[slow] failed: BranchTimeoutError: the branch `slow` of `P` did not end within 0.5 s",
+            "[slow] failed: BranchTimeoutError: branch `slow` of `P` did not finish within 0.5 s",
             "a",
         ]
         await check_replay(Runner(parallel), result)

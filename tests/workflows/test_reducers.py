@@ -20,7 +20,7 @@ from baton import (
 )
 from baton.errors import BranchesFailedError
 from baton.testing import ScriptedModel, call
-from baton.workflows import add, append, extend
+from baton.workflows.reducers import add, append, extend
 
 
 def peeking(name: str, key: str, seen: dict[str, Any], *, write: Any = None) -> BaseAgent[Any, Any]:

@@ -228,8 +228,8 @@ def test_a_name_that_leads_out_of_a_step(wanted: str) -> None:
         "S", description="works", sub_agents=[speaker("Earlier"), Agent("Step", handoffs=[wanted]), speaker("Later")]
     )
     complaint = (
-        f"`Step` has an edge to `{wanted}`, but nobody in the team has that name, "
-        "and an agent that runs inside another reaches nobody outside; the team has: `Step`"
+        f"`Step` has a handoff to `{wanted}`, but the team has no agent of that name, "
+        "and an agent that runs inside another one cannot reach agents outside; the team has: `Step`"
     )
     with pytest.raises(SetupError, match=complaint):
         Runner(Agent("Outside", sub_agents=[inner]))

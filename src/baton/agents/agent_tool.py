@@ -97,7 +97,7 @@ class AgentTool:
             return told
         visit, prefix = self._visit(ctx, told), f"{ctx._scope}/"
         if self._is_silent:
-            ctx._run.log.hush(prefix)
+            ctx._run.log.mute(prefix)
         try:
             outcome = await visit.work
         except Exception as error:
@@ -108,11 +108,11 @@ class AgentTool:
             return ToolResult(f"[{self.agent.name}] failed: {type(error).__name__}: {error}", is_error=True)
         finally:
             if self._is_silent:
-                ctx._run.log.unhush(prefix)
+                ctx._run.log.unmute(prefix)
             # Recorded with the call as a whole: a replay takes its result and does not go inside.
             changes = visit.values.changes()
             if changes is not None:
-                ctx.values.apply(changes)
+                ctx.values._apply(changes)
         if self._output is None and outcome.output is not None:
             return to_tool_result(outcome.output, self.spec.name)
         return await self._result(outcome, [entry.message for entry in visit.history.entries[visit.mark :]])

@@ -160,7 +160,7 @@ class AgentContext(RunContext[C]):
         """Tell whoever listens a piece of what comes next, while it is made. Not recorded: `say` records the whole."""
         log = self._run.log
         if log.sink is not None and not log.has(f"{self._scope}/say{self._said + 1}"):
-            log.tell(TextDelta(self._origin, text))
+            log.deliver(TextDelta(self._origin, text))
             await log.settle()
 
     async def say(self, content: Content) -> None:

@@ -103,7 +103,7 @@ def recorded_call(ctx: AgentContext[Any], key: str) -> ToolReturned | PendingTra
         if returned.value_changes is not None:
             ctx._apply_changes(returned.value_changes)
         ctx._breaks_loop = ctx._breaks_loop or returned.breaks_loop
-        ctx._run.meter.count_again(ctx._run.log.visit(key))
+        ctx._run.meter.recount(ctx._run.log.visit(key))
     return returned
 
 
@@ -123,7 +123,7 @@ async def _hand_over(ctx: RunContext[Any], outcome: ToolResult, changes: Any) ->
     # The function has run and must not run again, though its result can be told only after all calls have ended.
     target = outcome.transfer_to
     if not isinstance(target, str):
-        ctx._run.guests[target.name] = target
+        ctx._run.dynamic_agents[target.name] = target
         target = target.name
     handed = PendingTransfer(target, outcome.content)
     name = ctx.tool_call.name if ctx.tool_call else ""

@@ -156,7 +156,7 @@ class ModelLoop:
             if ctx._hooks is not None:
                 await ctx._hooks.model_end(ctx, response, turn=turn)
             if log.sink is not None:
-                await log.settle(is_patient=self._manner.toolbox.only_reads(said.message.tool_calls))
+                await log.settle(can_defer=self._manner.toolbox.only_reads(said.message.tool_calls))
         else:
             run.call_ids.update([call.id for call in said.message.tool_calls])
             if self._agent._toolsets:
@@ -237,7 +237,7 @@ class ModelLoop:
             elif type(chunk) is ReasoningChunk and chunk.text:
                 put(ReasoningDelta(origin, chunk.text))
             if sink.is_full:
-                await sink.room()
+                await sink.drain()
 
     def _model_error(self, error: Exception) -> ModelError:
         name = self._manner.model.name
@@ -262,9 +262,9 @@ class ModelLoop:
                     raise OutputError(agent.name, f"`{agent._output_parser.type_name}`", str(error)) from None
                 complaint = f"This answer does not fit the required schema: {error}. Answer again, with JSON only."
                 # Only this activation reads of it: to all later ones the answer is what was valid.
-                ctx._history.undone_at.append(len(ctx._history.entries))
+                ctx._history.hidden_at.append(len(ctx._history.entries))
                 for unfit in (message, UserMessage(complaint)):
-                    ctx._history.entries.append(HistoryEntry(unfit, ctx._origin, undone=(WHOLE_MESSAGE,)))
+                    ctx._history.entries.append(HistoryEntry(unfit, ctx._origin, hidden=(WHOLE_MESSAGE,)))
                 return False
         ctx._history.add(message, ctx._origin, is_answer=True)
         self._finish_with(output)

@@ -324,7 +324,7 @@ class TurnExecutor:
             text = (
                 f"Not transferred: [{wanted.target}] is not available now; you can transfer to: {quote_names(others)}."
             )
-            fault = TransferError(self._agent.name, wanted.target, reachable, because=text)
+            fault = TransferError(self._agent.name, wanted.target, reachable, reason=text)
             self._refuse(position, text, fault, wanted=wanted.target)
         else:
             self._wishes.append(_TransferRequest(position, wanted.target, wanted.result, wanted))
@@ -385,14 +385,14 @@ class TurnExecutor:
         history, origin = self._ctx._history, self._ctx._origin
         entries, undone = history.entries, self._undone
         if undone:
-            history.undone_at.append(len(entries))
+            history.hidden_at.append(len(entries))
         followed = (winner.position,) if winner is not None else ()
         entries.append(HistoryEntry(self._said.message, origin, False, tuple(undone), followed))
         for position, result in enumerate(self._results):
             if result is not None:
                 entry = HistoryEntry(result.message, origin, position == answer)
                 if position in undone:
-                    entry.undone = (WHOLE_MESSAGE,)
+                    entry.hidden = (WHOLE_MESSAGE,)
                 elif position in followed:
                     entry.followed = (WHOLE_MESSAGE,)
                 entries.append(entry)
@@ -402,11 +402,11 @@ class TurnExecutor:
         because = (
             f"`{self._agent.name}` asked for several transfers at once: {quote_names(wishes)}; only one is allowed"
         )
-        return TransferError(self._agent.name, wishes[0], self._ctx._routes.reachable, because=because)
+        return TransferError(self._agent.name, wishes[0], self._ctx._routes.reachable, reason=because)
 
 
 def _accepts_of(ctx: AgentContext[Any], target: str) -> Any:
-    guest = ctx._run.guests.get(target)
+    guest = ctx._run.dynamic_agents.get(target)
     if guest is not None:
         return getattr(guest, "accepts", None)
     route = ctx._routes.edge(target, "")

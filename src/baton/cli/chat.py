@@ -105,7 +105,7 @@ class ChatSession:
         if last.status == "running" and last.lease_until > time():
             line(f"run {last.run_id} of it is under way elsewhere; until it has ended nothing can be said here", "red")
             return
-        questions = Log(self._loop.run(runner.events(last.run_id))).open_questions().values()
+        questions = Log(self._loop.run(runner.events(last.run_id))).open_interrupts().values()
         line(f"run {last.run_id} of it has not ended", "bold yellow")
         try:
             if self._read("go on with it? y, or n to give it up › ").strip().lower() not in ("y", "yes"):

@@ -46,7 +46,7 @@ class TransferCost(Struct, frozen=True):
 
 def transfer_costs(team: Team) -> dict[str, TransferCost]:
     """The cost for each agent whose model is shown somebody to transfer to."""
-    costs = {name: _cost(seat, team.language) for name, seat in team.seats.items()}
+    costs = {name: _cost(seat, team.language) for name, seat in team.members.items()}
     return {name: cost for name, cost in costs.items() if cost.targets}
 
 
@@ -87,11 +87,11 @@ def find_endless_cycles(team: Team) -> list[Finding]:
     """A finding for each group of agents that pass control round and can never end."""
     leads_to = _leads_to(team)
     bare = _with_nobody_waiting(team)
-    why = {name: _why_never_ends(seat) for name, seat in team.seats.items()}
+    why = {name: _why_never_ends(seat) for name, seat in team.members.items()}
     # Where a caller waits, an end is not the end of the run: control goes back.
-    ends = {name for name in team.seats if (not why[name] and name in bare) or _may_exit(team.seats[name])}
-    reach = {name: _reachable(name, leads_to) for name in team.seats}
-    trapped = [name for name in team.seats if not ends & (reach[name] | {name})]
+    ends = {name for name in team.members if (not why[name] and name in bare) or _may_exit(team.members[name])}
+    reach = {name: _reachable(name, leads_to) for name in team.members}
+    trapped = [name for name in team.members if not ends & (reach[name] | {name})]
     findings: list[Finding] = []
     told: set[str] = set()
     for name in trapped:
@@ -129,19 +129,19 @@ def _with_nobody_waiting(team: Team) -> set[str]:
     """The agents that may have the floor while no caller waits for control to come back."""
     bare, waiting = {team.root}, [team.root]
     while waiting:
-        for route in team.seats[waiting.pop()].edges:
+        for route in team.members[waiting.pop()].edges:
             returns = route.handoff.return_to
             lands = route.target if returns is None else returns
-            if lands in team.seats and lands not in bare:
+            if lands in team.members and lands not in bare:
                 bare.add(lands)
                 waiting.append(lands)
     # Nothing is known of how control comes to those whom no edge leads to.
-    return bare | (set(team.seats) - _reachable(team.root, _leads_to(team)) - {team.root})
+    return bare | (set(team.members) - _reachable(team.root, _leads_to(team)) - {team.root})
 
 
 def _leads_to(team: Team) -> dict[str, set[str]]:
     """Who can have the floor directly after whom, the ways back to callers included."""
-    leads_to: dict[str, set[str]] = {name: set() for name in team.seats}
+    leads_to: dict[str, set[str]] = {name: set() for name in team.members}
     edges = edges_of(team)
     for edge in edges:
         leads_to[edge.source].add(edge.target)
@@ -268,7 +268,7 @@ def _seats_in(team: Team | None) -> dict[str, TeamMember]:
     """The seats of the team and of the teams inside its agents; of an agent with several, the outermost."""
     seats: dict[str, TeamMember] = {}
     for each in _teams_in(team):
-        for name, seat in each.seats.items():
+        for name, seat in each.members.items():
             seats.setdefault(name, seat)
     return seats
 
@@ -290,10 +290,10 @@ def print_report(report: TeamReport) -> None:
 
 def _tree(team: Team) -> Tree:
     """Breadth first, so that everybody is described where they stand closest to the root."""
-    root = team.seats[team.root]
+    root = team.members[team.root]
     tree = Tree(_title(root))
     seen, waiting = {team.root}, deque([(tree, root, team)])
-    outside = [team.seats[finding.agent] for finding in team.findings() if finding.kind == "unreachable"]
+    outside = [team.members[finding.agent] for finding in team.findings() if finding.kind == "unreachable"]
     while waiting or outside:
         if not waiting:
             seat = outside.pop(0)
@@ -306,7 +306,7 @@ def _tree(team: Team) -> Tree:
         if tools:
             branch.add(Text(f"tools: {', '.join(tools)}", style="dim"))
         for edge in edges_from(seat):
-            target = its_team.seats[edge.target]
+            target = its_team.members[edge.target]
             is_new = edge.target not in seen
             below = branch.add(_branch(edge, target, is_new=is_new))
             if is_new:
@@ -315,10 +315,10 @@ def _tree(team: Team) -> Tree:
         for part in parts_of(seat.agent):
             inner = team.inner[part.agent]
             is_new = part.agent not in seen
-            below = branch.add(_part(part, inner.seats[part.agent], is_new=is_new))
+            below = branch.add(_part(part, inner.members[part.agent], is_new=is_new))
             if is_new:
                 seen.add(part.agent)
-                waiting.append((below, inner.seats[part.agent], inner))
+                waiting.append((below, inner.members[part.agent], inner))
     return tree
 
 

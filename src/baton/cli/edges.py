@@ -49,7 +49,7 @@ class AgentToolEdge(Struct, frozen=True):
 
 def edges_of(team: Team) -> list[TeamEdge]:
     """All edges of the team, each once, in the order of its seats."""
-    return list(dict.fromkeys(edge for seat in team.seats.values() for edge in edges_from(seat)))
+    return list(dict.fromkeys(edge for seat in team.members.values() for edge in edges_from(seat)))
 
 
 def edges_from(seat: TeamMember) -> list[TeamEdge]:

@@ -73,7 +73,7 @@ def drawn(team: Team, style: Format) -> str:
 
 def _frame(owner: str, teams: Sequence[Team], seen: set[str]) -> _Frame:
     """Everybody in these teams who has not been drawn yet, and frames for those who work inside them."""
-    seats = {name: (seat, team) for team in teams for name, seat in team.seats.items() if name not in seen}
+    seats = {name: (seat, team) for team in teams for name, seat in team.members.items() if name not in seen}
     seen.update(seats)
     frames: list[_Frame] = []
     for name, (seat, team) in seats.items():
@@ -92,7 +92,7 @@ def _names_in(frame: _Frame) -> Iterator[str]:
 def _lines_inside(teams: Sequence[Team]) -> list[_Line]:
     labels: dict[tuple[str, str], list[str]] = {}
     for team in teams:
-        for seat in team.seats.values():
+        for seat in team.members.values():
             for part in parts_of(seat.agent):
                 known = labels.setdefault((part.owner, part.agent), [])
                 if part.label not in known:

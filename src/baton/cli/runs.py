@@ -152,7 +152,7 @@ def _show(record: RunRecord, events: Sequence[Event]) -> None:
             screen.line(f"  ? {format_interrupt(to_interrupt(event))}", "yellow")
         screen.show(event)
     screen.end_line()
-    for id, asked in Log(events).open_questions().items():
+    for id, asked in Log(events).open_interrupts().items():
         screen.line(f"waits for an answer to {id}: {format_interrupt(to_interrupt(asked))}", "bold yellow")
     screen.usage(usage_from_events(events).total)
 
@@ -309,7 +309,7 @@ async def _open_questions(runner: Runner[Any, Any], run_id: str) -> list[Interru
     if record.status == "completed":
         raise RunError(f"run `{run_id}` is completed; `baton runs fork` makes another of its beginning")
     events = await runner.events(run_id)
-    return [to_interrupt(asked) for asked in Log(events).open_questions().values()]
+    return [to_interrupt(asked) for asked in Log(events).open_interrupts().values()]
 
 
 def _given(answers: Sequence[str], questions: Sequence[Interrupt]) -> dict[str, Any]:

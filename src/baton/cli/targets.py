@@ -277,7 +277,7 @@ class RunSetup:
     def explained(self, error: Exception, live: RunStream[Any]) -> Exception:
         """The error that ended the run, with what the command line can do about it."""
         result = result_of(live)
-        seat = self.runner.team.seat(result.agent) if result is not None else None
+        seat = self.runner.team.members.get(result.agent) if result is not None else None
         definition = definition_of(seat.agent) if seat is not None else None
         is_about_model = isinstance(error, SetupError) and definition is not None and definition.model is None
         if not self.has_no_model or not is_about_model:
@@ -344,7 +344,7 @@ def _runner_of(target: Any, reference: str, wish: str | None) -> Runner[Any, Any
 
 def _is_asked(wish: str, runner: Runner[Any, Any], default: Model | None) -> bool:
     """Whether anybody in the team asks the model of this name, by choice or by default; who is no Agent may."""
-    for seat in runner.team.seats.values():
+    for seat in runner.team.members.values():
         definition = definition_of(seat.agent)
         model = definition._model or default if definition is not None else None
         if model is None or wish in model.name:

@@ -1,4 +1,4 @@
-"""What one activation or one tool call is given: the run's log, values, limits, and the ways to act only once.
+"""The context of an activation or a tool call: the run's values, limits, history and recorded steps.
 
 May import log, events, messages and errors. Must not know models, tools, agents or stores.
 """

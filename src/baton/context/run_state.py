@@ -1,7 +1,4 @@
-"""One run as everything inside it shares it.
-
-How much a run and everything nested in it may use, and the counting of it.
-"""
+"""The state of one run that all its activations share, its limits and their counters."""
 
 from collections.abc import Iterable, MutableMapping
 from typing import Any, Generic, Literal, Protocol
@@ -16,57 +13,75 @@ from ..messages import Usage
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of a whole run tree; None means no limit.
-
-    `round_trips` is how often two agents may pass control back and forth without anything new happening.
-    """
+    """Limits of a run, including everything nested in it; None means no limit."""
 
     model_calls: int | None = 100
+    """Maximum number of model calls."""
     transfers: int | None = 32
+    """Maximum number of transfers."""
     idle_cycles: int | None = 3
+    """Maximum number of round trips between two agents without progress."""
     seconds: float | None = None
+    """Maximum duration."""
     tokens: int | None = None
+    """Maximum number of input and output tokens."""
     cost: float | None = None
+    """Maximum cost, in the currency of the providers' price lists."""
 
 
 class UsageMeter:
-    """Counts what a run uses, on the first run and on every replay alike, and stops it at its limits.
+    """Counters of a run that raise LimitError at its limits. Replayed steps count as well.
 
-    A part of a run may have a smaller share: what it uses is counted in the whole as well.
+    Args:
+        limits: The limits.
+        parent: The meter of the run, if this one is for a part with limits of its own; it counts as well.
     """
 
-    __slots__ = ("cost", "limits", "model_calls", "tokens", "transfers", "whole")
+    __slots__ = ("cost", "limits", "model_calls", "parent", "tokens", "transfers")
 
-    def __init__(self, limits: Limits, whole: "UsageMeter | None" = None) -> None:
+    def __init__(self, limits: Limits, parent: "UsageMeter | None" = None) -> None:
         self.limits = limits
-        self.whole = whole
+        self.parent = parent
         self.model_calls = 0
         self.transfers = 0
         self.tokens = 0
         self.cost = 0.0
 
     def start_model_call(self, origin: Origin) -> None:
-        """Count a model call before it is made."""
-        if self.whole is not None:
-            self.whole.start_model_call(origin)
+        """Count a model call before it is made.
+
+        Args:
+            origin: The activation that makes it.
+        """
+        if self.parent is not None:
+            self.parent.start_model_call(origin)
         self.model_calls += 1
         allowed = self.limits.model_calls
         if allowed is not None and self.model_calls > allowed:
             raise self._exceeded("model_calls", allowed, origin)
 
     def start_transfer(self, origin: Origin) -> None:
-        """Count a transfer before it is made."""
-        if self.whole is not None:
-            self.whole.start_transfer(origin)
+        """Count a transfer before it is made.
+
+        Args:
+            origin: The activation that makes it.
+        """
+        if self.parent is not None:
+            self.parent.start_transfer(origin)
         self.transfers += 1
         allowed = self.limits.transfers
         if allowed is not None and self.transfers > allowed:
             raise self._exceeded("transfers", allowed, origin)
 
     def add_usage(self, usage: Usage, origin: Origin) -> None:
-        """Count what a model call consumed. What is over the limit has been recorded; the run stops after it."""
-        if self.whole is not None:
-            self.whole.add_usage(usage, origin)
+        """Count the tokens and cost of a recorded model call.
+
+        Args:
+            usage: The usage of the call.
+            origin: The activation that made it.
+        """
+        if self.parent is not None:
+            self.parent.add_usage(usage, origin)
         self.tokens += usage.input_tokens + usage.output_tokens
         self.cost += usage.cost
         limits = self.limits
@@ -75,8 +90,12 @@ class UsageMeter:
         if limits.cost is not None and self.cost > limits.cost:
             raise self._exceeded("cost", limits.cost, origin)
 
-    def count_again(self, events: Iterable[Event]) -> None:
-        """Count what these events used: they are of a part that is over, and on a replay nobody goes inside."""
+    def recount(self, events: Iterable[Event]) -> None:
+        """Count recorded events of a part whose code does not run again.
+
+        Args:
+            events: The events of the part.
+        """
         for event in events:
             if type(event) is ControlTransferred:
                 self.start_transfer(event.origin)
@@ -86,65 +105,97 @@ class UsageMeter:
                     self.add_usage(event.usage, event.origin)
 
     def _exceeded(self, limit: str, allowed: float, origin: Origin) -> LimitError:
-        return LimitError(limit, allowed, origin.path, share=None if self.whole is None else self)
+        return LimitError(limit, allowed, origin.path, share=None if self.parent is None else self)
 
 
 C = TypeVar("C", default=Any)
 
 
 class StopSignal:
-    """What somebody outside has asked of a run. All its parts look at the same one."""
+    """A request to stop a run, shared by all its parts."""
 
     __slots__ = ("stop",)
 
     def __init__(self) -> None:
         self.stop: Literal["", "now", "after_turn"] = ""
-        """Whether the run is to stop: at once, or when the present turn of each agent in it is done."""
+        """Stop at once, or after the current turn of each active agent; "" for no request."""
 
 
 class _DynamicAgents(dict[str, Any]):
-    """The guests of a part: those there were when it began, and its own. Whoever comes is known around it as well."""
+    """The dynamic agents of a part of a run; new ones are added to the parent as well."""
 
-    __slots__ = ("around",)
-    around: dict[str, Any]
+    __slots__ = ("parent",)
+    parent: dict[str, Any]
 
-    def __setitem__(self, name: str, guest: Any) -> None:
-        super().__setitem__(name, guest)
-        self.around[name] = guest
+    def __setitem__(self, name: str, agent: Any) -> None:
+        super().__setitem__(name, agent)
+        self.parent[name] = agent
 
 
 class AsyncCloseable(Protocol):
-    """Something that was opened."""
+    """A resource with an async `close`."""
 
     async def close(self) -> None:
-        """Close it, and return when that is done."""
+        """Close the resource."""
         ...
 
 
 class LiveConversation(Protocol):
-    """A conversation that stays open while a run lasts. What is asked in it is waited for, not suspended."""
+    """A realtime session: the run stays in progress while its interrupts are open."""
 
     async def answer_to(self, key: str) -> Any:
-        """The answer to the question with this key; raises Suspend if the conversation ends before there is one."""
+        """Wait for the answer to an interrupt.
+
+        Args:
+            key: The id of the interrupt.
+
+        Raises:
+            SuspendRun: The session ended before there was an answer.
+        """
         ...
 
     def claim(self, target: str, origin: Origin) -> str | None:
-        """Promise the floor to an agent; why that cannot be, if it is promised to another or no longer this one's."""
+        """Reserve the transfer to an agent; only one can be reserved.
+
+        Args:
+            target: The agent.
+            origin: The activation that asks for the transfer.
+
+        Returns:
+            The reason for a refusal, or None.
+        """
         ...
 
     def unclaim(self) -> None:
-        """Take the promise back: the transfer does not happen."""
+        """Undo `claim`: the transfer does not happen."""
         ...
 
     async def readiness(self, ctx: Any, target: str) -> str | None:
-        """Make everything ready for an agent to get the floor; why that cannot be done, if it cannot."""
+        """Prepare the session for a transfer.
+
+        Args:
+            ctx: The context of the tool call that asks for it.
+            target: The agent.
+
+        Returns:
+            The reason for a refusal, or None.
+        """
         ...
 
 
 class RunState(Generic[C]):
-    """The id, the log, the user's context object, the values and the meter of one run, or of a part of it."""
+    """The state of one run, or of a part of it, that its activations share.
 
-    __slots__ = ("call_ids", "context", "guests", "id", "live", "log", "meter", "opened", "signals", "values")
+    Args:
+        id: The id of the run.
+        log: The log of the run.
+        context: The user's own context object.
+        values: The run's values.
+        meter: The counters of its limits.
+        parent: The run that this is a part of, if any.
+    """
+
+    __slots__ = ("call_ids", "context", "dynamic_agents", "id", "live", "log", "meter", "opened", "signals", "values")
 
     def __init__(
         self,
@@ -153,34 +204,37 @@ class RunState(Generic[C]):
         context: C,
         values: MutableMapping[str, Any],
         meter: UsageMeter,
-        around: "RunState[C] | None" = None,
+        parent: "RunState[C] | None" = None,
     ) -> None:
-        """`around` is the run that this is a part of."""
         self.id = id
         self.log = log
         self.context = context
         self.values = values
         self.meter = meter
-        self.guests: dict[str, Any] = {}
-        """Agents that functions returned, by name: reachable in this run though no edge names them."""
+        self.dynamic_agents: dict[str, Any] = {}
+        """Agents that tools returned, by name: they can be transferred to without a handoff."""
         self.live: LiveConversation | None = None
-        """The conversation that the run is, if it is a live one."""
-        if around is None:
+        """The realtime session, if the run is one."""
+        if parent is None:
             self.call_ids: set[str] = set()
-            """Every call id used so far: ids are unique in a run."""
+            """Every tool call id used so far; ids are unique in a run."""
             self.signals = StopSignal()
             self.opened: dict[Any, AsyncCloseable] = {}
-            """What code in the run has opened for all of it, by what it was opened for; closed when the run stops."""
+            """Resources that are shared by the run and closed when it stops, by owner."""
         else:
-            self.call_ids, self.signals, self.opened = around.call_ids, around.signals, around.opened
-            self.live = around.live
-            self.guests = guests = _DynamicAgents(around.guests)
-            guests.around = around.guests
+            self.call_ids, self.signals, self.opened = parent.call_ids, parent.signals, parent.opened
+            self.live = parent.live
+            self.dynamic_agents = dynamic_agents = _DynamicAgents(parent.dynamic_agents)
+            dynamic_agents.parent = parent.dynamic_agents
 
     def part(self, *, values: MutableMapping[str, Any] | None = None, meter: UsageMeter | None = None) -> "RunState[C]":
-        """The same run for a part of it that has values or limits of its own.
+        """Return the state for a part of the run with its own values or limits.
 
-        All else is shared, but a guest that comes to a part beside this one does not take the place of one here.
+        All else is shared, except that dynamic agents of one part do not replace those of a parallel part.
+
+        Args:
+            values: The values of the part; by default the run's.
+            meter: The meter of the part; by default the run's.
         """
         values = values if values is not None else self.values
         return RunState(self.id, self.log, self.context, values, meter or self.meter, self)

@@ -1,6 +1,6 @@
-"""What happened and what should happen: events, deltas, actions, and their JSON.
+"""Events, deltas and actions, and their JSON encoding.
 
-May import messages and errors. Values only: nothing here acts, waits or knows a run.
+May import messages and errors. Plain values only: nothing here performs I/O or knows a run.
 """
 
 from .base import Action, BreakLoop, Delta, Event, Exit, Origin, Transfer, ValueChanges
@@ -9,6 +9,7 @@ from .types import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
+    AnyEvent,
     ControlTransferred,
     CustomDelta,
     InterruptAnswered,
@@ -36,6 +37,7 @@ __all__ = [
     "AgentFinished",
     "AgentResponded",
     "AgentStarted",
+    "AnyEvent",
     "BreakLoop",
     "ControlTransferred",
     "CustomDelta",

@@ -1,9 +1,6 @@
-"""The events a log is made of, in the past tense.
+"""All event and delta classes. Event classes are logged; delta classes are only delivered to subscribers."""
 
-What is delivered while it happens and never logged.
-"""
-
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -12,92 +9,124 @@ from .base import Delta, Event, ValueChanges
 
 
 class RunStarted(Event, frozen=True):
-    """A run began: with which input, for which agent, with which values."""
+    """A run began. Always the first event of a log."""
 
     run_id: str
+    """The id of the run."""
     root_agent: str
+    """The agent that the run starts with."""
     input: tuple[Message, ...] = ()
+    """The input messages."""
     values: dict[str, Any] = {}
+    """The initial values."""
     thread: str = ""
-    """The conversation it is part of."""
+    """The thread that the run belongs to; "" if none."""
     previous_run_id: str = ""
-    """The run before it in its thread."""
+    """The run before it in its thread; "" if none."""
     forked_from: str = ""
-    """The run, and after `@` the number of events, that it was forked from."""
+    """The run and, after `@`, the number of events that it was forked from; "" if it is not a fork."""
     team_fingerprint: dict[str, str] = {}
-    """The team's fingerprint, by agent."""
+    """The fingerprint of the team, by agent."""
     limits: dict[str, Any] = {}
-    """Limits of its own."""
+    """The limits given for this run alone."""
     owner: str = ""
-    """The name of whoever asked for it from outside, and whose it is."""
+    """The tenant that the run belongs to; "" if none."""
 
 
 class RunResumed(Event, frozen=True):
-    """Somebody took the run up again after it had stopped."""
+    """A stopped run was resumed."""
 
 
 class AgentStarted(Event, frozen=True):
-    """An agent got the floor."""
+    """An agent became active."""
 
 
 class AgentResponded(Event, frozen=True):
-    """An agent spoke, by its model (then `model` and `usage` are there) or by itself."""
+    """An agent's model responded, or the agent itself added a message with `ctx.say`.
+
+    There is one for each model response, also when it only calls tools: it is not necessarily the final answer.
+    """
 
     message: AssistantMessage
+    """The response."""
     model: str = ""
+    """The name of the model; "" if the agent wrote the message itself."""
     usage: Usage | None = None
+    """The tokens and cost of the model call, if known."""
     stop_reason: str = ""
+    """The provider's reason for the end of the response."""
     value_changes: ValueChanges | None = None
+    """The changes to the run's values since the previous event of the activation."""
     disabled_handoffs: tuple[str, ...] = ()
-    """The handoff tools that were switched off in this turn."""
+    """The handoff tools that were disabled in this turn."""
 
     @property
     def text(self) -> str:
-        """The text of what was said."""
+        """The text of the message."""
         return text_of(self.message.content)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls of the message."""
+        return self.message.tool_calls
 
 
 class UserMessageAdded(Event, frozen=True):
-    """The user spoke while the run was under way, as happens in live conversations."""
+    """The user said something while the run was in progress, as in realtime sessions."""
 
     message: UserMessage
+    """The message."""
     item_id: str = ""
-    """The provider's name for it, if it was speech."""
+    """The provider's id of the item, if it was speech."""
 
     @property
     def text(self) -> str:
-        """The text of what the user said."""
+        """The text of the message."""
         return text_of(self.message.content)
 
 
 class ResponseTruncated(Event, frozen=True):
-    """Somebody interrupted an agent while it spoke: of what it `said`, by key, the user heard only this."""
+    """The user interrupted a spoken response before its end."""
 
     response_key: str
+    """The key of the `AgentResponded` event that was cut off."""
     heard_text: str = ""
+    """The part of the text that the user heard."""
     played_ms: int = 0
+    """The milliseconds of audio that were played."""
 
     def truncate(self, message: AssistantMessage) -> AssistantMessage:
-        """The message with those words only that were heard."""
+        """Return the message with only the text that was heard.
+
+        Args:
+            message: The whole response.
+        """
         return msgspec.structs.replace(message, content=self.heard_text or "…")
 
 
 class ToolReturned(Event, frozen=True):
-    """A call got its result. `is_final` marks one that is the agent's answer, `breaks_loop` one that ends a loop."""
+    """A tool call returned its result."""
 
     call_id: str
+    """The id of the tool call."""
     tool_name: str
+    """The name of the tool."""
     content: Content = ""
+    """The result, as the model reads it."""
     is_error: bool = False
+    """True if the result is an error message."""
     is_final: bool = False
+    """True if the result is the agent's answer."""
     value_changes: ValueChanges | None = None
+    """The changes that the call made to the run's values."""
     breaks_loop: bool = False
+    """True if the call ends the innermost loop around the agent."""
     is_transfer_refused: bool = False
-    """Whether it tells of a transfer that did not happen: nobody reads of it later."""
+    """True if the call asked for a transfer that was refused; later agents do not read it."""
     requested_agent: str = ""
-    """The agent that the call asked to transfer to, whether or not that came about; "" if it asked for no transfer."""
+    """The agent that the call asked to transfer to, refused or not; "" if it asked for no transfer."""
     is_unknown_tool: bool = False
-    """Whether it tells that the agent had no tool of that name."""
+    """True if the agent has no tool of that name."""
 
     @property
     def message(self) -> ToolMessage:
@@ -106,109 +135,173 @@ class ToolReturned(Event, frozen=True):
 
 
 class StepCompleted(Event, frozen=True):
-    """Code of the application ran once, and this is what it gave."""
+    """A step of application code (`ctx.step`, a hook, a guardrail) ran and gave a result."""
 
     name: str
+    """The name of the step."""
     result: Any = None
+    """Its result, as JSON data."""
     value_changes: ValueChanges | None = None
+    """The changes that the step made to the run's values."""
     interrupt_count: int = 0
-    """How many questions were asked in it: they count, though they are not asked again."""
+    """The number of interrupts raised inside the step."""
 
 
 class ControlTransferred(Event, frozen=True):
-    """Control went from one agent to another. `reason` is "" unless no call asked for it."""
+    """Control went from one agent to another."""
 
     source: str
+    """The agent that handed control over."""
     target: str
+    """The agent that is active now."""
     call_id: str | None = None
+    """The tool call that asked for the transfer, if one did."""
     payload: Any = None
+    """The input of the handoff, as JSON data."""
     reason: str = ""
+    """Empty for a requested transfer, "returned" for a return to the caller, "loop" for the loop fallback."""
     value_changes: ValueChanges | None = None
+    """The changes to the run's values since the previous event of the activation."""
 
 
 class InterruptRaised(Event, frozen=True):
-    """A question to the outside; its id is the event's key. `call` is the call it is about, if it is about one."""
+    """A question to the outside, such as a request for approval; its id is the key of the event."""
 
     payload: Any = None
+    """The question, as JSON data."""
     tool_call: ToolCall | None = None
+    """The tool call in which it was raised, if any."""
     schema: dict[str, Any] | None = None
     """The JSON schema that an answer must fit."""
 
+    @property
+    def interrupt_id(self) -> str:
+        """The id to answer it by."""
+        return self.key
+
 
 class InterruptAnswered(Event, frozen=True):
-    """The outside answered the question with this id. `values` came with the answer, for the run's values."""
+    """An interrupt was answered."""
 
     interrupt_id: str
+    """The id of the interrupt."""
     answer: Any = None
+    """The answer, as JSON data."""
     values: dict[str, Any] = {}
+    """The values that were given with the answer."""
 
 
 class AgentFinished(Event, frozen=True):
-    """An agent gave the floor up in good order."""
+    """An agent finished normally."""
 
     value_changes: ValueChanges | None = None
+    """The changes to the run's values since the previous event of the activation."""
 
 
 class RunCompleted(Event, frozen=True):
-    """The run came to its end."""
+    """The run completed."""
 
 
 class RunSuspended(Event, frozen=True):
-    """The run waits for answers to these questions."""
+    """The run waits for answers to its open interrupts."""
 
     interrupt_ids: tuple[str, ...] = ()
+    """The ids of the open interrupts."""
 
 
 class RunFailed(Event, frozen=True):
-    """The run ended with an error; it may be resumed, and then tries again what failed."""
+    """The run failed; resuming it tries the failed step again."""
 
     error_type: str
+    """The class name of the exception."""
     message: str = ""
+    """The message of the exception."""
 
 
 class RunCancelled(Event, frozen=True):
-    """Somebody stopped the run; it may be resumed."""
+    """The run was cancelled; it can be resumed."""
 
 
 class UnknownEvent(Event, frozen=True):
-    """An event of a kind this version does not know, kept as it was read."""
+    """An event of a class that this version does not know, kept as it was read.
+
+    A log that holds one can be shown and copied, but neither resumed nor replayed.
+    """
 
     event_type: str
+    """The name of its class."""
     raw: msgspec.Raw
+    """The line of the log."""
 
 
 class TextDelta(Delta, frozen=True, gc=False):
-    """A piece of the text an agent's model is writing."""
+    """A piece of the text that a model is writing."""
 
     text: str
+    """The text since the previous delta."""
 
 
 class ReasoningDelta(Delta, frozen=True, gc=False):
-    """A piece of what a model thinks before it speaks."""
+    """A piece of a model's reasoning."""
 
     text: str
+    """The text since the previous delta."""
 
 
 class ToolCallDelta(Delta, frozen=True, gc=False):
-    """A piece of a call a model is writing; `index` tells calls of one response apart."""
+    """A piece of a tool call that a model is writing."""
 
     index: int
+    """The position of the call in the response."""
     id: str = ""
+    """The id of the call, if this piece has it."""
     name: str = ""
+    """The name of the tool, if this piece has it."""
     arguments: str = ""
+    """The JSON text of the arguments since the previous delta."""
 
 
 class ProgressDelta(Delta, frozen=True, gc=False):
-    """How far a tool or an agent has come; `total` may be unknown."""
+    """Progress of a tool or an agent, sent with `ctx.progress`."""
 
     text: str = ""
+    """A message for the user."""
     done: float | None = None
+    """The amount of work done."""
     total: float | None = None
+    """The amount of work in all, if known."""
     call_id: str = ""
+    """The tool call it comes from; "" if it comes from an agent."""
 
 
 class CustomDelta(Delta, frozen=True):
-    """Whatever the application wants its listeners to see."""
+    """An application-defined notification, sent with `ctx.emit`."""
 
     name: str
+    """The name of the notification."""
     data: Any = None
+    """Its data."""
+
+
+KnownEvent: TypeAlias = (
+    RunStarted
+    | RunResumed
+    | AgentStarted
+    | AgentResponded
+    | UserMessageAdded
+    | ResponseTruncated
+    | ToolReturned
+    | StepCompleted
+    | ControlTransferred
+    | InterruptRaised
+    | InterruptAnswered
+    | AgentFinished
+    | RunCompleted
+    | RunSuspended
+    | RunFailed
+    | RunCancelled
+)
+"""Every event that this version writes."""
+
+AnyEvent: TypeAlias = KnownEvent | UnknownEvent
+"""Every event that a log can hold. Match on it and end with `assert_never`, so that no class is forgotten."""

@@ -1,4 +1,4 @@
-"""Control flow between agents: who is in a team, who goes next, and what the next one reads.
+"""Control flow between agents: teams, transfers, and the history that each agent reads.
 
 May import agents and what is below them. `follow` is the only reader of Transfer. Must not know runners or stores.
 """

@@ -1,7 +1,7 @@
-"""Teams made of the parts: supervisor, plan and execute, deep agent.
+"""Ready-made teams: supervisor, plan and execute, deep agent.
 
-May import workflows and what is below them. Patterns put agents, edges, workflows and agents as tools together; they
-must have no control flow of their own that those can express. What they keep is in the run's values.
+May import workflows and what is below them. Patterns combine agents, handoffs, workflows and agents as tools; they must
+not add control flow that those can express. Their state is in the run's values.
 """
 
 from .deep_agents import FILE_KEY, GENERAL_PURPOSE, TODOS_KEY, Todo, deep_agent, scratch_file_tools

@@ -1,7 +1,4 @@
-"""One agent for long work: it keeps a list of what to do, gives tasks to agents of their own, and may keep files.
-
-Files that exist only in a run: each is one of its values, logged, resumed and shared like any other.
-"""
+"""The deep agent: an agent with a to-do list, sub-agents for tasks, and optional scratch files in the run's values."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,51 +9,51 @@ from msgspec import Struct
 
 from ..agents import Agent, BaseAgent
 from ..context import Limits, RunContext, Values
-from ..errors import SetupError, ToolError, quote_names
+from ..errors import SetupError, ToolError, nearest, quote_names
 from ..messages import ToolSpec
 from ..models import Model
 from ..tools import FunctionTool, Tool, ToolResult, tool
 
 FILE_KEY = "file"
-"""With `:` and the path: the value in which a scratch file of `deep_agent` is kept, as text."""
+"""Prefix of the key of a scratch file in the run's values; `:` and the path follow."""
 
-_MOST_LINES = 2000
+_MAX_LINES = 2000
 
 
 @tool
 async def ls(ctx: RunContext[Any]) -> str:
     """List the files in the scratch space, with their length in characters."""
-    files = paths_in(ctx.values)
+    files = list_paths(ctx.values)
     return "\n".join(f"{path} ({len(ctx.values[_key(path)])})" for path in files) or "There are no files yet."
 
 
 @tool
-async def read_file(ctx: RunContext[Any], path: str, offset: int = 0, limit: int = _MOST_LINES) -> str:
+async def read_file(ctx: RunContext[Any], path: str, offset: int = 0, limit: int = _MAX_LINES) -> str:
     """Read a file of the scratch space.
 
     Args:
-        path: Which file.
-        offset: How many lines to leave out at the beginning.
-        limit: How many lines to read at most.
+        path: The path of the file.
+        offset: The number of lines to skip at the beginning.
+        limit: The maximum number of lines to read.
     """
     lines = _text(ctx, path).splitlines()
     shown = lines[max(offset, 0) : max(offset, 0) + max(limit, 1)]
     if not shown:
         return f"(`{path}` has {len(lines)} lines; there is nothing after line {offset})" if lines else "(empty)"
-    left = len(lines) - max(offset, 0) - len(shown)
-    return "\n".join([*shown, f"({left} more lines)"] if left > 0 else shown)
+    more = len(lines) - max(offset, 0) - len(shown)
+    return "\n".join([*shown, f"({more} more lines)"] if more > 0 else shown)
 
 
 @tool
 async def write_file(ctx: RunContext[Any], path: str, content: str) -> str:
-    """Write a file of the scratch space; what was in it is replaced.
+    """Write a file of the scratch space; its previous content is replaced.
 
     Args:
-        path: Which file, for instance `notes/rome.md`.
-        content: All of its text.
+        path: The path of the file, for instance `notes/rome.md`.
+        content: The whole text.
     """
     ctx.values.set(_key(path), content)
-    return f"wrote `{_clean(path)}`, {len(content)} characters"
+    return f"wrote `{_normalize(path)}`, {len(content)} characters"
 
 
 @tool
@@ -64,58 +61,63 @@ async def edit_file(ctx: RunContext[Any], path: str, old: str, new: str, replace
     """Replace text in a file of the scratch space.
 
     Args:
-        path: Which file.
-        old: The text to replace, exactly as it stands there; it must occur once, unless all are to be replaced.
-        new: What to put in its place.
-        replace_all: Whether to replace it wherever it occurs.
+        path: The path of the file.
+        old: The exact text to replace; it must occur once, unless `replace_all` is set.
+        new: The new text.
+        replace_all: Whether to replace every occurrence.
     """
     text = _text(ctx, path)
     found = text.count(old) if old else 0
     if found == 0:
         raise ToolError(f"`{path}` does not contain that text; read it first")
     if found > 1 and not replace_all:
-        raise ToolError(f"`{path}` contains that text {found} times; give more of it, or say replace_all")
+        raise ToolError(f"`{path}` contains that text {found} times; give a longer text, or set replace_all")
     ctx.values.set(_key(path), text.replace(old, new))
-    return f"replaced it {found} time{'' if found == 1 else 's'} in `{_clean(path)}`"
+    return f"replaced it {found} time{'' if found == 1 else 's'} in `{_normalize(path)}`"
 
 
 _TOOLS: tuple[FunctionTool[..., Any], ...] = (ls, read_file, write_file, edit_file)
 
 
 def scratch_file_tools() -> tuple[Tool, ...]:
-    """Tools to list, read, write and edit files that are kept in the run's values."""
+    """Return tools to list, read, write and edit files that are kept in the run's values."""
     return _TOOLS
 
 
-def paths_in(values: "Values | dict[str, Any]") -> list[str]:
-    """The paths of the scratch files among these values."""
+def list_paths(values: "Values | dict[str, Any]") -> list[str]:
+    """Return the paths of the scratch files.
+
+    Args:
+        values: The run's values.
+    """
     return sorted(key.partition(":")[2] for key in values if key.startswith(f"{FILE_KEY}:"))
 
 
 def _text(ctx: RunContext[Any], path: str) -> str:
     text = ctx.values.get(_key(path))
     if text is None:
-        raise ToolError(f"there is no file `{path}`; the files are: {quote_names(paths_in(ctx.values))}")
+        paths = list_paths(ctx.values)
+        raise ToolError(f"there is no file `{path}`; the files are: {quote_names(paths)}{nearest(path, paths)}")
     return str(text)
 
 
 def _key(path: str) -> str:
-    return f"{FILE_KEY}:{_clean(path)}"
+    return f"{FILE_KEY}:{_normalize(path)}"
 
 
-def _clean(path: str) -> str:
-    """The same file however its path is written: `/a.md`, `./a.md` and `a.md`."""
+def _normalize(path: str) -> str:
+    """Normalize a path: `/a.md` and `./a.md` are `a.md`."""
     pieces = [piece for piece in path.strip().split("/") if piece not in ("", ".")]
     if not pieces or ".." in pieces:
-        raise ToolError(f"`{path}` is no path of a file here; write it like `notes.md` or `notes/rome.md`")
+        raise ToolError(f"`{path}` is not a valid path; write it like `notes.md` or `notes/rome.md`")
     return "/".join(pieces)
 
 
 TODOS_KEY = "todos"
-"""With `:` and the name of the agent: the value in which `deep_agent` keeps its list of what to do."""
+"""Prefix of the key of the to-do list in the run's values; `:` and the name of the agent follow."""
 
 GENERAL_PURPOSE = "general-purpose"
-"""The sub-agent that `deep_agent` has besides those it is given; it has the same tools."""
+"""The name of the sub-agent that `deep_agent` adds; it has the same tools."""
 
 _INSTRUCTIONS = """\
 For work of several steps, write down with `write_todos` what is to be done, and keep it up to date: mark a step \
@@ -131,18 +133,20 @@ _MARKS = {"pending": " ", "in_progress": ">", "completed": "x"}
 
 @dataclass
 class Todo:
-    """One thing to do, and how far it is."""
+    """An item of the to-do list."""
 
     content: str
+    """The task."""
     status: Literal["pending", "in_progress", "completed"] = "pending"
+    """Its status."""
 
 
 @tool
 async def write_todos(ctx: RunContext[Any], todos: list[Todo]) -> str:
-    """Write down what is to be done, in order. Give the whole list each time: it replaces the one before.
+    """Write the to-do list. Give the whole list each time: it replaces the previous one.
 
     Args:
-        todos: Everything there is to do, with what is done already.
+        todos: All tasks in order, including the completed ones.
     """
     ctx.values.set(f"{TODOS_KEY}:{ctx.agent}", todos)
     return "\n".join(f"[{_MARKS[todo.status]}] {todo.content}" for todo in todos) or "nothing is to be done"
@@ -154,7 +158,12 @@ class _Task(Struct):
 
 
 class TaskTool:
-    """The tool `task`: one of several agents works on a description, with a history of its own."""
+    """The tool `task`: a sub-agent works on a description, with a history of its own.
+
+    Args:
+        agents: The sub-agents by name.
+        limits: The limits of each task.
+    """
 
     def __init__(self, agents: Mapping[str, BaseAgent[Any, Any]], limits: Limits | None) -> None:
         self.agents = dict(agents)
@@ -175,7 +184,12 @@ class TaskTool:
         )
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Call the agent that is named, as a tool."""
+        """Run the named sub-agent.
+
+        Args:
+            ctx: The context of the call.
+            arguments: The name of the sub-agent and the description, as JSON.
+        """
         try:
             task = msgspec.json.decode(arguments, type=_Task)
         except msgspec.MsgspecError as error:
@@ -183,15 +197,16 @@ class TaskTool:
         agent = self._tools.get(task.subagent)
         if agent is None:
             known = quote_names([*self._tools])
-            return ToolResult(f"There is no sub-agent `{task.subagent}`; there are: {known}.", is_error=True)
+            hint = nearest(task.subagent, self._tools) or "."
+            return ToolResult(f"There is no sub-agent `{task.subagent}`; there are: {known}{hint}", is_error=True)
         return await agent.call(ctx, msgspec.json.encode({"request": task.description}).decode())
 
 
 class DeepAgent(Agent[Any, Any]):
-    """An agent some of whose tools have agents in them."""
+    """An agent with a `task` tool."""
 
     def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agents among its tools, and those it gives tasks to."""
+        """Return the agents that run inside this one: agent tools and the sub-agents for tasks."""
         tasked = [agent for entry in self.tools if isinstance(entry, TaskTool) for agent in entry.agents.values()]
         return tuple(dict.fromkeys([*super().inner_agents(), *tasked]))
 
@@ -209,9 +224,24 @@ def deep_agent(
     task_limits: Limits | None = None,
     max_turns: int = 50,
 ) -> Agent[Any, Any]:
-    """An agent with `write_todos`, `task` onto isolated sub-agents, these tools, and with `files` a scratch space.
+    """Create an agent for long tasks, with a to-do list and isolated sub-agents.
 
-    `task_limits` are each task's share of the run's. Say what else an `Agent` can have with `.clone(…)`.
+    Set other options of `Agent` with `.clone(…)`.
+
+    Args:
+        model: The model; by default the runner's.
+        tools: Tools of the agent and of its general-purpose sub-agent.
+        sub_agents: Agents that it can give tasks to with the tool `task`.
+        name: The name of the agent.
+        description: The description for models that may transfer to it.
+        instructions: Your instructions; those about to-do list and tasks are added.
+        files: Whether to add tools for scratch files, which are kept in the run's values.
+        general_purpose: Whether to add a sub-agent with the same tools.
+        task_limits: The limits of each task.
+        max_turns: Maximum number of turns of the agent.
+
+    Raises:
+        SetupError: Two sub-agents have the same name, or there is none.
     """
     own = [*tools, *(scratch_file_tools() if files else ())]
     agents = {agent.name: agent for agent in sub_agents}
@@ -228,7 +258,7 @@ def deep_agent(
             max_turns=max_turns,
         )
     if not agents:
-        raise SetupError(f"`{name}` has nobody to give tasks to; give sub_agents=[…], or general_purpose=True")
+        raise SetupError(f"`{name}` has no sub-agents for tasks; give sub_agents=[…], or general_purpose=True")
     about = [instructions, _INSTRUCTIONS, _ABOUT_FILES if files else ""]
     return DeepAgent(
         name,

@@ -1,9 +1,4 @@
-"""Plan, do a step, look at the plan again: a sequence of a planner and a loop of executor and replanner.
-
-What the agents of plan_execute are told, in words.
-
-The three agents that plan_execute works with, ready made. Each may be replaced by any agent.
-"""
+"""The plan-and-execute pattern: a sequence of a planner and a loop of executor and replanner, and their agents."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -42,51 +37,77 @@ that are done; change them where results call for it."""
 LAST_ROUND = "There will be no further round: answer now, as well as what was done allows, and say what is missing."
 
 
-def objective_of(ctx: AgentContext[Any]) -> str:
-    """What the conversation so far asks for: all that was said in it, without what tools were called for."""
-    return "\n".join(filter(None, map(_spoken, ctx._history.entries)))
+def get_objective(ctx: AgentContext[Any]) -> str:
+    """Return the text of the conversation so far, without tool calls.
+
+    Args:
+        ctx: The context of the planning phase.
+    """
+    return "\n".join(filter(None, map(_text_of_entry, ctx._history.entries)))
 
 
-def _spoken(entry: HistoryEntry) -> str:
-    message = entry.as_read_later(hides_transfers=True)
+def _text_of_entry(entry: HistoryEntry) -> str:
+    message = entry.for_others(hide_transfers=True)
     if message is None or (isinstance(message, ToolMessage) and not entry.is_answer):
         return ""
     text = text_of(message.content)
     return text if not text or entry.author is None or isinstance(message, UserMessage) else f"[{entry.author}] {text}"
 
 
-def history_of(ctx: AgentContext[Any], brief: str) -> History:
-    """A history of its own for an agent that reads only this, and the media the user gave."""
+def brief_history(ctx: AgentContext[Any], brief: str) -> History:
+    """Return a new history with a brief and the media that the user gave.
+
+    Args:
+        ctx: The context of a phase.
+        brief: The text.
+    """
     inputs = [entry.message.content for entry in ctx._history.entries if entry.is_user_input]
     media = [part for content in inputs for part in media_of(content)]
     return History([HistoryEntry(UserMessage((Text(brief), *media) if media else brief))])
 
 
-def executor_brief(progress: PlanProgress, places: Sequence[Sequence[str]], step: str) -> str:
-    """The objective, the plan, what was done, and the step to do."""
-    return f"{_state(progress, places)}\n\nYour step:\n{step}"
+def executor_brief(progress: PlanProgress, groups: Sequence[Sequence[str]], step: str) -> str:
+    """Return the brief of the executor: objective, plan, completed steps and the step to do.
+
+    Args:
+        progress: The progress of the plan.
+        groups: The remaining steps.
+        step: The step to do.
+    """
+    return f"{_state(progress, groups)}\n\nYour step:\n{step}"
 
 
-def replanner_brief(progress: PlanProgress, places: Sequence[Sequence[str]], *, is_last: bool) -> str:
-    """The objective, the plan as it was, and what was done."""
+def replanner_brief(progress: PlanProgress, groups: Sequence[Sequence[str]], *, is_last: bool) -> str:
+    """Return the brief of the replanner: objective, plan and completed steps.
+
+    Args:
+        progress: The progress of the plan.
+        groups: The remaining steps.
+        is_last: Whether this is the last round, so that it must answer.
+    """
     question = LAST_ROUND if is_last else "What is still to be done? If nothing is, what is the answer?"
-    return f"{_state(progress, places)}\n\n{question}"
+    return f"{_state(progress, groups)}\n\n{question}"
 
 
-def best_effort(progress: PlanProgress, places: Sequence[Sequence[str]]) -> str:
-    """An answer made of what was done, for a plan that did not come to its end; its first words say so."""
-    said = f"Not finished: this is what was done in {progress.rounds} rounds."
-    left = f"\n\nStill to be done:\n{_numbered(places)}" if places else ""
-    return f"{said}\n\n{_done(progress)}{left}"
+def best_effort(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
+    """Return an answer for a plan that was not finished: the completed and the remaining steps.
+
+    Args:
+        progress: The progress of the plan.
+        groups: The remaining steps.
+    """
+    summary = f"Not finished: this is what was done in {progress.rounds} rounds."
+    remaining = f"\n\nStill to be done:\n{_numbered(groups)}" if groups else ""
+    return f"{summary}\n\n{_done(progress)}{remaining}"
 
 
-def _state(progress: PlanProgress, places: Sequence[Sequence[str]]) -> str:
-    plan = _numbered(places) or "(no steps are left)"
+def _state(progress: PlanProgress, groups: Sequence[Sequence[str]]) -> str:
+    plan = _numbered(groups) or "(no steps are left)"
     return f"Objective:\n{progress.objective}\n\nPlan:\n{plan}\n\nDone so far:\n{_done(progress)}"
 
 
-def _numbered(places: Sequence[Sequence[str]]) -> str:
-    return "\n".join(f"{number}. {' | '.join(steps)}" for number, steps in enumerate(places, start=1))
+def _numbered(groups: Sequence[Sequence[str]]) -> str:
+    return "\n".join(f"{number}. {' | '.join(steps)}" for number, steps in enumerate(groups, start=1))
 
 
 def _done(progress: PlanProgress) -> str:
@@ -94,24 +115,30 @@ def _done(progress: PlanProgress) -> str:
     return "\n".join(done) or "(nothing yet)"
 
 
-_AT_ONCE = 4
+_DEFAULT_LANES = 4
 
 
 class PlanPhase(BaseAgent[Any, Any]):
-    """What plan_execute does around one of its agents: tell it what it needs, and note down what it came to."""
+    """A phase of plan_execute: briefs one agent and stores its result.
 
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: PlanState) -> None:
-        super().__init__(name, description=f"Has `{agent.name}` work for `{notes.owner}`.")
+    Args:
+        name: The name of the phase.
+        agent: The agent that works in it.
+        state: The state of the plan.
+    """
+
+    def __init__(self, name: str, agent: BaseAgent[Any, Any], state: PlanState) -> None:
+        super().__init__(name, description=f"Runs `{agent.name}` for `{state.owner}`.")
         self.agent = agent
-        self.notes = notes
+        self.state = state
 
     def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agent that works here."""
+        """Return the agent of the phase."""
         return (self.agent,)
 
-    async def briefed(self, ctx: AgentContext[Any], brief: str) -> FlowOutcome:
-        """What the agent comes to. It reads nothing but its brief; whoever comes later reads what it said and did."""
-        history = history_of(ctx, brief)
+    async def _run_briefed(self, ctx: AgentContext[Any], brief: str) -> FlowOutcome:
+        """Run the agent; it reads only its brief, and later agents read its messages."""
+        history = brief_history(ctx, brief)
         mark = len(history.entries)
         try:
             return await ctx.inside(self.agent, "0", history=history)
@@ -120,92 +147,141 @@ class PlanPhase(BaseAgent[Any, Any]):
 
 
 class PlanningPhase(PlanPhase):
-    """The planner reads the conversation and makes the first plan."""
+    """The phase in which the planner reads the conversation and makes the first plan."""
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Have a plan made."""
-        objective = objective_of(ctx)
+        """Run the planner.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        objective = get_objective(ctx)
         outcome = await ctx.inside(self.agent, "0")
         if type(outcome.action) is not Exit:
-            plan = self.notes.plan_in(outcome.output, self.agent.name)
-            self.notes.write(ctx, PlanProgress(objective, plan))
+            plan = self.state.parse_plan(outcome.output, self.agent.name)
+            self.state.write(ctx, PlanProgress(objective, plan))
         return outcome.action
 
 
 class ExecutingPhase(PlanPhase):
-    """The executor does the step in one lane: without lanes beside it, the first step."""
+    """The phase in which the executor does one step.
 
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: PlanState, lane: int = 0) -> None:
-        super().__init__(name, agent, notes)
+    Args:
+        name: The name of the phase.
+        agent: The executor.
+        state: The state of the plan.
+        lane: The position of the step in its group.
+    """
+
+    def __init__(self, name: str, agent: BaseAgent[Any, Any], state: PlanState, lane: int = 0) -> None:
+        super().__init__(name, agent, state)
         self.lane = lane
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Have the step done, if there is one."""
-        progress = self.notes.read(ctx)
-        places = self.notes.steps_of(progress)
-        if not places or self.lane >= len(places[0]):
+        """Run the executor on its step, if there is one.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        progress = self.state.read(ctx)
+        groups = self.state.remaining_steps(progress)
+        if not groups or self.lane >= len(groups[0]):
             return None
-        step = places[0][self.lane]
-        outcome = await self.briefed(ctx, executor_brief(progress, places, step))
+        step = groups[0][self.lane]
+        outcome = await self._run_briefed(ctx, executor_brief(progress, groups, step))
         if type(outcome.action) is not Exit:
-            self.notes.note(ctx, len(progress.done) + self.lane, CompletedStep(step, as_text(outcome.output)))
+            self.state.add_step(ctx, len(progress.done) + self.lane, CompletedStep(step, as_text(outcome.output)))
         return outcome.action
 
 
 class ParallelExecutingPhase(ParallelAgent):
-    """As many lanes as the next place of the plan has steps, each a branch of its own."""
+    """The phase in which the steps of one group are done in parallel.
 
-    def __init__(self, name: str, lanes: Sequence[ExecutingPhase], notes: PlanState) -> None:
-        super().__init__(name, sub_agents=lanes, description=f"Does independent steps of `{notes.owner}` at once.")
-        self.notes = notes
+    Args:
+        name: The name of the phase.
+        lanes: The phases that each do one step.
+        state: The state of the plan.
+    """
+
+    def __init__(self, name: str, lanes: Sequence[ExecutingPhase], state: PlanState) -> None:
+        super().__init__(name, sub_agents=lanes, description=f"Does independent steps of `{state.owner}` in parallel.")
+        self.state = state
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Do the steps; each branch notes down its own."""
-        places = self.notes.steps_of(self.notes.read(ctx))
-        if not places:
+        """Run as many lanes as the group has steps.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        groups = self.state.remaining_steps(self.state.read(ctx))
+        if not groups:
             return None
-        lanes = self.sub_agents[: len(places[0])]
+        lanes = self.sub_agents[: len(groups[0])]
         return await ParallelAgent(self.name, sub_agents=lanes).run(ctx)
 
 
 class ReplanningPhase(PlanPhase):
-    """The replanner reads what was done and gives the steps that are left, or the answer, which ends the loop."""
+    """The phase in which the replanner gives the remaining steps, or the answer.
 
-    def __init__(self, name: str, agent: BaseAgent[Any, Any], notes: PlanState, max_iterations: int) -> None:
-        super().__init__(name, agent, notes)
+    Args:
+        name: The name of the phase.
+        agent: The replanner.
+        state: The state of the plan.
+        max_iterations: The maximum number of rounds.
+    """
+
+    def __init__(self, name: str, agent: BaseAgent[Any, Any], state: PlanState, max_iterations: int) -> None:
+        super().__init__(name, agent, state)
         self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Have it decided whether to go on."""
-        progress = self.notes.read(ctx)
+        """Run the replanner.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        progress = self.state.read(ctx)
         progress = replace(progress, rounds=progress.rounds + 1)
-        brief = replanner_brief(progress, self.notes.steps_of(progress), is_last=progress.rounds == self.max_iterations)
-        outcome = await self.briefed(ctx, brief)
+        brief = replanner_brief(
+            progress, self.state.remaining_steps(progress), is_last=progress.rounds == self.max_iterations
+        )
+        outcome = await self._run_briefed(ctx, brief)
         if type(outcome.action) is Exit:
             return outcome.action
-        answer, plan = self.notes.answer_or_plan_in(outcome.output, self.agent.name)
+        answer, plan = self.state.parse_answer_or_plan(outcome.output, self.agent.name)
         if answer is not None:
-            self.notes.write(ctx, replace(progress, answer=answer, is_complete=True))
+            self.state.write(ctx, replace(progress, answer=answer, is_complete=True))
             return BreakLoop()
-        self.notes.write(ctx, replace(progress, plan=plan))
+        self.state.write(ctx, replace(progress, plan=plan))
         return outcome.action
 
 
 class PlanExecuteAgent(SequentialAgent):
-    """Sequential[planner, Loop[executor, replanner]], and the answer in the end."""
+    """The agent that `plan_execute` creates: Sequential[planner, Loop[executor, replanner]].
 
-    def __init__(self, name: str, phases: Sequence[BaseAgent[Any, Any]], notes: PlanState, description: str) -> None:
+    Args:
+        name: The name of the agent.
+        phases: The planning phase and the loop.
+        state: The state of the plan.
+        description: The description for models that may transfer to it.
+    """
+
+    def __init__(self, name: str, phases: Sequence[BaseAgent[Any, Any]], state: PlanState, description: str) -> None:
         super().__init__(name, sub_agents=phases, description=description)
-        self.notes = notes
+        self.state = state
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Go through the phases, then say the answer; at the limit, what there is of one."""
+        """Run the phases, then say the answer, or summarise the progress at the limit.
+
+        Args:
+            ctx: The context of the activation.
+        """
         action = await super().run(ctx)
         if action is None:
-            progress = self.notes.read(ctx)
+            progress = self.state.read(ctx)
             if progress.answer is None:
-                progress = replace(progress, answer=best_effort(progress, self.notes.steps_of(progress)))
-            self.notes.conclude(ctx, progress)
+                progress = replace(progress, answer=best_effort(progress, self.state.remaining_steps(progress)))
+            self.state.conclude(ctx, progress)
             await ctx.say(progress.answer or "")
         return action
 
@@ -221,32 +297,49 @@ def plan_execute(
     parallel_steps: bool | int = False,
     plan_type: Any = None,
 ) -> PlanExecuteAgent:
-    """An agent that has a plan made, done step by step, and looked at again after each, until there is an answer.
+    """Create an agent that plans, executes one step at a time, and replans after each.
 
-    `plan_type` is `Plan`, or `ParallelPlan` with `parallel_steps` (True for up to four at once, or a number), or any
-    type with `steps` that pydantic can read. At `max_iterations` (0 for none) the answer is made of what was done, and
-    says so.
+    Args:
+        planner: The agent that makes the first plan; see `make_planner`.
+        executor: The agent that does a step; see `make_executor`.
+        replanner: The agent that revises the plan or gives the answer; see `make_replanner`.
+        name: The name of the agent.
+        description: The description for models that may transfer to it.
+        max_iterations: Maximum number of rounds, 0 for no limit. At the limit, the answer summarises the progress.
+        parallel_steps: Whether independent steps run in parallel: True for up to four at once, or a number.
+        plan_type: A type with `steps` that pydantic can validate; by default `Plan`, or `ParallelPlan` with
+            `parallel_steps`.
+
+    Raises:
+        SetupError: `parallel_steps` is negative.
     """
-    at_once = _AT_ONCE if parallel_steps is True else int(parallel_steps)
-    if at_once < 0:
-        raise SetupError(f"`{name}` has parallel_steps={parallel_steps}; give True, False or how many at once")
-    notes = PlanState(name, plan_type or (ParallelPlan if at_once else Plan))
-    working: BaseAgent[Any, Any] = ExecutingPhase(f"{name}.execute", executor, notes)
-    if at_once:
-        lanes = [ExecutingPhase(f"{name}.execute.{lane + 1}", executor, notes, lane) for lane in range(at_once)]
-        working = ParallelExecutingPhase(f"{name}.execute", lanes, notes)
-    looking = ReplanningPhase(f"{name}.replan", replanner, notes, max_iterations)
+    lane_count = _DEFAULT_LANES if parallel_steps is True else int(parallel_steps)
+    if lane_count < 0:
+        raise SetupError(
+            f"`{name}` has parallel_steps={parallel_steps}; give True, False or the maximum number of parallel steps"
+        )
+    state = PlanState(name, plan_type or (ParallelPlan if lane_count else Plan))
+    executing: BaseAgent[Any, Any] = ExecutingPhase(f"{name}.execute", executor, state)
+    if lane_count:
+        lanes = [ExecutingPhase(f"{name}.execute.{lane + 1}", executor, state, lane) for lane in range(lane_count)]
+        executing = ParallelExecutingPhase(f"{name}.execute", lanes, state)
+    replanning = ReplanningPhase(f"{name}.replan", replanner, state, max_iterations)
     loop = LoopAgent(
         f"{name}.loop",
-        sub_agents=[working, looking],
+        sub_agents=[executing, replanning],
         max_iterations=max_iterations,
-        description=f"Goes through the plan of `{name}`.",
+        description=f"Executes the plan of `{name}`.",
     )
-    return PlanExecuteAgent(name, [PlanningPhase(f"{name}.plan", planner, notes), loop], notes, description)
+    return PlanExecuteAgent(name, [PlanningPhase(f"{name}.plan", planner, state), loop], state, description)
 
 
 class PlanTool:
-    """The tool `plan`: its arguments are the plan, and the plan is the answer of the agent that calls it."""
+    """The tool `plan`: its arguments are the plan, which becomes the answer of the agent.
+
+    Args:
+        plan_type: The type of the plan.
+        description: The description for the model.
+    """
 
     def __init__(self, plan_type: Any, description: str) -> None:
         self._plan_type = plan_type
@@ -254,19 +347,24 @@ class PlanTool:
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
-        return ToolSpec("plan", self._description, self._reader.schema, strict=True)
+        """The description of the tool for the model."""
+        return ToolSpec("plan", self._description, self._parser.schema, strict=True)
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Take the plan, if it fits its type."""
+        """Validate the plan.
+
+        Args:
+            ctx: The context of the call.
+            arguments: The plan as JSON.
+        """
         try:
-            plan = self._reader.dump(self._reader.read(arguments))
+            plan = self._parser.dump(self._parser.read(arguments))
         except ValueError as error:
             return ToolResult(f"This is not a plan: {error}. Correct it and call `plan` again.", is_error=True)
         return ToolResult(msgspec.json.encode(plan).decode(), is_final=True)
 
     @cached_property
-    def _reader(self) -> HandoffInputParser:
+    def _parser(self) -> HandoffInputParser:
         return HandoffInputParser("plan", self._plan_type, what="the plan_type")
 
 
@@ -288,8 +386,16 @@ def make_planner(
     plan_type: Any = Plan,
     method: Literal["output", "tool"] = "output",
 ) -> Agent[Any, Any]:
-    """An agent that makes a plan of what it is asked: by structured output, or by a tool `plan` it must call."""
-    check_choice(f"by of make_planner(name={name!r})", method, ("output", "tool"))
+    """Create the planner of `plan_execute`.
+
+    Args:
+        model: The model; by default the runner's.
+        name: The name of the agent.
+        instructions: Its instructions.
+        plan_type: The type of the plan.
+        method: "output" for structured output, "tool" for a tool `plan` that the model must call.
+    """
+    check_choice(f"method of make_planner(name={name!r})", method, ("output", "tool"))
     if method == "output":
         return Agent(name, model=model, instructions=instructions, output_type=plan_type)
     plan = PlanTool(plan_type, "Give the plan: the steps that lead to the objective.")
@@ -304,7 +410,15 @@ def make_executor(
     instructions: str = EXECUTOR,
     max_turns: int = 20,
 ) -> Agent[Any, str]:
-    """An agent that carries out one step of a plan with these tools."""
+    """Create the executor of `plan_execute`.
+
+    Args:
+        model: The model; by default the runner's.
+        tools: Its tools.
+        name: The name of the agent.
+        instructions: Its instructions.
+        max_turns: Maximum number of turns per step.
+    """
     return Agent(name, model=model, instructions=instructions, tools=tools, max_turns=max_turns)
 
 
@@ -315,6 +429,13 @@ def make_replanner(
     instructions: str = REPLANNER,
     plan_type: Any = Plan,
 ) -> Agent[Any, str]:
-    """An agent that calls `plan` with the steps that are left, or `respond` with the answer."""
+    """Create the replanner of `plan_execute`; it calls `plan` or `respond`.
+
+    Args:
+        model: The model; by default the runner's.
+        name: The name of the agent.
+        instructions: Its instructions.
+        plan_type: The type of the plan.
+    """
     plan = PlanTool(plan_type, "Go on, with these steps: those that are still to be done, and no others.")
     return Agent(name, model=model, instructions=instructions, tools=[plan, respond], tool_choice="required")

@@ -386,7 +386,7 @@ class LiveActivation:
     async def _hand_over(self, talk: SessionController, wanted: TransferRequested) -> None:
         ctx = self._ctx
         if wanted.guest is not None:
-            ctx._run.guests[wanted.target] = wanted.guest
+            ctx._run.dynamic_agents[wanted.target] = wanted.guest
         refusal = talk.claim(wanted.target, self.origin)
         if refusal is None:
             inner = self._turns.call_context(f"{ctx._scope}/wanted")
@@ -407,7 +407,7 @@ class LiveActivation:
         self._is_over = True
         if not hung_up.is_by_provider:
             await self._turns.stop()
-        if self._ctx._run.log.open_questions():
+        if self._ctx._run.log.open_interrupts():
             raise SuspendRun
 
 

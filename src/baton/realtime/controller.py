@@ -249,7 +249,7 @@ class SessionController:
     def deliver(self, delta: Delta) -> None:
         """Tell whoever listens."""
         if self.run is not None:
-            self.run.log.tell(delta)
+            self.run.log.deliver(delta)
 
     @property
     def origin(self) -> Origin:

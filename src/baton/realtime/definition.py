@@ -129,7 +129,7 @@ async def prepared_for(
     """The same for an agent that is to have the floor next; or what to tell the model if it cannot be had."""
     try:
         course = cast(TeamFlow, caller._flow)
-        seat = course.seat(course.team.seats[caller.agent], target)
+        seat = course.resolve(course.team.members[caller.agent], target)
         if not isinstance(seat.agent, RealtimeDefinition):
             raise SetupError(f"`{target}` is a {type(seat.agent).__name__}, not a RealtimeAgent; use its as_tool()")
         origin = Origin(f"{ctx._scope}/ready", target, caller._origin)

@@ -103,7 +103,7 @@ class RealtimeRunner(Generic[C]):
             extra_agents=extra_agents,
             observers=observers,
         )
-        for seat in self._runner.team.seats.values():
+        for seat in self._runner.team.members.values():
             if not isinstance(seat.agent, RealtimeDefinition):
                 raise SetupError(
                     f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot have the floor of a live "

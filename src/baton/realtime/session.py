@@ -64,7 +64,7 @@ class RealtimeSession:
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """Every open question."""
-        return tuple(to_interrupt(asked) for asked in self._live.log.open_questions().values())
+        return tuple(to_interrupt(asked) for asked in self._live.log.open_interrupts().values())
 
     async def send_text(self, content: Content, *, respond: bool = True) -> None:
         """Say something as the user, in writing; returns when it is on record and the model has been told."""
@@ -103,8 +103,8 @@ class RealtimeSession:
 
     async def handoff_to(self, name: str) -> None:
         """Give the floor to another agent of the team; returns when it is settled that it gets it."""
-        if name not in self._team.seats:
-            raise TransferError(self.active_agent, name, [*self._team.seats])
+        if name not in self._team.members:
+            raise TransferError(self.active_agent, name, [*self._team.members])
         await self._want(name, None)
 
     async def update_agent(self, agent: RealtimeDefinition[Any]) -> None:
@@ -117,7 +117,7 @@ class RealtimeSession:
         """Answer an open question. Raises AnswerError if it is not open, or the answer does not fit."""
         self._refuse_unless_entered()
         log = self._live.log
-        for event in answer_events(log.open_questions(), {interrupt_id: value}):
+        for event in answer_events(log.open_interrupts(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
             self._talk.questions.answered(event.interrupt_id, event.answer)

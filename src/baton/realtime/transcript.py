@@ -100,11 +100,11 @@ class ActivationTranscript:
         for entry in results:
             found = by_call.get(entry.message.tool_call_id) if isinstance(entry.message, ToolMessage) else None
             if found is not None:
-                entry.message, entry.undone, entry.is_answer = found.message, found.undone, found.is_answer
-        if came_to and came_to[0] is not spoken and came_to[0].undone:
-            spoken.undone = came_to[0].undone
+                entry.message, entry.hidden, entry.is_answer = found.message, found.hidden, found.is_answer
+        if came_to and came_to[0] is not spoken and came_to[0].hidden:
+            spoken.hidden = came_to[0].hidden
             place = next(place for place, entry in enumerate(self._history.entries) if entry is spoken)
-            insort(self._history.undone_at, place)
+            insort(self._history.hidden_at, place)
         self._history.views.clear()
 
     def cut(self, entry: HistoryEntry, cut: ResponseTruncated) -> None:

@@ -106,7 +106,7 @@ class RunningTurns:
     def _put_down(self, slot: TranscriptSlot, branch: History) -> None:
         spoken, entry = slot.entries.pop(), branch.entries[slot.mark]
         # The same words, which may have been cut short meanwhile, with what is known of the calls now.
-        spoken.undone, spoken.followed = entry.undone, entry.followed
+        spoken.hidden, spoken.followed = entry.hidden, entry.followed
         branch.entries[slot.mark] = spoken
         self._transcript.close(slot)
 

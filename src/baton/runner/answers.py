@@ -37,7 +37,7 @@ from .backends import run_started_event
 def resume_events(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
     """What is written first when a run is resumed. Raises AnswerError if an answer is for no open question."""
     opening: list[Event] = [RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time())]
-    return opening + answer_events(log.open_questions(), answers, values)
+    return opening + answer_events(log.open_interrupts(), answers, values)
 
 
 def answer_events(

@@ -22,6 +22,7 @@ from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
 from ..errors import RunConflictError, RunError, RunNotFoundError
 from ..events import Event, RunStarted
+from ..events.codec import require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..log import EventSink, Log
 from ..messages import AssistantMessage
@@ -90,7 +91,7 @@ class MemoryBackend:
         """A run that has stopped before its end waits here."""
         if status != "completed":
             run = course.run
-            self._waiting[self.run_id] = StoppedRun(run.log.events, run.context, run.guests, run.meter.limits)
+            self._waiting[self.run_id] = StoppedRun(run.log.events, run.context, run.dynamic_agents, run.meter.limits)
 
     def abandon(self, error: RunConflictError) -> None:
         """Nobody else could: it stays here."""
@@ -127,10 +128,12 @@ def create_flow(
     guests: Mapping[str, Any] | None = None,
 ) -> TeamFlow:
     """The course of a run; `said_before` is what was said in its thread, `guests` are agents made on the fly."""
+    if log.has_past:
+        require_known_events(log.events)
     run = RunState(started.run_id, log, context, dict(started.values), UsageMeter(limits))
     run.live = rules.live
     if guests:
-        run.guests.update(guests)
+        run.dynamic_agents.update(guests)
     history = History([*said_before, *map(HistoryEntry, started.input)])
     if len(history.entries) > 1:
         for entry in history.entries:

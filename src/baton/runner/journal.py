@@ -72,14 +72,14 @@ class Journal:
         return bool(self._lines) or self.failure is not None or (self.listener is not None and self.listener.is_full)
 
     @property
-    def is_patient(self) -> bool:
+    def can_defer(self) -> bool:
         """Whether nobody listens who is in a hurry: then what happened may be stored together with what comes next."""
-        return (self.listener is None or self.listener.is_patient) and self.failure is None
+        return (self.listener is None or self.listener.can_defer) and self.failure is None
 
     @property
-    def is_heard(self) -> bool:
+    def has_subscribers(self) -> bool:
         """Whether somebody listens."""
-        return self.listener is not None and self.listener.is_heard
+        return self.listener is not None and self.listener.has_subscribers
 
     def put(self, event: Event | Delta) -> None:
         """Take one event. What is not recorded is told at once, unless something that is waits before it."""
@@ -92,14 +92,14 @@ class Journal:
         else:
             self.listener.put(event)
 
-    def put_hushed(self, event: Event) -> None:
+    def put_muted(self, event: Event) -> None:
         """Take one event that is stored like all others, and kept from whoever listens."""
         self._keep(event)
         if self.listener is not None and self.failure is None:
             self._hushed.add(event.key)
             self._untold.append(event)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Return when everything is stored and told. Raises what the store raised."""
         while self._lines or self._status is not None or self._busy is not None:
             if self.failure is not None:
@@ -111,14 +111,14 @@ class Journal:
         if self.failure is not None:
             raise self.failure
         if self.listener is not None and self.listener.is_full:
-            await self.listener.room()
+            await self.listener.drain()
 
     async def finish(self, status: RunStatus) -> None:
         """Store what is left together with the run's status, and give the lease back."""
         try:
             if self.failure is None:
                 self._status = status
-                await self.room()
+                await self.drain()
         finally:
             await self._give_back()
 
@@ -179,7 +179,7 @@ class Journal:
             for event in untold:
                 if self._hushed and isinstance(event, Event) and event.key in self._hushed:
                     self._hushed.remove(event.key)
-                    self.listener.put_hushed(event)
+                    self.listener.put_muted(event)
                 else:
                     self.listener.put(event)
 

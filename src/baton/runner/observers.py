@@ -105,14 +105,14 @@ class ObservedBackend:
         return self._listener is not None and self._listener.is_full
 
     @property
-    def is_heard(self) -> bool:
+    def has_subscribers(self) -> bool:
         """By the readers, if by nobody else."""
         return True
 
     @property
-    def is_patient(self) -> bool:
+    def can_defer(self) -> bool:
         """Whether whoever listens is in no hurry; readers never are in one."""
-        return self._listener is None or self._listener.is_patient
+        return self._listener is None or self._listener.can_defer
 
     def put(self, event: Event | Delta) -> None:
         """Tell everybody."""
@@ -120,14 +120,14 @@ class ObservedBackend:
         if self._listener is not None:
             self._listener.put(event)
 
-    def put_hushed(self, event: Event) -> None:
+    def put_muted(self, event: Event) -> None:
         """Tell the readers alone: they read what is inside an agent that is called as a tool as well."""
         self._tell_readers(event)
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Wait until there is room for more."""
         if self._listener is not None:
-            await self._listener.room()
+            await self._listener.drain()
 
     def _tell_readers(self, event: Event | Delta) -> None:
         for heard in self._heard:

@@ -95,7 +95,7 @@ class RunResult(Generic[Out]):
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """Every open question."""
-        return tuple(to_interrupt(asked) for asked in self._run.log.open_questions().values())
+        return tuple(to_interrupt(asked) for asked in self._run.log.open_interrupts().values())
 
     @cached_property
     def usage(self) -> RunUsage:

@@ -128,8 +128,8 @@ class Runner(Generic[C, Out]):
         """For how many seconds a stored run is this runner's if its process dies while driving it."""
         self._archive = None if store is None else self._archive_of(store)
         self._threads: RunRepository | None = None
-        if loop_fallback is not None and self.team.seat(loop_fallback) is None:
-            raise SetupError(f"on_loop names `{loop_fallback}`, but the team has: {quote_names([*self.team.seats])}")
+        if loop_fallback is not None and loop_fallback not in self.team.members:
+            raise SetupError(f"on_loop names `{loop_fallback}`, but the team has: {quote_names([*self.team.members])}")
         self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 
     async def run(

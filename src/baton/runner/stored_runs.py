@@ -108,7 +108,7 @@ class RunRepository:
         finally:
             if journal.lease is not None and (status != "completed" or journal.failure is not None):
                 run, owner = course.run, "" if journal.is_given_back else journal.lease.worker
-                self.known[run.id] = LocalRunState(run.context, run.guests, run.meter.limits, owner)
+                self.known[run.id] = LocalRunState(run.context, run.dynamic_agents, run.meter.limits, owner)
                 while len(self.known) > _REMEMBERED:
                     self.known.popitem(last=False)
 
@@ -159,7 +159,7 @@ class NewStoredRun(_StoredBackend):
             return started, ()
         conversation = await archive.conversations.latest(started.thread)
         floor = conversation.floor if self._floor == "active" else ""
-        root = floor if floor in archive.rules.team.seats else started.root_agent
+        root = floor if floor in archive.rules.team.members else started.root_agent
         return replace(started, root_agent=root, previous_run_id=conversation.last_run), conversation.entries
 
     async def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:

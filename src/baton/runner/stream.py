@@ -51,7 +51,7 @@ class EventQueue:
     Without a capacity it is never full: a live conversation does not stand still because somebody is slow to listen.
     """
 
-    __slots__ = ("_capacity", "_items", "_reader", "_writers", "is_closed", "is_full", "is_heard", "is_patient")
+    __slots__ = ("_capacity", "_items", "_reader", "_writers", "can_defer", "has_subscribers", "is_closed", "is_full")
 
     def __init__(self, capacity: int | None = 128) -> None:
         self._capacity = capacity if capacity is not None else sys.maxsize
@@ -60,8 +60,8 @@ class EventQueue:
         self._writers: list[asyncio.Future[None]] = []
         self.is_full = False
         self.is_closed = False
-        self.is_patient = False
-        self.is_heard = True
+        self.can_defer = False
+        self.has_subscribers = True
 
     def put(self, event: Event | Delta) -> None:
         """Take one event; never waits, but may become full."""
@@ -72,10 +72,10 @@ class EventQueue:
         if self._reader is not None:
             self._wake_reader()
 
-    def put_hushed(self, event: Event) -> None:
+    def put_muted(self, event: Event) -> None:
         """Nothing: it is not for whoever listens."""
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Return when there is room again."""
         while self.is_full and not self.is_closed:
             waiting = asyncio.get_running_loop().create_future()
@@ -189,7 +189,7 @@ class RunStream(Generic[Out]):
         given = self._keeper.open(self._channel, self)
         opened = self._opened = given if type(given) is OpenRun else await cast("Awaitable[OpenRun]", given)
         course, log = opened.course, opened.course.run.log
-        hooks, known = course.rules.options.hooks, len(log.events)
+        hooks, known = course.config.options.hooks, len(log.events)
         if self._is_cancelled or self._stops_after_turn:
             course.run.signals.stop = "now" if self._is_cancelled else "after_turn"
         for event in opened.opening:
@@ -200,7 +200,7 @@ class RunStream(Generic[Out]):
             if self._is_cancelled:
                 raise asyncio.CancelledError
             if hooks is None and course.run.meter.limits.seconds is None:
-                outcome = await follow(course, course.team.seats[opened.first])
+                outcome = await follow(course, course.team.members[opened.first])
             else:
                 outcome = await self._led(opened, hooks)
             if log.has_past:
@@ -209,7 +209,7 @@ class RunStream(Generic[Out]):
             if self._stops_after_turn:
                 await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
             else:
-                open_questions = tuple(log.open_questions())
+                open_questions = tuple(log.open_interrupts())
                 await self._stop(RunSuspended(f"suspended{len(log.events)}", RUN_ORIGIN, time(), open_questions))
                 await self._tell_questions(hooks, known)
         except asyncio.CancelledError:
@@ -242,7 +242,7 @@ class RunStream(Generic[Out]):
     async def _led(self, opened: OpenRun, hooks: RunHooks | None) -> FlowOutcome:
         """Give the floor to whoever begins; how it ends."""
         course, log = opened.course, opened.course.run.log
-        first = course.team.seats[opened.first]
+        first = course.team.members[opened.first]
         if hooks is not None:
             is_past = log.has_past and log.has("1/start")
             await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
@@ -254,7 +254,7 @@ class RunStream(Generic[Out]):
                 follow(course, first), seconds, lambda: LimitError("seconds", seconds, self._last_path())
             )
         if hooks is not None:
-            ended = (hooks.on_run_end, (course.team.seats[outcome.origin.agent].agent, outcome.output))
+            ended = (hooks.on_run_end, (course.team.members[outcome.origin.agent].agent, outcome.output))
             await dispatch(self._root_context(), "run_end", ended, is_past=log.has("completed"))
         return outcome
 

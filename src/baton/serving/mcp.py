@@ -242,7 +242,7 @@ def _progress_in(event: Event | Delta) -> str:
 
 
 async def _interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
-    return [to_interrupt(asked) for asked in Log(await runner.events(run_id)).open_questions().values()]
+    return [to_interrupt(asked) for asked in Log(await runner.events(run_id)).open_interrupts().values()]
 
 
 def _can_elicit(ctx: ServerRequestContext[Any]) -> bool:
@@ -382,7 +382,7 @@ def _runners(
         runner = cast("Runner[Any, Any]", team)
         return {tool_name_for(runner.team.root): runner}
     root = Runner(team, model=model, store=store)
-    agents: Sequence[Any] = [seat.agent for seat in root.team.seats.values()] if each else [team]
+    agents: Sequence[Any] = [seat.agent for seat in root.team.members.values()] if each else [team]
     runners: dict[str, Runner[Any, Any]] = {}
     for agent in agents:
         name = tool_name_for(agent.name)
@@ -393,6 +393,6 @@ def _runners(
 
 
 def _tool(name: str, runner: Runner[Any, Any]) -> types.Tool:
-    agent = runner.team.seats[runner.team.root].agent
+    agent = runner.team.members[runner.team.root].agent
     described = agent.description or f"Ask {agent.name}."
     return types.Tool(name=name, title=agent.name, description=described, input_schema=_REQUEST_SCHEMA)

@@ -227,7 +227,7 @@ class CrashExperiment:
                 )
             if record.status != "suspended":
                 return
-            interrupts = Log(await self._stored()).open_questions().values()
+            interrupts = Log(await self._stored()).open_interrupts().values()
             answers = {asked.key: self._answer_to(to_interrupt(asked)) for asked in interrupts}
             self.resumes += 1
             await runner.resume(_RUN, answers, context=self._context)

@@ -114,15 +114,15 @@ def _all_teams(team: Team) -> list[Team]:
 
 
 def _agent_names(team: Team) -> list[str]:
-    return [name for each in _all_teams(team) for name in each.seats]
+    return [name for each in _all_teams(team) for name in each.members]
 
 
 def _model_agents(team: Team) -> Iterator[Agent[Any, Any]]:
     """Yield every agent of the team that calls a model, without its wrappers."""
     seen: set[int] = set()
     for each in _all_teams(team):
-        for seat in each.seats.values():
-            agent = seat.agent
+        for member in each.members.values():
+            agent = member.agent
             while isinstance(inner := getattr(agent, "inner", None), BaseAgent):
                 agent = cast("BaseAgent[Any, Any]", inner)
             if isinstance(agent, Agent) and id(agent) not in seen:

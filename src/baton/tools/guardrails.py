@@ -156,7 +156,7 @@ class GuardrailChecks:
             raise
         except Exception as error:
             because = f"{type(error).__name__}: {error}".removesuffix(": ")
-            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, because=because) from error
+            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
         name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own._take_changes()
         log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
         self._keep(changes)

@@ -307,7 +307,7 @@ class GuardedTool(ToolWrapper):
         target = outcome.transfer_to
         if target is not None and not isinstance(target, str):
             # A log holds names only; the run knows who is meant.
-            ctx._run.guests[target.name] = target
+            ctx._run.dynamic_agents[target.name] = target
             outcome = msgspec.structs.replace(outcome, transfer_to=target.name)
         return to_json_value(f"the result of `{self.spec.name}`", _Result(outcome, ctx._take_changes()))
 

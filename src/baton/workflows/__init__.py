@@ -1,7 +1,7 @@
-"""Agents made of agents: one after the other, again and again, all at once.
+"""Workflow agents: sub-agents in sequence, in a loop, or in parallel.
 
-May import agents and what is below them. A workflow gives the floor to its steps and reads how they end; it must not
-follow transfers itself: a step's transfers stay inside the step.
+May import agents and what is below them. A workflow runs its steps and reads their outcome; it must not follow
+transfers itself, because a step's transfers stay inside the step.
 """
 
 from ..events import BreakLoop

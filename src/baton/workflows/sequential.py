@@ -1,11 +1,4 @@
-"""What workflows share: agents whose sub-agents are steps that run inside them.
-
-One agent after the other.
-
-The same agents again and again.
-
-The tool by which a model ends the loop it works in.
-"""
+"""Sequential and loop agents, their base class, and the tool that ends a loop."""
 
 import asyncio
 from collections.abc import Sequence
@@ -25,7 +18,15 @@ Out = TypeVar("Out", default=Any, covariant=True)
 
 
 class Workflow(BaseAgent[Any, Out]):
-    """An agent that gives the floor to its sub-agents by a fixed plan."""
+    """Base class of agents that run their sub-agents in a fixed order.
+
+    Args:
+        name: The name of the agent.
+        sub_agents: The steps, at least one.
+        description: The description for models that may transfer to it.
+        handoffs: The agents that it can transfer to.
+        hooks: Hooks for its start, end and handoffs.
+    """
 
     def __init__(
         self,
@@ -41,20 +42,19 @@ class Workflow(BaseAgent[Any, Out]):
             raise SetupError(f"`{self.name}` has no steps; give at least one agent in sub_agents=[…]")
 
     def _transfer_children(self) -> Sequence[BaseAgent[Any, Any]]:
-        """None: a step is not transferred to, and does not transfer back."""
-        return ()
+        return ()  # A step is not transferred to, and does not transfer back.
 
     def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The steps."""
+        """Return the steps."""
         return tuple(dict.fromkeys(self.sub_agents))
 
-    async def run_in_turn(
+    async def _run_steps(
         self, ctx: AgentContext[Any], after: Origin, *, round: str = ""
     ) -> tuple[Action | None, Origin]:
-        """Run the steps one after the other until one of them ends with an action; that action, and the last step."""
+        """Run the steps until one ends with an action; return it and the last step's origin."""
         for position, step in enumerate(self.sub_agents):
             if ctx._run.signals.stop == "now":
-                # A step may have swallowed the cancellation; the run is over all the same.
+                # A step may have swallowed the cancellation; the run stops nevertheless.
                 raise asyncio.CancelledError
             outcome = await ctx.inside(step, f"{round}{position}", after=after)
             ctx.output, after = outcome.output, outcome.first
@@ -64,21 +64,41 @@ class Workflow(BaseAgent[Any, Out]):
 
 
 class SequentialAgent(Workflow[Any]):
-    """Runs each of its sub-agents once, in order. Each reads what was said before it.
+    """An agent that runs each of its sub-agents once, in order.
 
-    A step's transfers stay inside the step. Its `Exit` ends the whole; its `BreakLoop` ends the loop around it.
+    A step reads the messages before it, and its transfers stay inside the step. A step that returns `Exit` ends the run; one that returns `BreakLoop` ends
+    the loop around the sequence. The output is that of the last step.
+
+    Args:
+        name: The name of the agent.
+        sub_agents: The steps, at least one.
+        description: The description for models that may transfer to it.
+        handoffs: The agents that it can transfer to.
+        hooks: Hooks for its start, end and handoffs.
     """
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the steps; the last one's output is the output."""
-        action, _ = await self.run_in_turn(ctx, ctx._origin)
+        """Run the steps.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        action, _ = await self._run_steps(ctx, ctx._origin)
         return action
 
 
 class LoopAgent(Workflow[Any]):
-    """Runs its sub-agents in order, over and over, until one of them ends with `BreakLoop` or `Exit`.
+    """An agent that runs its sub-agents in order, over and over, until one breaks the loop.
 
-    Without `max_iterations` only those, or the run's limits, end it. What is broken is the innermost loop.
+    A step ends the loop by returning `BreakLoop`, or by calling `break_loop_tool`; `Exit` ends the run.
+
+    Args:
+        name: The name of the agent.
+        sub_agents: The steps, at least one.
+        description: The description for models that may transfer to it.
+        max_iterations: Maximum number of rounds; 0 for no limit.
+        handoffs: The agents that it can transfer to.
+        hooks: Hooks for its start, end and handoffs.
     """
 
     def __init__(
@@ -93,26 +113,30 @@ class LoopAgent(Workflow[Any]):
     ) -> None:
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
         if not isinstance(max_iterations, int) or max_iterations < 0:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise SetupError(f"`{name}` has max_iterations={max_iterations!r}; give a number, or 0 for no limit")
+            raise SetupError(f"`{name}` has max_iterations={max_iterations!r}; give an integer, or 0 for no limit")
         self.max_iterations = max_iterations
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Go round; the output is that of the step that ran last."""
+        """Run the steps repeatedly; the output is that of the last step.
+
+        Args:
+            ctx: The context of the activation.
+        """
         after, iteration = ctx._origin, 0
         while not self.max_iterations or iteration < self.max_iterations:
-            action, after = await self.run_in_turn(ctx, after, round=f"{iteration}.")
+            action, after = await self._run_steps(ctx, after, round=f"{iteration}.")
             if type(action) is BreakLoop:
                 return None
             if action is not None:
                 return action
             iteration += 1
-            # Steps that wait for nothing would else keep everybody else waiting, and could not be cancelled.
+            # Let other tasks run: steps that never wait would block them and could not be cancelled.
             await asyncio.sleep(0)
         return None
 
 
 class BreakLoopTool:
-    """Ends the innermost loop around the agent that calls it, once that agent is done."""
+    """A tool that ends the innermost loop around the calling agent, once that agent is done."""
 
     def __init__(self) -> None:
         self.spec = ToolSpec(
@@ -123,7 +147,12 @@ class BreakLoopTool:
         )
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Take note that the loop is to end; arguments are ignored."""
+        """Request the end of the loop.
+
+        Args:
+            ctx: The context of the call.
+            arguments: Ignored.
+        """
         return ToolResult("The loop ends when you are done.", breaks_loop=True)
 
     def __repr__(self) -> str:

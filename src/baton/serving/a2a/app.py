@@ -99,7 +99,7 @@ def _scheme_of(auth: Auth) -> SecurityScheme:
 
 
 def _made(team: Team) -> AgentCard:
-    root = team.seats[team.root].agent
+    root = team.members[team.root].agent
     return AgentCard(
         name=root.name,
         description=root.description or root.name,
@@ -114,7 +114,7 @@ def _made(team: Team) -> AgentCard:
                 description=seat.agent.description or name,
                 tags=["agent" if name != root.name else "root"],
             )
-            for name, seat in team.seats.items()
+            for name, seat in team.members.items()
         ],
     )
 

@@ -196,7 +196,7 @@ class AGUIEndpoint:
     async def _resumed(self, caller: Principal, wanted: agui.RunAgentInput, last: RunRecord) -> _ActiveRun | None:
         """Have a run that waits go on; None if it is given up, and a new one is to follow it."""
         events = await self._hub.runner.events(last.run_id)
-        questions = Log(events).open_questions()
+        questions = Log(events).open_interrupts()
         resumption = resumption_of(wanted, questions)
         has_news = bool(said_in(wanted, is_known=True))
         if resumption is None:

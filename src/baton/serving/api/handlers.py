@@ -96,7 +96,7 @@ class RunService:
             raise ServingError(409, "not_waiting", f"the run is {record.status}; it waits for no answers")
         if answers is not None:
             # A hub takes a mapping of other keys for the one answer itself; here the ids are always given.
-            questions = Log(await self.hub.runner.events(record.run_id)).open_questions()
+            questions = Log(await self.hub.runner.events(record.run_id)).open_interrupts()
             if unknown := [id for id in answers if id not in questions]:
                 raise AnswerError(
                     f"no open question is called {quote_names(unknown)}; open are: {quote_names([*questions])}"

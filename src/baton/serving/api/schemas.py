@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from ...events import Delta, Event, RunFailed, RunStarted, encode_event
+from ...events import Delta, Event, RunFailed, RunStarted, UnknownEvent, encode_event
 from ...flow.log_history import history_from_log, last_active_agent
 from ...log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage, text_of
@@ -136,7 +136,7 @@ def whole_run(record: RunRecord, events: Sequence[Event], caller: Principal) -> 
         output=_output_of(events) if record.status == "completed" else None,
         questions=tuple(
             Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.tool_call, asked.schema)
-            for asked in Log(events).open_questions().values()
+            for asked in Log(events).open_interrupts().values()
         ),
         error=failed.error_type if failed is not None else None,
         usage=usage_from_events(events).total,
@@ -155,5 +155,6 @@ def as_sent(event: Event | Delta, caller: Principal, *, show_errors: bool) -> by
 
 
 def _output_of(events: Sequence[Event]) -> str | None:
-    answers = [entry.message for entry in history_from_log(events) if entry.is_answer]
+    known = [event for event in events if not isinstance(event, UnknownEvent)]
+    answers = [entry.message for entry in history_from_log(known) if entry.is_answer]
     return text_of(answers[-1].content) if answers else None
