@@ -87,11 +87,11 @@ async def test_an_answer_that_does_not_fit_is_refused_and_nothing_is_written(
     for runner in (stored, plain):
         waiting = await runner.run("hi", run_id="r")
         before, given = await runner.events("r"), {waiting.interrupts[0].id: answer}
-        with pytest.raises(AnswerError, match="does not fit what was asked for") as caught:
+        with pytest.raises(AnswerError, match="does not fit its schema") as caught:
             await runner.resume("r", given)
         assert problem in str(caught.value)
         if runner is stored:
-            with pytest.raises(AnswerError, match="does not fit what was asked for"):
+            with pytest.raises(AnswerError, match="does not fit its schema"):
                 await runner.answer("r", given)
         assert await runner.events("r") == before
         assert (await runner.resume("r")).interrupts == waiting.interrupts
@@ -168,7 +168,7 @@ async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
 async def test_values_without_an_answer_are_refused() -> None:
     runner = asking(None, [])
     waiting = await runner.run("hi")
-    with pytest.raises(AnswerError, match="`who` came with none"):
+    with pytest.raises(AnswerError, match="got `who` without one"):
         await runner.resume(waiting.run_id, values={"who": "bob"})
 
 

@@ -118,7 +118,7 @@ async def test_one_run_that_cannot_be_driven_does_not_keep_the_others_from_it(ca
     held = await store.acquire("r7", "somebody", ttl=60)
     recovered = await runner.recover(max_concurrency=3)
     assert recovered == {"damaged": "running"} | {f"r{n}": "completed" for n in range(20) if n != 7}
-    assert "run `damaged` could not be driven" in caplog.text
+    assert "could not drive run `damaged`" in caplog.text
     await store.release(held)
     assert (await runner.recover())["r7"] == "completed"
 
@@ -202,4 +202,4 @@ async def test_without_a_store_there_is_nothing_to_leave_to_others() -> None:
 
 async def test_a_lease_must_last() -> None:
     with pytest.raises(SetupError, match="lease"):
-        runner_of(Watched(), [], lease=0)
+        runner_of(Watched(), [], lease_seconds=0)

@@ -38,10 +38,10 @@ async def act(word: str) -> str:
     return f"did {word}"
 
 
-async def journal_in(store: MemoryStore, listener: EventQueue | None = None) -> Journal:
+async def journal_in(store: MemoryStore, sink: EventQueue | None = None) -> Journal:
     """The journal of a run that has no events yet."""
     lease = await store.create("r", [encode_header()], worker="me", ttl=60)
-    return Journal(store, lease=lease, seq=1, listener=listener)
+    return Journal(store, lease=lease, seq=1, sink=sink)
 
 
 # --- order

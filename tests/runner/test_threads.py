@@ -55,7 +55,7 @@ async def test_the_floor_may_go_back_to_the_root() -> None:
     assert (await runner.run("and now?", thread="t", start_at="root")).output == "A again"
     assert "I am B" in " ".join(read(model))
     wrong: Any = "mine"
-    with pytest.raises(SetupError, match="floor"):
+    with pytest.raises(SetupError, match="start_at"):
         await runner.run("x", thread="t", start_at=wrong)
 
 

@@ -18,7 +18,7 @@ from ..messages import RunInput
 from ..runner import Runner
 from ..runner.backends import new_id
 from ..runner.observers import Observer
-from ..runner.runner import StartAt
+from ..runner.arguments import StartAt
 from ..runner.threads import Thread
 from ..stores import Store
 from .controller import SessionController
