@@ -49,7 +49,7 @@ BatonError
         └── ThreadBusyError              a run of that thread has not ended
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 
@@ -70,6 +70,23 @@ def check_choice(what: str, given: object, choices: Sequence[str]) -> None:
     """Raise SetupError if a word is not among those there are."""
     if given not in choices:
         raise SetupError(f"{what} is {given!r}; it can be: {quote_names(choices)}")
+
+
+def check_keywords(function: str, given: Iterable[str], valid: Collection[str]) -> None:
+    """Raise SetupError for the first unknown keyword, with the nearest valid one.
+
+    Args:
+        function: The called function as the user writes it, such as `Runner.run()`.
+        given: The keywords that were passed.
+        valid: The keywords that the function accepts.
+    """
+    for name in given:
+        if name not in valid:
+            from difflib import get_close_matches
+
+            nearest = get_close_matches(name, valid, n=1)
+            hint = f"did you mean `{nearest[0]}`? It accepts" if nearest else "it accepts"
+            raise SetupError(f"{function} got an unknown argument `{name}`; {hint}: {quote_names(sorted(valid))}")
 
 
 class ModelError(BatonError):

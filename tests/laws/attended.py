@@ -82,7 +82,7 @@ class AttendedRuns:
 
     def check(self) -> None:
         """Assert that everything so far is as the contract wants it."""
-        events = self.live.events
+        events = list(self.live.events)
         story = Story(self.team, self.run, self.voice)
         story.read(events)
         check_deeds(story, self.stage)

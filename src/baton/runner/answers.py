@@ -93,7 +93,7 @@ def _answers_by_id(interrupts: Mapping[str, InterruptRaised], answers: Any) -> M
 
 
 def _tool_question_kind(interrupt: InterruptRaised) -> Any:
-    """Return the kind of question that a tool wrapper asks about a call; None for other interrupts."""
+    """Return the kind of a question that a tool wrapper asked; None for other interrupts."""
     if interrupt.tool_call is None or not isinstance(interrupt.payload, dict):
         return None
     return cast("dict[str, Any]", interrupt.payload).get("kind")  # pyright: ignore[reportUnknownMemberType]

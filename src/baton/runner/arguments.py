@@ -1,15 +1,14 @@
-"""The keyword arguments shared by all methods that start a run, and the check for misspelt ones.
+"""The keyword arguments shared by all methods that start a run.
 
 A leaf module: the runner, the background runner and the realtime runner all use it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypedDict
 
 from typing_extensions import TypeVar
 
 from ..context import Limits
-from ..errors import SetupError, quote_names
 
 C = TypeVar("C", default=Any)
 
@@ -18,9 +17,9 @@ StartAt: TypeAlias = Literal["active", "root"]
 
 
 class RunArgs(TypedDict, Generic[C], total=False):
-    """Keyword arguments of `Runner.run`, `run_sync`, `stream`, `submit` and `BackgroundRunner.start`.
+    """Optional keyword arguments of all methods that start a run.
 
-    All of them are optional.
+    These are `Runner.run`, `run_sync`, `stream`, `submit` and `BackgroundRunner.start`.
     """
 
     context: C | None
@@ -40,20 +39,3 @@ class RunArgs(TypedDict, Generic[C], total=False):
 
 
 RUN_ARGS = frozenset(RunArgs.__annotations__)
-
-
-def check_keywords(function: str, given: Iterable[str], valid: Collection[str]) -> None:
-    """Raise SetupError for the first unknown keyword, with the nearest valid one.
-
-    Args:
-        function: The called function as the user writes it, such as `Runner.run()`.
-        given: The keywords that were passed.
-        valid: The keywords that the function accepts.
-    """
-    for name in given:
-        if name not in valid:
-            from difflib import get_close_matches
-
-            nearest = get_close_matches(name, valid, n=1)
-            hint = f"did you mean `{nearest[0]}`? It accepts" if nearest else "it accepts"
-            raise SetupError(f"{function} got an unknown argument `{name}`; {hint}: {quote_names(sorted(valid))}")

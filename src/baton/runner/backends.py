@@ -156,7 +156,7 @@ def run_started_event(events: Sequence[Event]) -> RunStarted:
 
 
 def check_known_events(events: Sequence[Event]) -> None:
-    """Raise LogError for an event of a newer version, because a run must not be driven without its effect."""
+    """Raise LogError for an event of a newer version: a run must not be driven without it."""
     for number, event in enumerate(events):
         if type(event) is UnknownEvent:
             raise LogError(number, f"unknown event type `{event.event_type}`; a newer version of Baton wrote it")

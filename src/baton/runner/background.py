@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import monotonic, time
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Unpack
 
-from ..errors import BatonError, RunConflictError, RunNotFoundError
+from ..errors import BatonError, RunConflictError, RunNotFoundError, check_keywords
 from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
 from ..messages import RunInput
 from ..stores import RunRecord, RunStatus
-from .arguments import RUN_ARGS, RunArgs, check_keywords
+from .arguments import RUN_ARGS, RunArgs
 from .runner import Runner
 from .stream import RunStream
 
@@ -46,7 +46,7 @@ class Subscriber(Generic[T]):
 
     def __init__(self, max_pending: int = _MAX_PENDING, *, droppable: Callable[[T], bool] | None = None) -> None:
         self.is_closed = False
-        """Whether no more items will be added."""
+        """True once no more items will be added."""
         self._max_pending = max_pending
         self._droppable = droppable
         self._pending: deque[T] = deque()
@@ -142,7 +142,7 @@ class RunBroadcast(Broadcast[NumberedEvent]):
         self.publish((self._published, event))
 
     def subscribe(self, after: int) -> Subscriber[NumberedEvent]:
-        """Add a subscriber that first receives the past events after number `after` and partial responses."""
+        """Add a subscriber; it first receives events after number `after` and partial responses."""
         subscriber = Subscriber[NumberedEvent](droppable=_is_delta)
         for number, event in enumerate(self.stream._log.events[after : self._published], after + 1):
             subscriber.put((number, event))
@@ -158,7 +158,7 @@ def _is_delta(item: NumberedEvent) -> bool:
 
 
 class RecoveryLoop:
-    """Polls the store for runs without a live worker and takes them over, for one background runner."""
+    """Polls the store for runs without a live worker and takes them over."""
 
     def __init__(self, background: "BackgroundRunner") -> None:
         self.on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
@@ -351,7 +351,7 @@ class BackgroundRunner:
         self._recovery.start(context_factory)
 
     async def release_all(self) -> None:
-        """Stop driving without changing the status of the runs, so that other workers take them over."""
+        """Stop driving but leave the runs `running`, so that other workers take them over."""
         await self._recovery.stop()
         for broadcast in [*self._broadcasts.values()]:
             await broadcast.stream._release()

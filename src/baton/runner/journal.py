@@ -30,7 +30,7 @@ class _Batch(Struct, frozen=True):
 
 
 class Journal:
-    """An event sink that writes ahead: it stores events in batches and delivers them once they are stored.
+    """An event sink that stores events in batches and delivers them once they are stored.
 
     After a failure it accepts nothing more and raises the failure to every waiter, so that the run stops.
     """
@@ -59,7 +59,7 @@ class Journal:
         self._create = create
         self.lease = lease
         self.is_released = False
-        """Whether the lease has been released."""
+        """True once the lease has been released."""
         self._seq = seq
         self._lines: list[bytes] = []
         self._undelivered: list[Event | Delta] = []
@@ -72,17 +72,17 @@ class Journal:
 
     @property
     def is_full(self) -> bool:
-        """Whether events wait to be stored, or the sink is full."""
+        """Return whether events wait to be stored, or the sink is full."""
         return bool(self._lines) or self.failure is not None or (self.sink is not None and self.sink.is_full)
 
     @property
     def is_patient(self) -> bool:
-        """Whether storing may be delayed and combined with later events."""
+        """Return whether storing may be delayed and combined with later events."""
         return (self.sink is None or self.sink.is_patient) and self.failure is None
 
     @property
     def is_heard(self) -> bool:
-        """Whether deltas have a receiver."""
+        """Return whether deltas have a receiver."""
         return self.sink is not None and self.sink.is_heard
 
     def put(self, event: Event | Delta) -> None:
@@ -248,7 +248,7 @@ class SupportsStop(Protocol):
 
 
 class LeaseHeartbeat:
-    """Renews the leases of all runs that a runner drives, and stops runs whose lease or store record is gone."""
+    """Renews the leases of all runs that a runner drives, and stops runs that lost theirs."""
 
     def __init__(self, store: Store, ttl: float) -> None:
         self._store = store

@@ -54,12 +54,12 @@ def check_observers(given: Any) -> tuple[Observer, ...]:
 
 
 def with_observers(observers: Sequence[Observer], backend: RunBackend) -> RunBackend:
-    """Wrap a backend so that observers receive the run's events; return it unchanged if there are none."""
+    """Wrap a backend so that observers, if there are any, receive the run's events."""
     return ObservedBackend(backend, observers) if observers else backend
 
 
 class ObservedBackend:
-    """A backend around another one, and the event sink of its run: it passes events to observers, then to `sink`."""
+    """A backend and event sink that passes events to observers before the actual sink."""
 
     def __init__(self, backend: RunBackend, observers: Sequence[Observer]) -> None:
         self.run_id = backend.run_id
@@ -105,7 +105,7 @@ class ObservedBackend:
 
     @property
     def is_full(self) -> bool:
-        """Whether the sink is full; observers never hold up the run."""
+        """Return whether the sink is full; observers never hold up the run."""
         return self._sink is not None and self._sink.is_full
 
     @property
@@ -115,7 +115,7 @@ class ObservedBackend:
 
     @property
     def is_patient(self) -> bool:
-        """Whether the sink allows events to be delayed; observers always do."""
+        """Return whether the sink allows events to be delayed; observers always do."""
         return self._sink is None or self._sink.is_patient
 
     def put(self, event: Event | Delta) -> None:

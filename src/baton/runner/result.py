@@ -51,7 +51,7 @@ class GuardrailResult(msgspec.Struct, frozen=True):
     name: str
     """The guardrail's name."""
     stage: Literal["input", "output", "tool"]
-    """What it checked."""
+    """The stage of the run that it checked."""
     agent: str
     """The agent whose input, output or tool call it checked."""
     verdict: GuardrailVerdict

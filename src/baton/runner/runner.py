@@ -18,7 +18,7 @@ from ..agents.base import RunConfig
 from ..context import HistoryEntry, Limits
 from ..context.run_state import LiveConversation
 from ..context.values import to_json_value
-from ..errors import RunError, RunNotFoundError, SetupError, check_choice, quote_names
+from ..errors import RunError, RunNotFoundError, SetupError, check_choice, check_keywords, quote_names
 from ..events import Event, RunCompleted, RunStarted
 from ..events.base import RUN_ORIGIN
 from ..flow import Team
@@ -30,7 +30,7 @@ from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messag
 from ..models import Model, ModelSettings, resolve_model
 from ..stores import RunRecord, RunStatus, Store, resolve_store
 from .answers import fork_events, resume_events
-from .arguments import RUN_ARGS, RunArgs, check_keywords
+from .arguments import RUN_ARGS, RunArgs
 from .backends import (
     MemoryBackend,
     NullBackend,
@@ -120,7 +120,7 @@ class Runner(Generic[C, Out]):
         self.model = None if model is None else resolve_model(model)
         """The model of agents that have none of their own; None means `BATON_MODEL`."""
         self.lease_seconds = lease_seconds
-        """How long a stored run stays reserved for this worker if its process dies."""
+        """Seconds for which a stored run stays reserved for this worker if its process dies."""
         options = RunConfig(
             model=self.model,
             model_settings=model_settings,
@@ -439,7 +439,7 @@ class Runner(Generic[C, Out]):
         return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
 
     def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
-        """Iterate over the events of a stored run as its worker writes them; ends when the run stops.
+        """Iterate over the events of a stored run as they are written, until it stops.
 
         Args:
             run_id: The run to watch.

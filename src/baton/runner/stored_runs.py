@@ -153,7 +153,7 @@ class RunRepository:
         return stream.result.status
 
     def take_over(self, run_id: str, *, context: Any) -> RunStream[Any]:
-        """Return a stream that drives a run whose driver died. Raises RunConflictError when it is opened too late."""
+        """Return a stream for a run whose driver died; opening it may raise RunConflictError."""
         return self._open_running(run_id, partial(resume_events, answers=None), context)
 
     async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:

@@ -64,7 +64,7 @@ REPLAYED_EVENTS = (
 
 
 class EventQueue:
-    """A bounded queue of events: the writer waits while it is full, the reader while it is empty.
+    """A bounded queue between a run, which waits while it is full, and its reader.
 
     Without a capacity it is never full: a live conversation does not wait for a slow reader.
     """
@@ -405,7 +405,7 @@ class RunStream(Generic[Out]):
 
 
 async def close_run_resources(run: RunState[Any]) -> None:
-    """Close the resources that were opened for the run. Errors are only logged: the run has its result."""
+    """Close the resources that were opened for the run; errors are only logged."""
     resources = [*run.opened.items()]
     run.opened.clear()
     results = await asyncio.gather(*[resource.close() for _, resource in resources], return_exceptions=True)

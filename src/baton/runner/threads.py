@@ -33,7 +33,7 @@ class ThreadReader:
         self._cache: OrderedDict[tuple[str, int], ThreadState] = OrderedDict()
 
     async def latest(self, thread: str) -> ThreadState:
-        """Return the state after the thread's last run. Raises ThreadBusyError if that run has not finished."""
+        """Return the state after the last run. Raises ThreadBusyError if it has not finished."""
         page = await self._store.list(thread=thread, limit=1)
         if not page.records:
             return ThreadState()
