@@ -395,7 +395,7 @@ async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
 
 def test_what_it_cannot_be_made_with() -> None:
     with pytest.raises(
-        SetupError, match=r"SQLiteStore\(':memory:'\) has no file; pass a file name, or use MemoryStore\(\)"
+        SetupError, match=r"SQLiteStore\(':memory:'\) has no file; pass a file name, or use Mem"
     ):
         SQLiteStore(":memory:")
     with pytest.raises(SetupError, match="durability is 'all'; it can be: `process`, `power`"):
