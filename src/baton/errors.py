@@ -49,7 +49,7 @@ BatonError
         └── ThreadBusyError             the thread has an unfinished run
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 
@@ -96,6 +96,20 @@ def check_choice(what: str, given: object, choices: Sequence[str]) -> None:
     """
     if given not in choices:
         raise SetupError(f"{what} is {given!r}; it can be: {quote_names(choices)}{nearest(given, choices)}")
+
+
+def check_keywords(function: str, given: Iterable[str], valid: Collection[str]) -> None:
+    """Raise SetupError for the first unknown keyword, with the nearest valid one.
+
+    Args:
+        function: The called function as the user writes it, such as `Runner.run()`.
+        given: The keywords that were passed.
+        valid: The keywords that the function accepts.
+    """
+    for name in given:
+        if name not in valid:
+            accepted = quote_names(sorted(valid))
+            raise SetupError(f"{function} has no argument `{name}`{nearest(name, valid)}; it accepts: {accepted}")
 
 
 class ModelError(BatonError):

@@ -79,7 +79,7 @@ async def test_beside_holds_the_answer_back_until_the_guardrails_have_passed() -
         reading = asyncio.ensure_future(anext(aiter_of(run, events)))
         await is_written.wait()
         # The whole answer is there, and nobody has heard a word of it, nor has the tool been called.
-        assert [type(event).__name__ for event in run.log.events] == ["RunStarted", "AgentStarted"]
+        assert [type(event).__name__ for event in run.events] == ["RunStarted", "AgentStarted"]
         assert not any(isinstance(event, Delta) for event in events)
         may_pass.set()
         await reading

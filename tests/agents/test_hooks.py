@@ -8,9 +8,10 @@ import pytest
 
 from baton import Agent, RunContext, Runner, RunResult, tool
 from baton.agents import AgentHooks, RunHooks
-from baton.events import InterruptRaised, ToolReturned
+from baton.events import ToolReturned
 from baton.messages import ToolCall
 from baton.models import ModelRequest, ModelResponse
+from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call
 
 
@@ -47,7 +48,7 @@ class Diary(RunHooks):
     def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
         self.lines.append(f"handoff {from_agent.name} {to_agent.name}")
 
-    def on_interrupt(self, ctx: RunContext[Any], interrupt: InterruptRaised) -> None:
+    def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
         self.lines.append(f"interrupt {interrupt.payload}")
 
 

@@ -200,4 +200,4 @@ async def test_what_does_not_close_well_is_logged_and_spoils_no_result(caplog: p
 
     result = await Runner(Agent("A", tools=[Stuck()], model=ScriptedModel(["done"]))).run("hi")
     assert result.output == "done"
-    assert "did not close well" in caplog.text
+    assert "could not close a resource" in caplog.text

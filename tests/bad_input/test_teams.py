@@ -125,7 +125,7 @@ def test_a_name_in_the_wrong_case_is_nobodys() -> None:
 def test_on_loop_naming_nobody() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", sub_agents=[Agent("B")]), loop_fallback="Helper")
-    assert str(caught.value) == "on_loop names `Helper`, but the team has: `A`, `B`"
+    assert str(caught.value) == "Runner(loop_fallback='Helper') is not an agent of the team, which has: `A`, `B`"
 
 
 @pytest.mark.parametrize("policy", ["rewriten", "", 7, None])

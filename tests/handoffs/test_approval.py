@@ -11,6 +11,7 @@ from baton.agents import RunHooks
 from baton.errors import AnswerError
 from baton.events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
 from baton.messages import text_of
+from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, say, transcript
 
 
@@ -292,7 +293,7 @@ async def test_hooks_are_told_of_the_question_once() -> None:
     told: list[Any] = []
 
     class Noting(RunHooks):
-        def on_interrupt(self, ctx: RunContext[Any], interrupt: InterruptRaised) -> None:
+        def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
             told.append(interrupt.payload["handoff"])
 
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:

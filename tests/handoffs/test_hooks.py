@@ -16,7 +16,7 @@ from baton.events import InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, ToolCall
 from baton.models import ModelRequest, ModelResponse
 from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.transcripts import shown_call, spoken
+from baton.testing.transcripts import format_call, format_response
 
 OF_RUN = [name for name in vars(RunHooks) if name.startswith("on_")]
 OF_AGENT = [name for name in vars(AgentHooks) if name.startswith("on_")]
@@ -61,9 +61,9 @@ def shown(given: Any) -> str:
         case ModelRequest():
             return f"{len(given.messages)} messages"
         case ModelResponse():
-            return spoken(given.message or AssistantMessage())
+            return format_response(given.message or AssistantMessage())
         case ToolCall():
-            return shown_call(given)
+            return format_call(given)
         case ToolReturned():
             return f"{given.tool_name} -> {given.content}"
         case InterruptRaised():

@@ -52,7 +52,7 @@ class AttendedRuns:
 
     def resume(self, answers: dict[str, Any] | None = None) -> None:
         """Take the run up again."""
-        self._follow(self.runner.stream_resume(self.live.run_id, answers), known=len(self.live.log.events))
+        self._follow(self.runner.stream_resume(self.live.run_id, answers), known=len(self.live.events))
 
     def say(self, reply: ReplyPlan) -> None:
         """Have the model that was asked say this."""
@@ -85,7 +85,7 @@ class AttendedRuns:
 
     def check(self) -> None:
         """Assert that everything so far is as the contract wants it."""
-        events = self.live.log.events
+        events = list(self.live.events)
         story = Story(self.team, self.run, self.voice)
         story.read(events)
         check_deeds(story, self.stage)

@@ -28,7 +28,8 @@ from baton.events import Action, Event
 from baton.messages import AssistantMessage, ToolCall, text_of
 from baton.models import Chunk, ModelRequest, ModelResponse
 from baton.testing import call, transfer_to
-from baton.workflows import BreakLoop, append, break_loop_tool
+from baton.workflows import BreakLoop, break_loop_tool
+from baton.workflows.reducers import append
 
 RUN_ID = "r"
 REQUEST = "do it"

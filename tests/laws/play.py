@@ -97,7 +97,7 @@ class OwnTasks:
 
     def __call__(self, loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
         task = asyncio.Task[Any](work, loop=loop, **options)
-        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        frame = sys._getframe(1)
         while frame is not None and frame.f_code.co_name != "__del__":
             frame = frame.f_back
         if frame is None:

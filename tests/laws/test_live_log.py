@@ -84,7 +84,7 @@ def test_a_kept_conversation_survives_the_death_of_its_process(plan: LivePlan, m
     for last in range(1, length):
         note(f"died at event {last}, {moment}")
         store, stage = CrashingStore(), Stage()
-        store.let_die(last, moment)
+        store.die_at(last, moment)
         without_a_clock(LivePlay(plan, stage=stage).hold(store=store))
         if not store.is_dead:
             continue

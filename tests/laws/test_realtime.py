@@ -107,7 +107,7 @@ async def _one_run(runner: Runner[Any, Any], run_id: str, text: str) -> tuple[Ru
         if live.result.status != "suspended":
             error = live.result.error
             return live.result, "" if error is None else type(error).__name__
-        questions = live.log.open_interrupts()
+        questions = live._log.open_interrupts()
         live = runner.stream_resume(run_id, {id: answer_to(asked) for id, asked in questions.items()})
 
 

@@ -45,6 +45,7 @@ from baton.realtime import (
     TranscriptDelta,
 )
 from baton.realtime.openai import OpenAIRealtimeModel
+from baton.runner import Interrupt
 from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 
 
@@ -249,7 +250,7 @@ class Told(RunHooks):
     def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: Any, result: Any) -> Any:
         self.told.append(f"{call.name}: {result.content}")
 
-    async def on_interrupt(self, ctx: RunContext[Any], interrupt: InterruptRaised) -> None:
+    async def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
         self.told.append("question")
 
 

@@ -46,7 +46,7 @@ def test_run_sync_is_run_for_code_without_an_event_loop() -> None:
 
 async def test_run_sync_inside_an_event_loop_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
-    with pytest.raises(SetupError, match=r"run_sync was called inside a running event loop; use `await runner\.run"):
+    with pytest.raises(SetupError, match=r"run_sync\(\) was called inside a running event loop; use `await"):
         runner.run_sync("hi")
 
 
@@ -100,7 +100,7 @@ async def test_a_question_of_a_tool_suspends_the_run_and_its_answer_resumes_it()
     # DESIGN §6
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="sure?"), "done"]), tools=[ask]))
     suspended = await runner.run("hi")
-    assert (suspended.status, suspended.output, suspended.agent) == ("suspended", None, "A")
+    assert (suspended.status, suspended.agent) == ("suspended", "A")
     (question,) = suspended.interrupts
     assert (question.agent, question.path, question.payload) == ("A", ("A",), "sure?")
     assert question.tool_call is not None
@@ -506,7 +506,7 @@ async def test_a_log_that_is_not_that_of_a_run_cannot_be_replayed() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
     for events in ([], list[Event](result.events[1:])):
-        with pytest.raises(RunError, match="does not begin with RunStarted"):
+        with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
             await runner.replay(events)
 
 
@@ -556,16 +556,16 @@ async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
 async def test_a_completed_run_cannot_be_taken_over() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
-    with pytest.raises(RunError, match=f"run `{result.run_id}` is completed; there is nothing left to resume"):
+    with pytest.raises(RunError, match=f"run `{result.run_id}` has completed and cannot be resumed"):
         runner.load_log(result.events)
 
 
 async def test_what_is_no_log_of_a_run_cannot_be_taken_over() -> None:
     runner, _ = busy()
     suspended = await runner.run("hi")
-    with pytest.raises(RunError, match="does not begin with RunStarted"):
+    with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
         runner.load_log(suspended.events[1:])
-    with pytest.raises(ReplayMismatchError, match="a second Started"):
+    with pytest.raises(ReplayMismatchError, match="a second AgentStarted"):
         runner.load_log(decode_log(encode_log([*suspended.events, suspended.events[1]])))
 
 
@@ -594,7 +594,7 @@ async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_writte
     runner, run_id, (first, second) = await suspended_with("a?", "b?")
     wrong: list[Any] = [{"1/m9.9/ask1": "yes"}, {first: "yes", "other": "no"}, {"nothing": "known"}]
     for answers in wrong:
-        with pytest.raises(AnswerError, match=f"no open question is called .*; open are: `{first}`, `{second}`"):
+        with pytest.raises(AnswerError, match=f"no open interrupt has the id .*; open: `{first}`, `{second}`"):
             await runner.resume(run_id, answers)
     still = await runner.resume(run_id)
     assert not any(isinstance(event, InterruptAnswered) for event in still.events)
@@ -602,14 +602,14 @@ async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_writte
 
 async def test_an_unknown_id_is_not_taken_for_an_answer() -> None:
     runner, run_id, (only,) = await suspended_with("?")
-    with pytest.raises(AnswerError, match=f"no open question is called `1/m7.0/ask1`; open are: `{only}`"):
+    with pytest.raises(AnswerError, match=f"no open interrupt has the id `1/m7.0/ask1`; open: `{only}`"):
         await runner.resume(run_id, {"1/m7.0/ask1": "yes"})
 
 
 async def test_one_answer_for_two_questions_is_refused() -> None:
     runner, run_id, _ = await suspended_with("a?", "b?")
     with pytest.raises(
-        AnswerError, match=r"a single answer needs exactly one open question, but open are: .*, .*; give a"
+        AnswerError, match=r"a single answer needs exactly one open interrupt; open: .*, .*\. Pass a mapping"
     ):
         await runner.resume(run_id, "yes")
 
@@ -619,7 +619,7 @@ async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
     live = runner.stream("hi")
     with pytest.raises(ModelError):
         await live._drive()
-    with pytest.raises(AnswerError, match="open are: nothing"):
+    with pytest.raises(AnswerError, match="open: nothing"):
         await runner.resume(live.run_id, "yes")
     assert (await runner.resume(live.run_id)).output == "done"
 
@@ -627,7 +627,7 @@ async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
 async def test_a_question_is_answered_once() -> None:
     runner, run_id, (first, second) = await suspended_with("a?", "b?")
     await runner.resume(run_id, {first: "yes"})
-    with pytest.raises(AnswerError, match=f"no open question is called `{first}`; open are: `{second}`"):
+    with pytest.raises(AnswerError, match=f"no open interrupt has the id `{first}`; open: `{second}`"):
         await runner.resume(run_id, {first: "no"})
 
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runner.kept import Watched, known
+from tests.runner.recording_store import RecordingStore, get_record
 
 from baton import Agent, RunContext, Runner, SetupError, tool
 from baton.errors import ModelError, ThreadBusyError
@@ -34,7 +34,7 @@ def read(model: ScriptedModel, number: int = -1) -> list[str]:
 @pytest.mark.parametrize("is_stored", [False, True])
 async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is_stored: bool) -> None:
     # D14, D15
-    runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, Watched() if is_stored else None)
+    runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, RecordingStore() if is_stored else None)
     first = await runner.run("hi", thread="u42")
     second = await runner.run("and now?", thread="u42")
     assert (first.agent, second.agent, second.output) == ("B", "B", "still B")
@@ -55,13 +55,13 @@ async def test_the_floor_may_go_back_to_the_root() -> None:
     assert (await runner.run("and now?", thread="t", start_at="root")).output == "A again"
     assert "I am B" in " ".join(read(model))
     wrong: Any = "mine"
-    with pytest.raises(SetupError, match="floor"):
+    with pytest.raises(SetupError, match="start_at"):
         await runner.run("x", thread="t", start_at=wrong)
 
 
 async def test_another_process_knows_the_conversation() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     runner, model = desk({"B": ["still B"]}, store)
     assert (await runner.run("and now?", thread="t")).output == "still B"
@@ -70,7 +70,7 @@ async def test_another_process_knows_the_conversation() -> None:
 
 async def test_an_agent_that_is_gone_gives_the_floor_to_the_root() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     alone = Runner(Agent("A", model=ScriptedModel(["alone"])), store=store)
     assert (await alone.run("and now?", thread="t")).output == "alone"
@@ -91,7 +91,7 @@ async def test_threads_do_not_hear_each_other() -> None:
 
 async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="?"), "done", "next"]}, store)
     waiting = await runner.run("hi", thread="t")
     for begun in (runner.run("hello", thread="t"), runner.submit("hello", thread="t")):
@@ -105,7 +105,7 @@ async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
 async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
     # D14
     for _ in range(5):
-        runner, _ = desk({"A": ["one", "two"]}, Watched())
+        runner, _ = desk({"A": ["one", "two"]}, RecordingStore())
         ended = await asyncio.gather(*[runner.run("hi", thread="t") for _ in range(2)], return_exceptions=True)
         kinds = sorted(type(one).__name__ for one in ended)
         assert kinds in (["RunResult", "ThreadBusyError"], ["RunResult", "RunResult"])
@@ -117,7 +117,7 @@ async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
 
 async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() -> None:
     # D14: a run must not follow one that is not the last any more.
-    store = Watched()
+    store = RecordingStore()
     slow, _ = desk({"A": ["late"]}, store)
     fast, _ = desk({"A": ["early"]}, store)
 
@@ -132,7 +132,7 @@ async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() 
 
 async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store)
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
@@ -141,7 +141,7 @@ async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> No
     for late in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
         with pytest.raises(ThreadBusyError, match=second.run_id):
             await late
-    record = await known(store, first.run_id)
+    record = await get_record(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
     await runner.resume(second.run_id, "yes")
     assert (await runner.resume(first.run_id, "yes")).status == "completed"
@@ -152,7 +152,7 @@ async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> No
 
 async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
     # D14
-    runner, model = desk({"A": [[call("ask", question="?"), call("nope")], "done"]}, Watched())
+    runner, model = desk({"A": [[call("ask", question="?"), call("nope")], "done"]}, RecordingStore())
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
     assert (await runner.run("hello", thread="t")).output == "done"
@@ -167,7 +167,7 @@ async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
 
 async def test_a_run_that_failed_at_once_leaves_its_input() -> None:
     # D14
-    runner, model = desk({"A": [ModelError("overloaded"), "done"]}, Watched())
+    runner, model = desk({"A": [ModelError("overloaded"), "done"]}, RecordingStore())
     with pytest.raises(ModelError):
         await runner.run("hi", thread="t")
     await runner.run("hello?", thread="t")
@@ -176,7 +176,7 @@ async def test_a_run_that_failed_at_once_leaves_its_input() -> None:
 
 async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
     # DESIGN §4: the history any provider receives is valid.
-    runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, Watched())
+    runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, RecordingStore())
     await runner.run("hi", thread="t")
     await runner.run("hello", thread="t")
     ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "tool_calls", ())]
@@ -188,7 +188,7 @@ async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
 
 async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, model = desk({"A": ["one", "two", "three", "four"]}, store)
     for word in ("a", "b", "c"):
         await runner.run(word, thread="t")
@@ -205,7 +205,7 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
 
 async def test_trimming_takes_no_run_that_has_not_ended() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="?"), "done"]}, store)
     waiting = await runner.run("hi", thread="t")
     with pytest.raises(ThreadBusyError):
@@ -218,7 +218,7 @@ async def test_trimming_takes_no_run_that_has_not_ended() -> None:
 
 async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
     # D14
-    runner, _ = desk({"A": ["done"]}, Watched())
+    runner, _ = desk({"A": ["done"]}, RecordingStore())
     await runner.submit("hi", thread="t", run_id="r")
     with pytest.raises(ThreadBusyError, match="r"):
         await runner.thread("t").delete()
@@ -228,7 +228,7 @@ async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
 
 async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_what_was_said_before() -> None:
     # D13, D14
-    store = Watched()
+    store = RecordingStore()
     steps = {"A": ["first", call("ask", question="?"), "second", "forked"]}
     runner, model = desk(steps, store)
     await runner.run("hi", thread="t")

@@ -97,7 +97,7 @@ async def test_damaged_bytes_are_told() -> None:
     assert damaged > 100
     blobs.blobs = dict(whole)
     del blobs.blobs["baton/segment/0/r"]
-    with pytest.raises(LogError, match="at event 0: the segment that begins there is gone"):
+    with pytest.raises(LogError, match="at event 0: the segment that starts there is missing"):
         await store.load("r")
 
 
@@ -124,7 +124,7 @@ async def test_what_is_not_bytes_is_refused() -> None:
 
         def set(self, key: str, value: bytes) -> None: ...
 
-    with pytest.raises(StoreError, match=r"get\('baton/head/r'\) gave a str, not bytes"):
+    with pytest.raises(StoreError, match=r"get\('baton/head/r'\) returned a str, not bytes"):
         await KeyValueStore(Texts()).load("r")
     with pytest.raises(SetupError, match="a dict has no method `set`; KeyValueStore needs get"):
         KeyValueStore({})

@@ -55,7 +55,7 @@ async def test_a_server_that_is_gone_for_long(server: PostgresServer) -> None:
     async with _opened(server.empty_place(), timeout=2) as store:
         await store.create("r", [b"0"])
         server.stop()
-        with pytest.raises(StoreError, match="the server cannot be reached; see that it runs") as gone:
+        with pytest.raises(StoreError, match="the server cannot be reached; check that it runs") as gone:
             await store.append("r", 1, [b"1"])
         assert gone.value.store == repr(store)
         server.start()
@@ -141,7 +141,7 @@ async def test_a_wrong_password(server: PostgresServer) -> None:
     server.execute("SELECT pg_reload_conf()")
     wrong = server.url_of("postgres", user="clerk:wrong")
     async with _opened(wrong) as store:
-        with pytest.raises(StoreError, match="the server does not take this user or password") as refused:
+        with pytest.raises(StoreError, match="the server rejects this user or password") as refused:
             await store.create("r", [])
     assert "wrong@" not in str(refused.value)
     async with _opened(server.url_of("postgres", user="clerk:right")) as store:
@@ -152,7 +152,7 @@ async def test_a_user_who_may_not_make_tables(postgres_server: PostgresServer, p
     postgres_server.execute("DROP ROLE IF EXISTS guest")
     postgres_server.execute("CREATE ROLE guest LOGIN")
     async with _opened(postgres_server.url_of("postgres", user="guest")) as store:
-        with pytest.raises(StoreError, match="this user may not do that; grant it CREATE"):
+        with pytest.raises(StoreError, match="this user lacks a privilege; grant it CREATE"):
             await store.create("r", [])
 
 
@@ -162,7 +162,7 @@ async def test_a_server_that_takes_no_writes(postgres_url: str) -> None:
     reading = postgres_url.replace("-csearch_path", "-cdefault_transaction_read_only%3Don%20-csearch_path")
     async with _opened(reading) as store:
         assert list(await store.load("r")) == [b"0"]
-        with pytest.raises(StoreError, match="the server takes no writes"):
+        with pytest.raises(StoreError, match="the server is read-only"):
             await store.append("r", 1, [b"1"])
 
 
@@ -189,7 +189,7 @@ async def test_a_newer_layout_is_refused_by_name(postgres_url: str) -> None:
     with psycopg.connect(postgres_url, autocommit=True) as connection:
         connection.execute("UPDATE baton_layout SET version = 7")
     async with _opened(postgres_url) as store:
-        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one knows up to 3"):
+        with pytest.raises(StoreError, match="its layout is version 7, made by a newer Baton; this one reads up to 3"):
             await store.load("r")
 
 
@@ -225,7 +225,7 @@ async def test_damaged_and_missing_lines_are_told(postgres_url: str, statement: 
 
 
 async def test_more_tasks_than_connections(postgres_url: str) -> None:
-    async with _opened(postgres_url, connections=2) as store:
+    async with _opened(postgres_url, max_connections=2) as store:
         await asyncio.gather(*(store.create(f"r{number}", [b"0"]) for number in range(40)))
         assert len((await store.list()).records) == 40
 
@@ -244,7 +244,7 @@ def test_a_store_is_used_in_one_event_loop_after_another(postgres_url: str) -> N
 
 
 def test_an_address_that_cannot_be_read() -> None:
-    with pytest.raises(SetupError, match=r"the address of PostgresStore cannot be read: .*nonsense"):
+    with pytest.raises(SetupError, match=r"cannot parse the address of PostgresStore: .*nonsense"):
         PostgresStore("postgresql://host/runs?nonsense=1")
 
 
@@ -259,7 +259,7 @@ def test_without_its_package_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     monkeypatch.delitem(sys.modules, "baton.stores.postgres_pool", raising=False)
     monkeypatch.setattr(builtins, "__import__", refuse)
     with pytest.raises(
-        SetupError, match=r"a package that is not here \(psycopg\); pip install 'baton-adk\[postgres\]'"
+        SetupError, match=r"a package that is not installed \(psycopg\); pip install 'baton-adk\[postgres\]'"
     ):
         PostgresStore("postgresql://host/runs")
 

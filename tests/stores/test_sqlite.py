@@ -37,7 +37,7 @@ async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
     store = SQLiteStore(path, clock=lambda: now)
     await store.create("r", [], worker="me", ttl=30)
     now = 1029.9
-    with pytest.raises(RunConflictError, match=r"`me` has its lease for another 0\.1 s"):
+    with pytest.raises(RunConflictError, match=r"`me` holds its lease for another 0\.1 s"):
         await store.acquire("r", "you", ttl=30)
     now = 1030.0
     assert (await store.acquire("r", "you", ttl=30)).until == 1060.0
@@ -55,7 +55,7 @@ async def test_a_full_database_takes_nothing_and_works_again_when_there_is_room(
     file = store._group._file if store._group else store._file
     pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 4}"))
-    with pytest.raises(StoreError, match=r"runs\.db'\): it is full, or its disk is; make room") as full:
+    with pytest.raises(StoreError, match=r"runs\.db'\): it is full, or its disk is; free some space") as full:
         await store.append("r", 1, [LINE, LINE * 1000], status="completed")
     assert full.value.store == repr(store)
     assert list(await store.load("r")) == [LINE]
@@ -158,7 +158,7 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
     finally:
         folder.chmod(0o755)
         (folder / "runs.db").chmod(0o644)
-    assert said.count("it may not be written to") + said.count("it cannot be opened") == 2, said
+    assert said.count("it is not writable") + said.count("it cannot be opened") == 2, said
     store = SQLiteStore(folder / "runs.db")
     await store.append("run0", 30, [LINE])
     await store.close()
@@ -201,7 +201,7 @@ async def test_a_file_that_stays_locked(path: Path, durability: str, locked: Cal
     store = SQLiteStore(path, durability="power" if durability == "power" else "process", timeout=0.02)
     await store.create("r", [])
     other = locked()
-    with pytest.raises(StoreError, match="another process has locked it; let that one finish"):
+    with pytest.raises(StoreError, match="another process has locked it; wait for that process"):
         await store.append("r", 0, [LINE])
     assert list(await store.load("r")) == []
     other.execute("ROLLBACK")
@@ -224,7 +224,7 @@ async def test_a_file_that_is_no_database(path: Path) -> None:
     text = "These are notes, and not a database.\n" * 100
     path.write_text(text)
     store = SQLiteStore(path)
-    with pytest.raises(StoreError, match="the file is no SQLite database"):
+    with pytest.raises(StoreError, match="the file is not an SQLite database"):
         await store.create("r", [])
     assert path.read_text() == text
     path.unlink()
@@ -237,7 +237,7 @@ async def test_the_database_of_another_program_is_left_alone(path: Path) -> None
         connection.execute("CREATE TABLE customers(name)")
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="the database of another program; name a file of its own"):
+    with pytest.raises(StoreError, match="the database of another program; choose another file"):
         await SQLiteStore(path).create("r", [])
     assert path.read_bytes() == before
 
@@ -246,7 +246,7 @@ async def test_a_newer_layout_is_refused_by_name(path: Path) -> None:
     await _filled(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 3"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads up to 3"):
         await SQLiteStore(path).load("run0")
 
 
@@ -394,7 +394,7 @@ async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
 
 
 def test_what_it_cannot_be_made_with() -> None:
-    with pytest.raises(SetupError, match=r"SQLiteStore\(':memory:'\) has no file; name one, or use MemoryStore\(\)"):
+    with pytest.raises(SetupError, match=r"SQLiteStore\(':memory:'\) has no file; pass a file name, or use Mem"):
         SQLiteStore(":memory:")
     with pytest.raises(SetupError, match="durability is 'all'; it can be: `process`, `power`"):
         SQLiteStore("runs.db", durability="all")  # pyright: ignore[reportArgumentType] - that is the mistake

@@ -52,21 +52,21 @@ def test_a_store_is_given_back() -> None:
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        ("", "store is '', which names no file; it can be a path such as runs.db"),
-        ("data/", "store is 'data/', which names no file"),
+        ("", "store is '', which is not a file name; use a path such as runs.db"),
+        ("data/", "store is 'data/', which is not a file name"),
         ("memory", "store is 'memory'; did you mean 'memory:'"),
         ("sqlite", "did you mean 'sqlite:///runs.db'"),
         ("Postgres", "did you mean 'postgresql://host/database'"),
-        ("memory:runs", "memory has no places"),
-        ("redis://host", "there is no store for redis: addresses; it can be a path such as runs.db, sqlite:///runs.db"),
+        ("memory:runs", "the address of a memory store is just"),
+        ("redis://host", "there is no store for redis: addresses; use a path such as runs.db, sqlite:///runs.db"),
         ("postgresql+asyncpg://host/runs", r"there is no store for postgresql\+asyncpg: addresses"),
         ("sqlite:runs.db", "write sqlite:///runs.db for a file in this folder"),
         ("sqlite://runs.db", "write sqlite:///runs.db for a file in this folder"),
-        ("sqlite:///", "which names no file"),
+        ("sqlite:///", "which is not a file name"),
         ("sqlite:///runs.db?mode=ro", "sqlite: addresses take `durability` and `timeout`, not `mode`"),
         ("sqlite:///runs.db?timeout=soon", "timeout is 'soon'; it must be a number of seconds"),
         ("sqlite:///runs.db?durability=all", "durability is 'all'; it can be: `process`, `power`"),
-        (7, "a int is no store; it can be a path"),
+        (7, "a int is not a store; use a path"),
     ],
 )
 def test_addresses_that_name_no_store(address: str, problem: str) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.runner.kept import Watched, events_in
+from tests.runner.recording_store import RecordingStore, load_events
 
 from baton import Agent, Approval, RunContext, Runner, SetupError, tool
 from baton.errors import AnswerError, ToolFailedError
@@ -42,7 +42,7 @@ async def crashed_after_the_intent(bank: Bank) -> list[Event]:
 
 async def test_the_intent_is_stored_before_the_tool_runs() -> None:
     # DESIGN §6
-    store = Watched()
+    store = RecordingStore()
     stored: list[list[str]] = []
 
     @tool(effect="once")
@@ -141,7 +141,7 @@ async def test_a_cancelled_call_is_asked_about() -> None:
         await asyncio.Event().wait()
         return "paid"
 
-    runner = Runner(Agent("A", model=ScriptedModel([call("pay"), "done"]), tools=[pay]), store=Watched())
+    runner = Runner(Agent("A", model=ScriptedModel([call("pay"), "done"]), tools=[pay]), store=RecordingStore())
     async with runner.stream("hi", run_id="r") as live:
         await begun.wait()
         await live.cancel()
@@ -152,7 +152,7 @@ async def test_a_cancelled_call_is_asked_about() -> None:
 
 async def test_a_tool_that_asks_something_itself_is_not_in_doubt() -> None:
     # D1: it came as far as its question, and that is known.
-    store = Watched()
+    store = RecordingStore()
     paid: list[str] = []
 
     @tool(effect="once")
@@ -171,7 +171,7 @@ async def test_a_tool_that_asks_something_itself_is_not_in_doubt() -> None:
     assert [question.payload for question in (await mine.resume("r", "me")).interrupts] == ["sure?"]
     assert (await mine.resume("r", "yes")).output == "done"
     assert paid == ["me yes"]
-    assert [event.key for event in await events_in(store, "r") if "intent" in event.key] == [
+    assert [event.key for event in await load_events(store, "r") if "intent" in event.key] == [
         "1/m1.0/intent1",
         "1/m1.0/intent2",
         "1/m1.0/intent3",
@@ -180,7 +180,7 @@ async def test_a_tool_that_asks_something_itself_is_not_in_doubt() -> None:
 
 async def test_an_approval_comes_before_the_intent() -> None:
     # D2
-    bank, store = Bank(), Watched()
+    bank, store = Bank(), RecordingStore()
     runner = bank.runner([call("pay", euro=5), "done"], store, needs_approval=True)
     waiting = await runner.run("hi", run_id="r")
     assert not [event for event in waiting.events if isinstance(event, StepCompleted) and event.name == "intent"]

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, cast
 
 from ..context import RunContext
 from ..context.run_context import needs_await
-from ..events import InterruptRaised, StepCompleted, ToolReturned, ValueChanges
+from ..events import StepCompleted, ToolReturned, ValueChanges
+from ..events.types import Interrupt
 from ..messages import ToolCall
 from ..models import ModelRequest, ModelResponse
 
@@ -79,7 +80,7 @@ class RunHooks:
     def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> Any:
         """Control is about to go from one agent to another."""
 
-    def on_interrupt(self, ctx: RunContext[Any], interrupt: InterruptRaised) -> Any:
+    def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> Any:
         """The run stops to ask a question."""
 
 

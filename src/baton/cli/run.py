@@ -81,7 +81,7 @@ class RunPrinter:
             self._screen.usage(result.usage.total)
         if self._form == "events":
             # Who cancels stops listening before the run says so in its log.
-            for event in live.log.events[self._printed :]:
+            for event in live._log.events[self._printed :]:
                 click.echo(encode_event(event))
         elif result is None:
             return
@@ -96,7 +96,7 @@ def as_json(result: RunResult[Any]) -> dict[str, Any]:
     """Where a run stands, for programs."""
     facts = {
         "status": result.status,
-        "output": _plain(result.output),
+        "output": _plain(result._output),
         "agent": result.agent,
         "run_id": result.run_id,
         "usage": _usage_as_json(result.usage),

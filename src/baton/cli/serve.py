@@ -144,7 +144,7 @@ def app_of(runner: Runner[Any, Any], faces: list[str], manner: AppOptions) -> An
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.caretaker.start()
+        hub.start_recovery()
         yield
         for face in apps:
             if isinstance(close := getattr(face, "close", None), Callable):

@@ -305,3 +305,25 @@ KnownEvent: TypeAlias = (
 
 AnyEvent: TypeAlias = KnownEvent | UnknownEvent
 """Every event that a log can hold. Match on it and end with `assert_never`, so that no class is forgotten."""
+
+
+class Interrupt(msgspec.Struct, frozen=True):
+    """An open question of a run, which `runner.resume` answers."""
+
+    id: str
+    """The interrupt's id, the key of its answer."""
+    agent: str
+    """The agent that raised it."""
+    path: tuple[str, ...]
+    """The run path of that agent."""
+    payload: Any = None
+    """The question."""
+    tool_call: ToolCall | None = None
+    """The tool call that the question is about, if any."""
+    schema: dict[str, Any] | None = None
+    """The JSON schema that the answer must match, if any."""
+
+
+def to_interrupt(event: InterruptRaised) -> Interrupt:
+    """Convert the event of a question to the `Interrupt` that applications see."""
+    return Interrupt(event.key, event.agent, event.path, event.payload, event.tool_call, event.schema)

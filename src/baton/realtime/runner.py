@@ -16,9 +16,9 @@ from ..errors import SetupError, quote_names
 from ..handoffs import PromptLanguage
 from ..messages import RunInput
 from ..runner import Runner
+from ..runner.arguments import StartAt
 from ..runner.backends import new_id
 from ..runner.observers import Observer
-from ..runner.runner import StartAt
 from ..runner.threads import Thread
 from ..stores import Store
 from .controller import SessionController

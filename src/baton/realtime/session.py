@@ -54,7 +54,7 @@ class RealtimeSession:
     @property
     def log(self) -> Log:
         """Everything that has happened so far."""
-        return self._live.log
+        return self._live._log
 
     @property
     def result(self) -> RunResult[str]:
@@ -64,7 +64,7 @@ class RealtimeSession:
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """Every open question."""
-        return tuple(to_interrupt(asked) for asked in self._live.log.open_interrupts().values())
+        return tuple(to_interrupt(asked) for asked in self._live._log.open_interrupts().values())
 
     async def send_text(self, content: Content, *, respond: bool = True) -> None:
         """Say something as the user, in writing; returns when it is on record and the model has been told."""
@@ -116,7 +116,7 @@ class RealtimeSession:
     async def answer(self, interrupt_id: str, value: Any) -> None:
         """Answer an open question. Raises AnswerError if it is not open, or the answer does not fit."""
         self._refuse_unless_entered()
-        log = self._live.log
+        log = self._live._log
         for event in answer_events(log.open_interrupts(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
@@ -210,9 +210,9 @@ class RealtimeSession:
     def _tell_question(self, key: str) -> None:
         if self._hooks is None or self._talk.run is None:
             return
-        asked = self._live.log.find(key, InterruptRaised)
+        asked = self._live._log.find(key, InterruptRaised)
         told = (
-            maybe_await(self._hooks.on_interrupt(RunContext(self._talk.run, RUN_ORIGIN, "run"), asked))
+            maybe_await(self._hooks.on_interrupt(RunContext(self._talk.run, RUN_ORIGIN, "run"), to_interrupt(asked)))
             if asked
             else None
         )

@@ -1,8 +1,9 @@
-"""Start, stream, resume and cancel runs. The only maker of a run.
+"""Start, stream, resume, cancel, fork and replay runs of a team.
 
-May import flow and what is below it. There is one way through, `RunStream.drive`; everything else opens or reads it.
+May import `flow` and the layers below it. Every run is driven by `RunStream._drive`; all other code opens or reads it.
 """
 
+from .arguments import RunArgs
 from .background import BackgroundRunner
 from .observers import EventHandler, Observer
 from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
@@ -15,6 +16,7 @@ __all__ = [
     "GuardrailResult",
     "Interrupt",
     "Observer",
+    "RunArgs",
     "RunResult",
     "RunStream",
     "RunUsage",

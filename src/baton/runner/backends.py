@@ -1,10 +1,6 @@
-"""Who takes a run up, keeps what happens in it while it lasts, and puts it away when it stops.
+"""Backends that open a run for driving and keep it when it stops, and the functions that set a run up.
 
-Three of them: the memory of the runner, for runs without a store; nobody, for a replay; and a store, in `stored`.
-
-How a run is set up for driving: from the event it began with, and what has happened in it since.
-
-Ids that no other run has, cheap to make.
+`stored_runs` has the backends for runs in a store.
 """
 
 import itertools
@@ -22,7 +18,6 @@ from ..context.history import History
 from ..context.run_state import RunState, UsageMeter
 from ..errors import RunConflictError, RunError, RunNotFoundError
 from ..events import Event, RunStarted
-from ..events.codec import require_known_events
 from ..flow.follow import FlowConfig, TeamFlow
 from ..log import EventSink, Log
 from ..messages import AssistantMessage
@@ -31,34 +26,40 @@ from .result import StoppedStatus
 
 
 class OpenRun(Struct, frozen=True):
-    """A run that is ready to be driven: its course, who begins, what happens first, and where its own words begin."""
+    """A run that is ready to be driven."""
 
-    course: TeamFlow
-    first: str
-    opening: Sequence[Event] = ()
-    said_before: int = 0
+    flow: TeamFlow
+    first_agent: str
+    first_events: Sequence[Event] = ()
+    """Events to write before any agent runs."""
+    history_offset: int = 0
+    """The number of history entries that belong to earlier runs of the thread."""
 
 
 class RunBackend(Protocol):
-    """Keeps one run. What it gives may have to be waited for; memory need not be, and waiting costs even then."""
+    """Opens and closes one run.
+
+    `open` and `close` may return their result or an awaitable: awaiting costs time that the memory backend need not
+    spend.
+    """
 
     run_id: str
 
-    def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun | Awaitable[OpenRun]:
-        """Take the run up. Nobody else drives it until `close`."""
+    def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun | Awaitable[OpenRun]:
+        """Open the run for driving; no one else may drive it until `close`."""
         ...
 
-    def close(self, course: TeamFlow, status: StoppedStatus) -> Awaitable[None] | None:
-        """Put the run away, now that it has stopped."""
+    def close(self, flow: TeamFlow, status: StoppedStatus) -> Awaitable[None] | None:
+        """Keep the run, which has stopped."""
         ...
 
     def abandon(self, error: RunConflictError) -> None:
-        """Keep nothing of what happens from now on: somebody else will go on with the run from what is kept."""
+        """Store nothing more: another worker continues from what is stored."""
         ...
 
 
 class StoppedRun(Struct, frozen=True):
-    """A run that waits to be resumed."""
+    """A run in memory that can be resumed."""
 
     events: Sequence[Event]
     context: Any = None
@@ -66,107 +67,112 @@ class StoppedRun(Struct, frozen=True):
     limits: Limits | None = None
 
 
-class MemoryBackend:
-    """Keeps a run in the runner's own memory, as long as that lasts."""
-
-    def __init__(self, run_id: str, opened: OpenRun, waiting: dict[str, StoppedRun], *, is_new: bool) -> None:
-        self.run_id = run_id
-        self._opened = opened
-        self._waiting = waiting
-        self._is_new = is_new
-
-    def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Take the run up, if nobody has done so since it was asked for."""
-        if self._is_new:
-            if self.run_id in self._waiting:
-                because = "resume it, or give the new run another id"
-                raise RunError(f"a run `{self.run_id}` waits here to be resumed; {because}")
-        elif self._waiting.pop(self.run_id, None) is None:
-            raise RunNotFoundError(self.run_id, [*self._waiting])
-        if listener is not None:
-            self._opened.course.run.log.attach(listener)
-        return self._opened
-
-    def close(self, course: TeamFlow, status: StoppedStatus) -> None:
-        """A run that has stopped before its end waits here."""
-        if status != "completed":
-            run = course.run
-            self._waiting[self.run_id] = StoppedRun(run.log.events, run.context, run.dynamic_agents, run.meter.limits)
-
-    def abandon(self, error: RunConflictError) -> None:
-        """Nobody else could: it stays here."""
-
-
 class NullBackend:
-    """Keeps nothing: what is driven is a replay."""
+    """Opens a run and keeps nothing of it, for replays."""
 
     def __init__(self, run_id: str, opened: OpenRun) -> None:
         self.run_id = run_id
         self._opened = opened
 
-    def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Take it up as it is."""
-        if listener is not None:
-            self._opened.course.run.log.attach(listener)
+    def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Return the run, with the sink attached to its log."""
+        if sink is not None:
+            self._opened.flow.run.log.attach(sink)
         return self._opened
 
-    def close(self, course: TeamFlow, status: StoppedStatus) -> None:
-        """Nothing is left of it."""
+    def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
+        """Keep nothing."""
 
     def abandon(self, error: RunConflictError) -> None:
-        """There is nothing to abandon."""
+        """Do nothing: no other worker can reach the run."""
+
+
+class MemoryBackend(NullBackend):
+    """Keeps a run that stopped before its end in the runner's memory."""
+
+    def __init__(self, run_id: str, opened: OpenRun, stopped: dict[str, StoppedRun], *, is_new: bool) -> None:
+        super().__init__(run_id, opened)
+        self._stopped = stopped
+        self._is_new = is_new
+
+    def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Open the run, unless it has been resumed since the stream was created."""
+        if self._is_new:
+            if self.run_id in self._stopped:
+                raise RunError(
+                    f"run `{self.run_id}` exists and can be resumed; resume it, or give the new run another run_id"
+                )
+        elif self._stopped.pop(self.run_id, None) is None:
+            raise RunNotFoundError(self.run_id, [*self._stopped])
+        if sink is not None:
+            self._opened.flow.run.log.attach(sink)
+        return self._opened
+
+    def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
+        """Keep the run if it has not completed."""
+        if status != "completed":
+            run = flow.run
+            self._stopped[self.run_id] = StoppedRun(run.log.events, run.context, run.dynamic_agents, run.meter.limits)
 
 
 def create_flow(
     started: RunStarted,
     log: Log,
-    rules: FlowConfig,
+    config: FlowConfig,
     *,
     context: Any,
     limits: Limits,
-    said_before: Sequence[HistoryEntry] = (),
+    prior_entries: Sequence[HistoryEntry] = (),
     guests: Mapping[str, Any] | None = None,
 ) -> TeamFlow:
-    """The course of a run; `said_before` is what was said in its thread, `guests` are agents made on the fly."""
-    if log.has_past:
-        require_known_events(log.events)
+    """Create the flow of a run.
+
+    Args:
+        started: The run's first event.
+        log: The run's log.
+        config: The team and its options.
+        context: The user's context object.
+        limits: The limits that apply to the run.
+        prior_entries: History of the thread's earlier runs.
+        guests: Agents that were created while the run was driven before.
+    """
     run = RunState(started.run_id, log, context, dict(started.values), UsageMeter(limits))
-    run.live = rules.live
+    run.live = config.live
     if guests:
         run.dynamic_agents.update(guests)
-    history = History([*said_before, *map(HistoryEntry, started.input)])
+    history = History([*prior_entries, *map(HistoryEntry, started.input)])
     if len(history.entries) > 1:
         for entry in history.entries:
             if type(entry.message) is AssistantMessage:
                 run.call_ids.update([call.id for call in entry.message.tool_calls])
-    return TeamFlow(run, history, rules)
+    return TeamFlow(run, history, config)
 
 
 def run_started_event(events: Sequence[Event]) -> RunStarted:
-    """The event that a log begins with. Raises RunError if it is not the log of a run."""
+    """Return the first event of a log. Raises RunError if it is not RunStarted."""
     if not events or not isinstance(events[0], RunStarted):
-        raise RunError("this log does not begin with RunStarted; it is not the log of a run")
+        raise RunError("the log of a run starts with RunStarted, but this one does not")
     return events[0]
 
 
 def limits_of_run(started: RunStarted) -> Limits | None:
-    """The limits that a run was given for itself, if any."""
+    """Return the limits that the run was started with, if any."""
     return msgspec.convert(started.limits, Limits) if started.limits else None
 
 
-_count = itertools.count()
-_process = ""
+_counter = itertools.count()
+_process_id = ""
 
 
-def _name_this_process() -> None:
-    global _process
-    _process = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
+def _set_process_id() -> None:
+    global _process_id
+    _process_id = f"{int(time() * 1000):011x}{secrets.token_hex(4)}"
 
 
-_name_this_process()
-os.register_at_fork(after_in_child=_name_this_process)
+_set_process_id()
+os.register_at_fork(after_in_child=_set_process_id)
 
 
 def new_id() -> str:
-    """When this process began, a random part, and a number that counts up."""
-    return f"{_process}{next(_count):06x}"
+    """Return a unique id: the start time of this process, a random part and a counter."""
+    return f"{_process_id}{next(_counter):06x}"

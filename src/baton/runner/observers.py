@@ -1,7 +1,6 @@
-"""Those who read along with the runs of a runner: a tracer, an audit log, a user interface.
+"""Observers: objects that receive every event of every run of a runner, such as tracers and audit logs.
 
-A reader sees all that is written, as soon as it is stored if there is a store, and the deltas that a listener would
-hear. A run neither waits for its readers nor depends on them.
+A run neither waits for its observers nor depends on them.
 """
 
 import logging
@@ -20,119 +19,124 @@ from .result import StoppedStatus
 _logger = logging.getLogger("baton.runner")
 
 EventHandler: TypeAlias = Callable[[Event | Delta], None]
-"""What is called with everything that happens in a run."""
+"""A function that receives each event and delta of a run."""
 
 
 class Observer(Protocol):
-    """Somebody who reads along with every run of a runner, for `Runner(observers=[…])`."""
+    """Receives the events of every run of a runner; passed as `Runner(observers=[…])`."""
 
     def observe(self, run_id: str, past: Sequence[Event]) -> AbstractContextManager[EventHandler]:
-        """Entered before a run goes on, with what its log has already; left when it stops, however it does.
+        """Return a context manager that is entered when a run is driven and exited when it stops.
 
-        What it gives is called with every event once it is in the log, and with deltas. If anything of this raises,
-        that is logged, and the reader is left out until the run stops.
+        It yields the handler that is called with every event once it is in the log (and stored, if there is a
+        store), and with every delta. If the observer raises, the exception is logged and the observer receives
+        nothing more of this run.
+
+        Args:
+            run_id: The run that is about to be driven.
+            past: The events that its log already has, if it is resumed.
+
+        Returns:
+            A context manager that yields the event handler.
         """
         ...
 
 
 def check_observers(given: Any) -> tuple[Observer, ...]:
-    """The readers, if that is what they are."""
-    readers = cast("Sequence[Any]", given) if isinstance(given, Sequence) else (None,)
-    for reader in readers:
-        if isinstance(reader, type) or not callable(getattr(reader, "observe", None)):
+    """Validate the `observers` argument of Runner. Raises SetupError."""
+    observers = cast("Sequence[Any]", given) if isinstance(given, Sequence) else (None,)
+    for observer in observers:
+        if isinstance(observer, type) or not callable(getattr(observer, "observe", None)):
             raise SetupError(
-                f"Runner(observers=[…]) takes a list of observers, which have a method `observe`; not {given!r}"
+                f"Runner(observers=[…]) takes a list of observers, objects with a method `observe`; not {given!r}"
             )
-    return tuple(readers)
+    return tuple(observers)
 
 
-def with_observers(readers: Sequence[Observer], keeper: RunBackend) -> RunBackend:
-    """The keeper of a run, with readers if there are any."""
-    return ObservedBackend(keeper, readers) if readers else keeper
+def with_observers(observers: Sequence[Observer], backend: RunBackend) -> RunBackend:
+    """Wrap a backend so that observers, if there are any, receive the run's events."""
+    return ObservedBackend(backend, observers) if observers else backend
 
 
 class ObservedBackend:
-    """A keeper around another, and the listener of its run: readers are told, and then whoever listens besides.
+    """A backend and event sink that passes events to observers before the actual sink."""
 
-    As a listener it is told of an event only when the keeper has it.
-    """
+    def __init__(self, backend: RunBackend, observers: Sequence[Observer]) -> None:
+        self.run_id = backend.run_id
+        self._backend = backend
+        self._observers = observers
+        self._sink: EventSink | None = None
+        self._entered: list[AbstractContextManager[EventHandler]] = []
+        self._handlers: tuple[EventHandler, ...] = ()
 
-    def __init__(self, keeper: RunBackend, readers: Sequence[Observer]) -> None:
-        self.run_id = keeper.run_id
-        self._keeper = keeper
-        self._readers = readers
-        self._listener: EventSink | None = None
-        self._open: list[AbstractContextManager[EventHandler]] = []
-        self._heard: tuple[EventHandler, ...] = ()
-
-    async def open(self, listener: EventSink | None, run: SupportsStop) -> OpenRun:
-        """Take the run up, and let the readers begin."""
-        self._listener = listener
-        given = self._keeper.open(self, run)
-        opened = given if isinstance(given, OpenRun) else await given
-        past = tuple(opened.course.run.log.events)
-        for reader in self._readers:
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Open the run and enter the observers."""
+        self._sink = sink
+        result = self._backend.open(self, run)
+        opened = result if isinstance(result, OpenRun) else await result
+        past = tuple(opened.flow.run.log.events)
+        for observer in self._observers:
             try:
-                reading = reader.observe(self.run_id, past)
-                self._heard = (*self._heard, reading.__enter__())
-            except Exception:  # A run does not depend on its readers.
-                _logger.exception("a reader of run %s failed, and is left out", self.run_id)
+                manager = observer.observe(self.run_id, past)
+                self._handlers = (*self._handlers, manager.__enter__())
+            except Exception:
+                _logger.exception("an observer failed at the start of run `%s` and is skipped", self.run_id)
             else:
-                self._open.append(reading)
+                self._entered.append(manager)
         return opened
 
-    async def close(self, course: TeamFlow, status: StoppedStatus) -> None:
-        """Put the run away, and let the readers end."""
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
+        """Close the run and exit the observers."""
         try:
-            closing = self._keeper.close(course, status)
+            closing = self._backend.close(flow, status)
             if closing is not None:
                 await closing
         finally:
-            for reading in reversed(self._open):
+            for manager in reversed(self._entered):
                 try:
-                    # Its last event says how the run ended; that is no failure of the reader's.
-                    reading.__exit__(None, None, None)
-                except Exception:  # A run does not depend on its readers.
-                    _logger.exception("a reader of run %s failed at its end", self.run_id)
+                    # The last event tells how the run ended; a failed run is not an error of the observer.
+                    manager.__exit__(None, None, None)
+                except Exception:
+                    _logger.exception("an observer failed at the end of run `%s`", self.run_id)
 
     def abandon(self, error: RunConflictError) -> None:
-        """Leave the run to somebody else."""
-        self._keeper.abandon(error)
+        """Store nothing more."""
+        self._backend.abandon(error)
 
     @property
     def is_full(self) -> bool:
-        """Whether whoever listens is to be waited for; readers never are."""
-        return self._listener is not None and self._listener.is_full
+        """Return whether the sink is full; observers never hold up the run."""
+        return self._sink is not None and self._sink.is_full
 
     @property
     def has_subscribers(self) -> bool:
-        """By the readers, if by nobody else."""
+        """Return True: observers receive deltas."""
         return True
 
     @property
     def can_defer(self) -> bool:
-        """Whether whoever listens is in no hurry; readers never are in one."""
-        return self._listener is None or self._listener.can_defer
+        """Return whether the sink allows events to be delayed; observers always do."""
+        return self._sink is None or self._sink.can_defer
 
     def put(self, event: Event | Delta) -> None:
-        """Tell everybody."""
-        self._tell_readers(event)
-        if self._listener is not None:
-            self._listener.put(event)
+        """Pass an event to the observers and the sink."""
+        self._notify(event)
+        if self._sink is not None:
+            self._sink.put(event)
 
     def put_muted(self, event: Event) -> None:
-        """Tell the readers alone: they read what is inside an agent that is called as a tool as well."""
-        self._tell_readers(event)
+        """Pass an event from inside an agent tool to the observers only."""
+        self._notify(event)
 
     async def drain(self) -> None:
-        """Wait until there is room for more."""
-        if self._listener is not None:
-            await self._listener.drain()
+        """Wait until the sink accepts more."""
+        if self._sink is not None:
+            await self._sink.drain()
 
-    def _tell_readers(self, event: Event | Delta) -> None:
-        for heard in self._heard:
+    def _notify(self, event: Event | Delta) -> None:
+        for handler in self._handlers:
             try:
-                heard(event)
-            except Exception:  # A run does not depend on its readers.
-                _logger.exception("a reader of run %s failed, and is left out from here on", self.run_id)
-                self._heard = tuple([other for other in self._heard if other is not heard])
+                handler(event)
+            except Exception:
+                _logger.exception("an observer of run `%s` failed and receives nothing more of it", self.run_id)
+                self._handlers = tuple([other for other in self._handlers if other is not handler])

@@ -1,7 +1,7 @@
-"""Where logs live: lines of a log kept in order, with a compare-and-set on appending and leases on driving.
+"""Stores for the logs of runs: append-only lines with compare-and-set, and leases for the workers that drive runs.
 
-May import events, messages and errors. Knows neither agents nor runs: only the runner reads and writes through it. A
-store is loaded when its name is first used, and a database's driver when a store of that kind is made.
+May import events, messages and errors. A store's module is loaded when its name is first used, and a database driver
+when a store of that kind is created.
 """
 
 from importlib import import_module

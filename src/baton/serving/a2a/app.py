@@ -247,7 +247,7 @@ class A2AApp:
 
     def start(self) -> None:
         """Begin to look after tasks whose process has died. The first request does it too; it is safe to call again."""
-        self._hub.caretaker.start()
+        self._hub.start_recovery()
 
     async def close(self) -> None:
         """Stop what is driven here: it can go on elsewhere, or when the service is there again."""

@@ -115,7 +115,7 @@ class TaskService:
         self.relays = relays
         self.store: Store = hub.runner._require_store("serve_a2a")
         self._configs = PushConfigStore(self.store)
-        hub.caretaker.picked_up.append(self.pass_on)
+        hub._recovery.on_recovered.append(self.pass_on)
 
     async def record(self, task_id: str, caller: Principal) -> RunRecord:
         """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""

@@ -51,7 +51,7 @@ def agui_app(
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.caretaker.start(context_factory)
+        hub.start_recovery(context_factory)
         yield
         await hub.release_all()
 

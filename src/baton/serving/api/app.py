@@ -45,7 +45,7 @@ def api_app(
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.caretaker.start(context_factory)
+        hub.start_recovery(context_factory)
         yield
         await hub.release_all()
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any, Literal
 
 import pytest
-from tests.runner.kept import Watched, events_in, known
+from tests.runner.recording_store import RecordingStore, get_record, load_events
 
 from baton import Agent, ParallelAgent, RunContext, Runner, SetupError, tool
 from baton.errors import RunConflictError, RunError, RunNotFoundError
@@ -69,7 +69,7 @@ def nothing_is_left_running() -> bool:
 @pytest.mark.parametrize("kind", ["tools", "branches", "nested", "transfers"])
 async def test_a_run_is_cancelled_now_wherever_it_is(kind: str, is_stored: bool) -> None:
     # D10
-    hall, store = Hall(), Watched()
+    hall, store = Hall(), RecordingStore()
     agent, steps, waiters = team(kind, hall)
     model = ScriptedModel(steps)
     runner = Runner(agent, model=model, store=store if is_stored else None)
@@ -87,14 +87,14 @@ async def test_a_run_is_cancelled_now_wherever_it_is(kind: str, is_stored: bool)
     assert len(model.requests) > asked
     assert model.remaining == 0
     if is_stored:
-        assert tuple(await events_in(store, "r")) == result.events
+        assert tuple(await load_events(store, "r")) == result.events
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
 @pytest.mark.parametrize("kind", ["tools", "branches", "nested", "transfers"])
 async def test_a_run_is_cancelled_after_its_turn_wherever_it_is(kind: str, is_stored: bool) -> None:
     # D10
-    hall, store = Hall(), Watched()
+    hall, store = Hall(), RecordingStore()
     agent, steps, waiters = team(kind, hall)
     model = ScriptedModel(steps)
     runner = Runner(agent, model=model, store=store if is_stored else None)
@@ -114,27 +114,27 @@ async def test_a_run_is_cancelled_after_its_turn_wherever_it_is(kind: str, is_st
 
 async def test_a_stream_of_a_model_is_cut_and_asked_for_again() -> None:
     # D10
-    store = Watched()
+    store = RecordingStore()
     model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
     runner = Runner(Agent("A", model=model), store=store)
     async with runner.stream("hi", run_id="r") as live:
         async for event in live:
             if isinstance(event, TextDelta):
                 await live.cancel()
-    assert (await known(store, "r")).status == "cancelled"
+    assert (await get_record(store, "r")).status == "cancelled"
     assert (await runner.resume("r")).output == "a whole answer"
 
 
 async def test_a_caller_who_is_cancelled_leaves_a_run_that_can_be_taken_up_elsewhere() -> None:
     # D10
-    hall, store = Hall(), Watched()
+    hall, store = Hall(), RecordingStore()
     agent, steps, _ = team("nested", hall)
     running = asyncio.create_task(Runner(agent, model=ScriptedModel(steps), store=store).run("hi", run_id="r"))
     await hall.everybody(1)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("cancelled", 0.0)
     hall.go.set()
     rest = {"A": ["done"], "Middle": ["middle done"], "Inner": ["inner done"]}
@@ -147,7 +147,7 @@ async def test_a_caller_who_is_cancelled_leaves_a_run_that_can_be_taken_up_elsew
 @pytest.mark.parametrize("how", ["now", "after_turn"])
 async def test_a_run_is_cancelled_by_another_runner(how: Literal["now", "after_turn"]) -> None:
     # D10
-    hall, store = Hall(), Watched()
+    hall, store = Hall(), RecordingStore()
     agent, steps, waiters = team("branches", hall)
     mine = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
     running = asyncio.create_task(mine.run("hi", run_id="r"))
@@ -160,7 +160,7 @@ async def test_a_run_is_cancelled_by_another_runner(how: Literal["now", "after_t
         hall.go.set()
     result = await running
     assert (result.status, running.cancelling()) == ("cancelled", 0)
-    assert (await known(store, "r")).status == "cancelled"
+    assert (await get_record(store, "r")).status == "cancelled"
     assert nothing_is_left_running()
     hall.go.set()
     assert (await mine.resume("r")).status == "completed"
@@ -168,7 +168,7 @@ async def test_a_run_is_cancelled_by_another_runner(how: Literal["now", "after_t
 
 async def test_a_listener_hears_the_end_of_a_run_that_another_runner_cancels() -> None:
     # D10
-    hall, store = Hall(), Watched()
+    hall, store = Hall(), RecordingStore()
     agent, steps, waiters = team("tools", hall)
     mine = Runner(agent, model=ScriptedModel(steps), store=store, lease_seconds=SHORT)
     async with mine.stream("hi", run_id="r") as live:
@@ -181,7 +181,7 @@ async def test_a_listener_hears_the_end_of_a_run_that_another_runner_cancels() -
 
 async def test_a_run_that_nobody_drives_is_cancelled_at_once() -> None:
     # D10
-    store = Watched()
+    store = RecordingStore()
 
     @tool(needs_approval=True)
     async def pay() -> str:
@@ -193,7 +193,7 @@ async def test_a_run_that_nobody_drives_is_cancelled_at_once() -> None:
     await runner.submit("hi", run_id="submitted")
     assert [await runner.cancel("waits"), await runner.cancel("submitted")] == ["cancelled", "cancelled"]
     assert await runner.list_unfinished() == []
-    assert transcript(await events_in(store, "waits"))[-1] == "run cancelled"
+    assert transcript(await load_events(store, "waits"))[-1] == "run cancelled"
     # Twice is as good as once, and what is over is left alone.
     assert await runner.cancel("waits") == "cancelled"
     assert (await runner.resume("waits", True)).output == "done"
@@ -206,7 +206,7 @@ async def test_a_run_that_nobody_drives_is_cancelled_at_once() -> None:
 
 async def test_word_to_a_driver_that_died_counts_for_whoever_takes_the_run_up() -> None:
     # D10, D8
-    store = Watched()
+    store = RecordingStore()
     hall = Hall()
     agent, steps, waiters = team("tools", hall)
     await Runner(agent, store=store).submit("hi", run_id="r")
@@ -221,7 +221,7 @@ async def test_word_to_a_driver_that_died_counts_for_whoever_takes_the_run_up() 
 
 async def test_a_driver_that_is_about_to_let_go_does_not_lose_the_word() -> None:
     # D10: it is held, but not running any more; the word would reach nobody.
-    store = Watched()
+    store = RecordingStore()
 
     @tool
     async def ask(ctx: RunContext) -> str:
@@ -238,7 +238,7 @@ async def test_a_driver_that_is_about_to_let_go_does_not_lose_the_word() -> None
 
 
 async def test_only_now_and_after_turn_are_ways_to_cancel() -> None:
-    runner = Runner(Agent("A", model=ScriptedModel(["x"])), store=Watched())
+    runner = Runner(Agent("A", model=ScriptedModel(["x"])), store=RecordingStore())
     wrong: Any = "soon"
     with pytest.raises(SetupError, match="soon"):
         await runner.cancel("r", wrong)
@@ -246,7 +246,7 @@ async def test_only_now_and_after_turn_are_ways_to_cancel() -> None:
 
 async def test_a_cancelled_run_that_somebody_takes_up_is_theirs() -> None:
     # D9
-    hall, store = Hall(), Watched()
+    hall, store = Hall(), RecordingStore()
     agent, steps, waiters = team("tools", hall)
     runner = Runner(agent, model=ScriptedModel(steps), store=store)
     async with runner.stream("hi", run_id="r") as live:

@@ -11,7 +11,7 @@ from baton.stores import Lease, MemoryStore, RunRecord, RunStatus
 Fault = Exception | Callable[[], Any]
 
 
-class Watched(MemoryStore):
+class RecordingStore(MemoryStore):
     """Keeps logs in memory, and tells what was asked of it. `faults` happen before what they are for, one at a time."""
 
     def __init__(self, *, clock: Callable[[], float] | None = None) -> None:
@@ -66,7 +66,7 @@ class Watched(MemoryStore):
         return [event.key for event in decode_lines(self._lines[run_id])] if run_id in self._lines else []
 
 
-class Clock:
+class ManualClock:
     """A clock that stands still until it is moved."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class Clock:
         return self.now
 
 
-async def left_behind(store: MemoryStore) -> MemoryStore:
+async def copy_without_leases(store: MemoryStore) -> MemoryStore:
     """What is in the store now, as if everybody who held a run had died long ago."""
     left = MemoryStore()
     for record in (await store.list(oldest_first=True)).records:
@@ -87,13 +87,13 @@ async def left_behind(store: MemoryStore) -> MemoryStore:
     return left
 
 
-async def known(store: MemoryStore, run_id: str) -> RunRecord:
+async def get_record(store: MemoryStore, run_id: str) -> RunRecord:
     """The record of a run that there is."""
     record = await store.record(run_id)
     assert record is not None
     return record
 
 
-async def events_in(store: MemoryStore, run_id: str) -> list[Event]:
+async def load_events(store: MemoryStore, run_id: str) -> list[Event]:
     """The events that a store has of a run."""
     return decode_lines(await store.load(run_id))

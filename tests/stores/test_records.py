@@ -5,26 +5,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.errors import LogError
-from baton.stores.records import log_of, packed, unpacked
+from baton.stores.records import join_pieces, pack_lines, unpack_lines
 
 
 @given(st.lists(st.binary(max_size=300), max_size=12))
 def test_what_is_packed_is_unpacked(lines: list[bytes]) -> None:
-    piece = packed(lines)
-    assert unpacked(piece) == lines
+    piece = pack_lines(lines)
+    assert unpack_lines(piece) == lines
     assert len(piece) == 8 + 4 * len(lines) + sum(map(len, lines))
 
 
 @given(st.lists(st.binary(max_size=30), max_size=4), st.data())
 def test_every_flipped_bit_and_every_cut_is_noticed(lines: list[bytes], data: st.DataObject) -> None:
-    piece = bytearray(packed(lines))
+    piece = bytearray(pack_lines(lines))
     bit = data.draw(st.integers(0, len(piece) * 8 - 1))
     piece[bit // 8] ^= 1 << bit % 8
-    with pytest.raises(ValueError, match="does not fit"):
-        unpacked(bytes(piece))
+    with pytest.raises(ValueError, match="checksum"):
+        unpack_lines(bytes(piece))
     cut = data.draw(st.integers(0, len(piece) - 1))
-    with pytest.raises(ValueError, match=r"cut off|does not fit"):
-        unpacked(packed(lines)[:cut])
+    with pytest.raises(ValueError, match=r"truncated|checksum"):
+        unpack_lines(pack_lines(lines)[:cut])
 
 
 @given(st.lists(st.lists(st.binary(max_size=3), min_size=1, max_size=4), max_size=6), st.integers(0, 30))
@@ -33,11 +33,11 @@ def test_a_log_is_its_pieces_one_after_the_other(portions: list[list[bytes]], st
     pieces: list[tuple[int, bytes]] = []
     begin = 0
     for portion in portions:
-        pieces.append((begin, packed(portion)))
+        pieces.append((begin, pack_lines(portion)))
         begin += len(portion)
     ends = [*(begin for begin, _ in pieces[1:]), len(lines)]
     wanted = [piece for piece, end in zip(pieces, ends, strict=False) if end > start]
-    assert log_of(wanted, start=start, end=len(lines)) == lines[start:]
+    assert join_pieces(wanted, start=start, end=len(lines)) == lines[start:]
     for missing in range(len(wanted)):
         with pytest.raises(LogError):
-            log_of(wanted[:missing] + wanted[missing + 1 :], start=start, end=len(lines))
+            join_pieces(wanted[:missing] + wanted[missing + 1 :], start=start, end=len(lines))

@@ -120,5 +120,5 @@ async def test_a_replay_is_no_run_to_read() -> None:
 
 @pytest.mark.parametrize("given", [[Notes], ["notes"], Notes(), None])
 def test_what_is_no_list_of_readers_is_refused(given: Any) -> None:
-    with pytest.raises(SetupError, match="a list of readers, which have a method `reading`; not"):
+    with pytest.raises(SetupError, match="a list of observers, objects with a method `observe`; not"):
         Runner(Agent("A"), observers=given)

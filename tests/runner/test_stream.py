@@ -67,7 +67,7 @@ def busy(*, stream: bool) -> Runner[Any, Any]:
 def as_logged(events: Iterable[Event]) -> list[dict[str, Any]]:
     """What is in a log but for times and the run's id."""
     lines: list[dict[str, Any]] = [msgspec.json.decode(encode_event(event)) for event in events]
-    return [{name: value for name, value in line.items() if name not in ("at", "run_id")} for line in lines]
+    return [{name: value for name, value in line.items() if name not in ("timestamp", "run_id")} for line in lines]
 
 
 async def heard(live: AsyncIterable[Event | Delta]) -> list[Event | Delta]:
@@ -113,14 +113,14 @@ async def test_deltas_and_events_come_in_one_order() -> None:
             "TextDelta B.",
             "ToolCallDelta",
             'ToolCallDelta {"agent_name":"B"}',
-            "Said Over to B.",
+            "AgentResponded Over to B.",
             "ToolReturned",
             "ControlTransferred",
             "AgentFinished",
             "AgentStarted",
             "TextDelta hello",
             "TextDelta you",
-            "Said hello you",
+            "AgentResponded hello you",
             "AgentFinished",
             "RunCompleted",
         ]
@@ -227,7 +227,7 @@ async def test_an_error_says_which_run_and_where() -> None:
 async def test_the_result_is_there_when_the_run_has_stopped_and_not_before() -> None:
     # T28
     live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
-    with pytest.raises(RunError, match="is still under way; read its events to the end first"):
+    with pytest.raises(RunError, match="has not stopped yet; read its events to the end first"):
         _ = live.result
     async with live:
         await heard(live)
@@ -241,9 +241,9 @@ async def test_a_run_must_be_opened_to_be_heard_and_only_once() -> None:
         await heard(live)
     async with live:
         await heard(live)
-    with pytest.raises(RunError, match="has been opened already"):
+    with pytest.raises(RunError, match="is already open"):
         await live.__aenter__()
-    with pytest.raises(RunError, match="has been driven already"):
+    with pytest.raises(RunError, match="has already been driven"):
         await live._drive()
 
 

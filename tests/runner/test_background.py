@@ -11,6 +11,7 @@ from baton.agents import AgentContext
 from baton.errors import AnswerError, RunConflictError, RunError, SetupError, ThreadBusyError
 from baton.events import AgentResponded, Delta, Event, RunCompleted, TextDelta
 from baton.runner import BackgroundRunner
+from baton.runner.background import Broadcast, Subscriber
 from baton.stores import MemoryStore
 from baton.testing import ScriptedModel, ScriptedStream, call
 
@@ -221,3 +222,53 @@ async def test_what_has_been_cancelled_meanwhile_is_not_picked_up() -> None:
     await hub.runner.cancel(run_id)
     with pytest.raises(RunConflictError, match="it is cancelled"):
         await hub.take_over(run_id)
+
+
+# --- subscribers
+
+
+async def test_a_subscriber_drops_only_droppable_items_when_it_is_slow() -> None:
+    subscriber = Subscriber[int](2, droppable=lambda item: item % 2 == 0)
+    for item in (1, 3, 4, 5):
+        subscriber.put(item)
+    subscriber.close()
+    subscriber.put(7)
+    assert [item async for item in subscriber] == [1, 3, 5]
+
+
+async def test_a_slow_subscriber_without_droppable_items_is_closed() -> None:
+    broadcast = Broadcast[int]()
+    slow, fast = Subscriber[int](2), Subscriber[int]()
+    broadcast.subscribers |= {slow, fast}
+    for item in (1, 2, 3):
+        broadcast.publish(item)
+    broadcast.close()
+    assert slow.is_closed
+    assert [item async for item in slow] == [1, 2]
+    assert [item async for item in fast] == [1, 2, 3]
+
+
+async def test_getting_an_item_can_time_out() -> None:
+    subscriber = Subscriber[int]()
+    with pytest.raises(TimeoutError):
+        await subscriber.get(timeout=0.01)
+    subscriber.put(1)
+    assert await subscriber.get(timeout=5) == 1
+
+
+async def test_recovery_takes_over_runs_without_a_worker() -> None:
+    store, seen = MemoryStore(), list[str]()
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        seen.append(ctx.context)
+        await ctx.say("done")
+
+    background = BackgroundRunner(Runner(a, store=store))
+    run_id = await background.runner.submit("go", owner="ada")
+    background.start_recovery(lambda owner: f"context of {owner}")
+    background.start_recovery()
+    events = [event async for _, event in background.subscribe(run_id)]
+    await background.close()
+    assert isinstance(events[-1], RunCompleted)
+    assert seen == ["context of ada"]

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runner.kept import Watched, events_in, known, left_behind
+from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 
 from baton import Agent, RunContext, Runner, SetupError, tool
 from baton.errors import ModelError, RunConflictError, StoreError
@@ -24,14 +24,14 @@ def runner_of(store: Any, steps: Any, **options: Any) -> Runner[Any, Any]:
 
 async def test_a_submitted_run_is_driven_by_whoever_likes() -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     run_id = await runner_of(store, []).submit("hi", values={"x": 1}, run_id="r")
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (run_id, record.status, record.worker) == ("r", "running", "")
     other = runner_of(store, ["done"])
     assert [found.run_id for found in await other.list_unfinished()] == ["r"]
     assert await other.drive("r") == "completed"
-    assert transcript(await events_in(store, "r")) == [
+    assert transcript(await load_events(store, "r")) == [
         'run of A started with "hi"',
         "A started",
         'A: said "done"',
@@ -42,7 +42,7 @@ async def test_a_submitted_run_is_driven_by_whoever_likes() -> None:
 
 async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
     # DESIGN §6: idempotent, at least once.
-    store = Watched()
+    store = RecordingStore()
     runner = runner_of(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")
     assert await runner.drive("r") == "suspended"
@@ -56,10 +56,10 @@ async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
 
 async def test_a_run_that_somebody_else_has_stopped_meanwhile_is_left_alone() -> None:
     # D9: between the look at the record and the lease.
-    store = Watched()
+    store = RecordingStore()
     runner = runner_of(store, [call("ask", question="?")])
     await runner.submit("hi", run_id="r")
-    seen = await known(store, "r")
+    seen = await get_record(store, "r")
     assert await runner.drive("r") == "suspended"
 
     class Stale(MemoryStore):
@@ -75,24 +75,24 @@ async def test_a_run_that_somebody_else_has_stopped_meanwhile_is_left_alone() ->
     stale.__dict__.update(store.__dict__)
     lines = await store.load("r")
     assert await runner_of(stale, ["must not be asked"]).drive("r") == "suspended"
-    assert (await store.load("r"), (await known(store, "r")).lease_until) == (lines, 0.0)
+    assert (await store.load("r"), (await get_record(store, "r")).lease_until) == (lines, 0.0)
 
 
 async def test_an_answer_is_written_without_driving() -> None:
     # D4
-    store = Watched()
+    store = RecordingStore()
     runner = runner_of(store, [call("ask", question="?")])
     await runner.run("hi", run_id="r")
     await runner.answer("r", "yes")
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("running", 0.0)
-    assert transcript(await events_in(store, "r"))[-2:] == ["run resumed", 'A: got the answer "yes"']
+    assert transcript(await load_events(store, "r"))[-2:] == ["run resumed", 'A: got the answer "yes"']
     assert await runner_of(store, ["done"]).recover() == {"r": "completed"}
 
 
 async def test_a_run_that_fails_is_on_record_and_not_tried_for_ever() -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     runner = runner_of(store, [ModelError("overloaded"), "done"])
     await runner.submit("hi", run_id="r")
     assert await runner.drive("r") == "failed"
@@ -102,7 +102,7 @@ async def test_a_run_that_fails_is_on_record_and_not_tried_for_ever() -> None:
 
 async def test_what_keeps_a_run_from_being_driven_is_raised() -> None:
     # D12
-    store = Watched()
+    store = RecordingStore()
     await store.create("r", [b"not a log"])
     with pytest.raises(Exception, match="names its format"):
         await runner_of(store, []).drive("r")
@@ -110,7 +110,7 @@ async def test_what_keeps_a_run_from_being_driven_is_raised() -> None:
 
 async def test_one_run_that_cannot_be_driven_does_not_keep_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True), tools=[ask]), store=store)
     await store.create("damaged", [b"not a log"])
     for number in range(20):
@@ -118,14 +118,14 @@ async def test_one_run_that_cannot_be_driven_does_not_keep_the_others_from_it(ca
     held = await store.acquire("r7", "somebody", ttl=60)
     recovered = await runner.recover(max_concurrency=3)
     assert recovered == {"damaged": "running"} | {f"r{n}": "completed" for n in range(20) if n != 7}
-    assert "run `damaged` could not be driven" in caplog.text
+    assert "could not drive run `damaged`" in caplog.text
     await store.release(held)
     assert (await runner.recover())["r7"] == "completed"
 
 
 async def test_hundreds_of_unfinished_runs_are_found() -> None:
     # D8: the store gives them in pages.
-    store = Watched()
+    store = RecordingStore()
     runner = runner_of(store, [])
     for number in range(250):
         await runner.submit("hi", run_id=f"r{number}")
@@ -134,7 +134,7 @@ async def test_hundreds_of_unfinished_runs_are_found() -> None:
 
 async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out() -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     begun = asyncio.Event()
     runs: list[str] = []
 
@@ -155,7 +155,7 @@ async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out()
     assert await runner(store, []).list_unfinished() == []
     with pytest.raises(RunConflictError):
         await runner(store, []).drive("r")
-    left = await left_behind(store)
+    left = await copy_without_leases(store)
     dying.cancel()
     assert await runner(left, ["done"]).recover() == {"r": "completed"}
     assert runs == ["r:1/m1.0"] * 2
@@ -165,18 +165,18 @@ async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out()
 
 async def test_a_store_that_fails_is_no_failed_run() -> None:
     # D8: it goes on when the fault is gone.
-    store = Watched()
+    store = RecordingStore()
     runner = runner_of(store, [call("ask", question="?"), "done"])
     await runner.submit("hi", run_id="r")
     store.faults["append"] += [StoreError("gone")] * 6
     with pytest.raises(StoreError):
         await runner.drive("r")
-    assert (await known(store, "r")).status == "running"
+    assert (await get_record(store, "r")).status == "running"
     assert await runner_of(store, [call("ask", question="?"), "done"]).recover() == {"r": "suspended"}
 
 
 async def test_a_context_goes_to_every_run_that_is_recovered() -> None:
-    store = Watched()
+    store = RecordingStore()
     seen: list[Any] = []
 
     @tool
@@ -202,4 +202,4 @@ async def test_without_a_store_there_is_nothing_to_leave_to_others() -> None:
 
 async def test_a_lease_must_last() -> None:
     with pytest.raises(SetupError, match="lease"):
-        runner_of(Watched(), [], lease=0)
+        runner_of(RecordingStore(), [], lease_seconds=0)

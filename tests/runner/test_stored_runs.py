@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from inline_snapshot import snapshot
-from tests.runner.kept import Watched, events_in, known, left_behind
+from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 
 from baton import Agent, Limits, RunContext, Runner, handoff, tool
 from baton.errors import (
@@ -63,6 +63,7 @@ FIRST = {
     "B": [[call("note", word="b"), call("ask", question="sure?")]],
 }
 REST = {"A": [], "B": ["done"]}
+LOGS = Path(__file__).parent / "logs"
 
 
 # --- resume
@@ -71,7 +72,7 @@ REST = {"A": [], "B": ["done"]}
 @pytest.mark.parametrize("streams", [(False, False), (True, False), (False, True), (True, True)])
 async def test_another_runner_goes_on_where_one_stopped(streams: tuple[bool, bool]) -> None:
     # D4, D5, D7: whether anybody listened at first, or does now, makes no difference.
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     first, second = desk.runner(store, FIRST, stream=True), desk.runner(store, REST, stream=True)
     if streams[0]:
         async with first.stream("hi", run_id="r") as live:
@@ -79,7 +80,7 @@ async def test_another_runner_goes_on_where_one_stopped(streams: tuple[bool, boo
         assert live.result.status == "suspended"
     else:
         assert (await first.run("hi", run_id="r")).status == "suspended"
-    before = await events_in(store, "r")
+    before = await load_events(store, "r")
     if streams[1]:
         async with second.stream_resume("r", "yes") as live:
             heard: list[Event | Delta] = [event async for event in live]
@@ -92,7 +93,7 @@ async def test_another_runner_goes_on_where_one_stopped(streams: tuple[bool, boo
     assert (result.status, result.output, result.agent) == ("completed", "done", "B")
     assert desk.done == ["a", "b", "before asking", "in a step", "before asking"]
     assert desk.called_back == 1
-    assert tuple(await events_in(store, "r")) == result.events
+    assert tuple(await load_events(store, "r")) == result.events
     assert transcript(result.events) == snapshot(
         [
             'run of A started with "hi"',
@@ -122,13 +123,13 @@ async def test_another_runner_goes_on_where_one_stopped(streams: tuple[bool, boo
 
 async def test_partial_answers_go_on_and_the_rest_stays_open() -> None:
     # D4
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     calls = [call("ask", question="one?"), call("ask", question="two?")]
     suspended = await desk.runner(store, {"A": [calls]}).run("hi", run_id="r")
     one, two = [question.id for question in suspended.interrupts]
     half = await desk.runner(store).resume("r", {two: "2"})
     assert (half.status, [question.id for question in half.interrupts]) == ("suspended", [one])
-    assert (await known(store, "r")).status == "suspended"
+    assert (await get_record(store, "r")).status == "suspended"
     again = await desk.runner(store).resume("r")
     assert [question.id for question in again.interrupts] == [one]
     result = await desk.runner(store, {"A": ["done"]}).resume("r", "1")
@@ -139,13 +140,13 @@ async def test_partial_answers_go_on_and_the_rest_stays_open() -> None:
 @pytest.mark.parametrize(
     ("answers", "said"),
     [
-        ({"1/m9.9/ask1": "x"}, "no open question is called `1/m9.9/ask1`"),
-        ({"A": 1, "1/m1.0/ask1": "x"}, "no open question is called `A`"),
+        ({"1/m9.9/ask1": "x"}, "no open interrupt has the id `1/m9.9/ask1`"),
+        ({"A": 1, "1/m1.0/ask1": "x"}, "no open interrupt has the id `A`"),
     ],
 )
 async def test_answers_to_nothing_change_nothing(answers: Any, said: str) -> None:
     # D4
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     runner = desk.runner(store, {"A": [call("ask", question="?")]})
     await runner.run("hi", run_id="r")
     before = await store.load("r")
@@ -154,23 +155,23 @@ async def test_answers_to_nothing_change_nothing(answers: Any, said: str) -> Non
             await resumed.resume("r", answers)
     with pytest.raises(AnswerError, match=said):
         await runner.answer("r", answers)
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (await store.load("r"), record.status, record.lease_until) == (before, "suspended", 0.0)
 
 
 async def test_a_finished_run_and_a_missing_one_are_refused() -> None:
     # D4
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     runner = desk.runner(store, {"A": ["done"]})
     await runner.run("hi", run_id="r")
     before = await store.load("r")
-    with pytest.raises(RunError, match="run `r` is completed; there is nothing left to resume"):
+    with pytest.raises(RunError, match="run `r` has completed and cannot be resumed"):
         await runner.resume("r")
     given: list[Any] = [None, {}, "yes"]
     for answers in given:
-        with pytest.raises(RunError, match="run `r` is completed"):
+        with pytest.raises(RunError, match="run `r` has completed"):
             await runner.answer("r", answers)
-    assert (await store.load("r"), (await known(store, "r")).status) == (before, "completed")
+    assert (await store.load("r"), (await get_record(store, "r")).status) == (before, "completed")
     for use in (runner.resume, runner.events, runner.drive, runner.replay, runner.cancel):
         with pytest.raises(RunNotFoundError, match="`q`"):
             await use("q")
@@ -179,7 +180,7 @@ async def test_a_finished_run_and_a_missing_one_are_refused() -> None:
 
 
 async def test_an_id_is_taken_for_good() -> None:
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     runner = desk.runner(store, {"A": [call("ask", question="?"), "done"]})
     await runner.run("hi", run_id="r", context="mine")
     for begun in (runner.run("hello", run_id="r", context="another's"), runner.submit("hello", run_id="r")):
@@ -188,13 +189,13 @@ async def test_an_id_is_taken_for_good() -> None:
     # What the runner knows of the first is not mixed up with the second.
     async with runner.stream_resume("r", "yes") as live:
         _ = [event async for event in live]
-        assert live.log.events[0].key == "run"
+        assert live.events[0].key == "run"
     assert live.result.status == "completed"
 
 
 async def test_a_resumed_run_is_running_so_that_it_is_picked_up_if_its_driver_dies() -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     begun = asyncio.Event()
 
     @tool
@@ -211,8 +212,8 @@ async def test_a_resumed_run_is_running_so_that_it_is_picked_up_if_its_driver_di
     await runner(store).run("hi", run_id="r")
     resuming = asyncio.create_task(runner(store).resume("r", "yes"))
     await begun.wait()
-    assert (await known(store, "r")).status == "running"
-    left = await left_behind(store)
+    assert (await get_record(store, "r")).status == "running"
+    left = await copy_without_leases(store)
     resuming.cancel()
     assert [record.run_id for record in await runner(left).list_unfinished()] == ["r"]
     with pytest.raises(asyncio.CancelledError):
@@ -221,7 +222,7 @@ async def test_a_resumed_run_is_running_so_that_it_is_picked_up_if_its_driver_di
 
 async def test_one_driver_at_a_time() -> None:
     # D9
-    store = Watched()
+    store = RecordingStore()
     begun, go = asyncio.Event(), asyncio.Event()
 
     @tool
@@ -249,7 +250,7 @@ async def test_one_driver_at_a_time() -> None:
 
 async def test_a_runner_remembers_what_no_store_can_keep() -> None:
     # D4: the context of a run that stopped here, unless another is given.
-    store = Watched()
+    store = RecordingStore()
     seen: list[Any] = []
 
     @tool
@@ -268,7 +269,7 @@ async def test_a_runner_remembers_what_no_store_can_keep() -> None:
 
 async def test_limits_of_a_run_hold_for_whoever_takes_it_up() -> None:
     # D8
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r", limits=Limits(model_calls=2))
     rest = {"A": [call("note", word="a"), call("note", word="b"), "done"]}
     with pytest.raises(LimitError):
@@ -279,7 +280,7 @@ async def test_limits_of_a_run_hold_for_whoever_takes_it_up() -> None:
 
 async def test_values_come_back_as_they_were() -> None:
     # D5
-    store = Watched()
+    store = RecordingStore()
 
     @tool
     async def count(ctx: RunContext) -> str:
@@ -298,7 +299,7 @@ async def test_values_come_back_as_they_were() -> None:
 
 async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accepted() -> None:
     # DESIGN §6
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
     before = await store.load("r")
 
@@ -320,13 +321,13 @@ async def test_a_changed_team_is_refused_with_the_difference_unless_it_is_accept
     )
     with pytest.raises(TeamChangedError):
         await other.drive(await desk.runner(store).submit("hi", run_id="new"))
-    assert (await store.load("r"), (await known(store, "r")).lease_until) == (before, 0.0)
+    assert (await store.load("r"), (await get_record(store, "r")).lease_until) == (before, 0.0)
     assert (await other.resume("r", "yes", accept_changes=True)).output == "done"
 
 
 async def test_other_instructions_or_models_are_no_change_of_the_team() -> None:
     # DESIGN §6: what agents are told may be mended while runs wait.
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r")
     assert (await desk.runner(store, {"A": ["done"]}).resume("r", "yes")).output == "done"
 
@@ -337,7 +338,7 @@ async def test_other_instructions_or_models_are_no_change_of_the_team() -> None:
 @pytest.mark.parametrize("what", ["cut", "garbage", "foreign", "newer", "empty", "twice", "another's"])
 async def test_a_log_that_cannot_be_read_is_left_as_it_is(what: str) -> None:
     # D12
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="good")
     lines = list(await store.load("good"))
     lines[1] = lines[1].replace(b'"good"', b'"r"')
@@ -348,7 +349,7 @@ async def test_a_log_that_cannot_be_read_is_left_as_it_is(what: str) -> None:
         "newer": [b'{"format":99}', *lines[1:]],
         "empty": lines[:1],
         "twice": [*lines, lines[3]],
-        "another's": [lines[0], encode_event((await events_in(store, "good"))[0]), *lines[2:]],
+        "another's": [lines[0], encode_event((await load_events(store, "good"))[0]), *lines[2:]],
     }[what]
     await store.create("r", damaged)
     runner = desk.runner(store)
@@ -356,7 +357,7 @@ async def test_a_log_that_cannot_be_read_is_left_as_it_is(what: str) -> None:
     for use in (lambda: runner.resume("r", "yes"), lambda: runner.drive("r"), lambda: runner.answer("r", "yes")):
         with pytest.raises(expected):
             await use()
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (await store.load("r"), record.status, record.lease_until) == (damaged, "running", 0.0)
 
 
@@ -375,14 +376,22 @@ async def test_a_flipped_bit_in_a_file_is_noticed_and_nothing_is_overwritten(tmp
     assert path.read_bytes().count(bytes(data[place : place + 8])) == data.count(bytes(data[place : place + 8]))
 
 
-async def test_a_log_of_every_format_there_was_is_taken_up() -> None:
-    # D12: a file of each, never changed again.
-    for path in sorted((Path(__file__).parent / "logs").glob("format*.jsonl")):
-        store, desk = Watched(), Desk()
-        await store.create("r", path.read_bytes().splitlines())
-        result = await desk.runner(store, REST).resume("r", "yes")
-        assert (result.output, result.agent) == ("done", "B"), path.name
-        assert desk.done == ["before asking"], path.name
+async def test_a_stored_log_of_the_current_format_is_resumed() -> None:
+    # D12: a file that is never changed again.
+    store, desk = RecordingStore(), Desk()
+    await store.create("r", (LOGS / "format2.jsonl").read_bytes().splitlines())
+    result = await desk.runner(store, REST).resume("r", "yes")
+    assert (result.output, result.agent) == ("done", "B")
+    assert desk.done == ["before asking"]
+
+
+async def test_a_stored_log_of_format_1_is_refused() -> None:
+    # D12
+    store = RecordingStore()
+    await store.create("r", (LOGS / "format1.jsonl").read_bytes().splitlines())
+    with pytest.raises(LogError):
+        await Desk().runner(store, REST).resume("r", "yes")
+    assert (await get_record(store, "r")).lease_until == 0
 
 
 # --- every store
@@ -464,7 +473,7 @@ def test_run_sync_keeps_runs_in_a_file(tmp_path: Any) -> None:
 
 async def test_a_replay_by_id_has_no_effect_and_finds_the_first_difference() -> None:
     # D13
-    store, desk = Watched(), Desk()
+    store, desk = RecordingStore(), Desk()
     runner = desk.runner(store, {"A": [call("note", word="a"), call("transfer_to_b")], "B": ["done"]})
     result = await runner.run("hi", run_id="r")
     desk.done.clear()

@@ -50,11 +50,11 @@ class Shop:
         )
 
 
-async def ended_later(shop: Shop, broken: Store, mend: Fault, whole: Store) -> None:
+async def finishes_after_repair(shop: Shop, broken: Store, repair: Fault, whole: Store) -> None:
     """The run fails with a StoreError, and another runner ends it when the fault is gone."""
     with pytest.raises(StoreError):
         await shop.runner(broken).run("hi", run_id="r")
-    await mend()
+    await repair()
     other = shop.runner(whole)
     while not await other.list_unfinished():
         await asyncio.sleep(0.01)
@@ -79,10 +79,10 @@ async def test_a_full_disk(tmp_path: Path) -> None:
         ((pages,),) = connection_of(store, "PRAGMA page_count")
         connection_of(store, f"PRAGMA max_page_count = {pages + 1}")
 
-    async def mend() -> None:
+    async def repair() -> None:
         await store.close()
 
-    await ended_later(Shop(fill), store, mend, store)
+    await finishes_after_repair(Shop(fill), store, repair, store)
     await store.close()
 
 
@@ -91,8 +91,8 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
     store, other = SQLiteStore(tmp_path / "runs.db"), SQLiteStore(tmp_path / "runs.db")
 
     async def forbid() -> None:
-        # As often as the store opens the file anew.
-        opened = store._file._connected
+        # As often as the store reopens the file.
+        opened = store._file._connect
 
         def read_only() -> sqlite3.Connection:
             connection = opened()
@@ -100,12 +100,12 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
             return connection
 
         await store.close()
-        store._file._connected = read_only
+        store._file._connect = read_only
 
-    async def mend() -> None:
+    async def repair() -> None:
         await store.close()
 
-    await ended_later(Shop(forbid), store, mend, other)
+    await finishes_after_repair(Shop(forbid), store, repair, other)
     await other.close()
 
 
@@ -120,10 +120,10 @@ async def test_a_locked_database(tmp_path: Path) -> None:
         connection.execute("BEGIN IMMEDIATE")
         held.append(connection)
 
-    async def mend() -> None:
+    async def repair() -> None:
         held[0].close()
 
-    await ended_later(Shop(lock), store, mend, store)
+    await finishes_after_repair(Shop(lock), store, repair, store)
     await store.close()
 
 
@@ -168,10 +168,10 @@ async def test_a_postgres_server_that_stops_in_the_middle_of_a_run(
     async def crash() -> None:
         await asyncio.to_thread(postgres_server.stop, crash=True)
 
-    async def mend() -> None:
+    async def repair() -> None:
         await asyncio.to_thread(postgres_server.start)
 
-    await ended_later(Shop(crash), store, mend, store)
+    await finishes_after_repair(Shop(crash), store, repair, store)
     await store.close()
 
 

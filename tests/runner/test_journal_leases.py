@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.runner.kept import Clock, Watched, events_in, known
+from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import RunConflictError, RunNotFoundError, StoreError
@@ -37,30 +37,30 @@ class Waiting:
 
         return wait
 
-    def runner(self, store: Watched) -> Runner[Any, Any]:
+    def runner(self, store: RecordingStore) -> Runner[Any, Any]:
         model = ScriptedModel([call("wait"), "done"], cycle=True)
         return Runner(Agent("A", model=model, tools=[self.tool()]), store=store, lease_seconds=SHORT)
 
 
 async def test_a_lease_is_renewed_as_long_as_the_run_lasts_and_then_given_back() -> None:
     # D9
-    store, waiting = Watched(), Waiting()
+    store, waiting = RecordingStore(), Waiting()
     running = asyncio.create_task(waiting.runner(store).run("hi", run_id="r"))
     await waiting.begun.wait()
-    until = [(await known(store, "r")).lease_until]
+    until = [(await get_record(store, "r")).lease_until]
     for _ in range(3):
         await store.seen.get()
-        until.append((await known(store, "r")).lease_until)
+        until.append((await get_record(store, "r")).lease_until)
     assert until == sorted(set(until))
     waiting.go.set()
     await running
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (record.status, record.lease_until, record.fence) == ("completed", 0.0, 1)
 
 
 async def test_nothing_beats_when_no_run_is_under_way() -> None:
     # DESIGN §9: nothing is left running.
-    store = Watched()
+    store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True)), store=store, lease_seconds=SHORT)
     await runner.run("hi")
     await asyncio.sleep(SHORT * 2)
@@ -69,8 +69,8 @@ async def test_nothing_beats_when_no_run_is_under_way() -> None:
 
 async def test_who_loses_the_lease_stops_and_writes_nothing() -> None:
     # D9
-    clock = Clock()
-    store, waiting = Watched(clock=clock), Waiting()
+    clock = ManualClock()
+    store, waiting = RecordingStore(clock=clock), Waiting()
     running = asyncio.create_task(waiting.runner(store).run("hi", run_id="r"))
     await waiting.begun.wait()
     lines = len(await store.load("r"))
@@ -79,15 +79,15 @@ async def test_who_loses_the_lease_stops_and_writes_nothing() -> None:
     with pytest.raises(RunConflictError, match="another"):
         await running
     assert waiting.ended == ["cancelled"]
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (len(await store.load("r")), record.fence, record.worker) == (lines, taken.fence, "another")
     assert record.lease_until > clock.now
 
 
 async def test_a_caller_whose_run_is_lost_is_not_left_cancelled() -> None:
     # D9: the caller may well go on.
-    clock = Clock()
-    store, waiting = Watched(clock=clock), Waiting()
+    clock = ManualClock()
+    store, waiting = RecordingStore(clock=clock), Waiting()
 
     async def caller() -> str:
         try:
@@ -109,8 +109,8 @@ async def test_a_caller_whose_run_is_lost_is_not_left_cancelled() -> None:
 
 async def test_who_loses_the_lease_starts_no_other_effect() -> None:
     # D9: "no side effect beyond the one in flight": it is found out before the next, without a heartbeat.
-    clock = Clock()
-    store = Watched(clock=clock)
+    clock = ManualClock()
+    store = RecordingStore(clock=clock)
     acted: list[str] = []
 
     @tool
@@ -126,12 +126,12 @@ async def test_who_loses_the_lease_starts_no_other_effect() -> None:
     with pytest.raises(RunConflictError):
         await Runner(Agent("A", model=model, tools=[act]), store=store).run("hi", run_id="r")
     assert acted == ["first"]
-    assert not [event for event in await events_in(store, "r") if isinstance(event, ToolReturned)]
+    assert not [event for event in await load_events(store, "r") if isinstance(event, ToolReturned)]
 
 
 async def test_a_run_that_is_deleted_stops_and_the_others_keep_their_leases() -> None:
     # D9
-    store, first, second = Watched(), Waiting(), Waiting()
+    store, first, second = RecordingStore(), Waiting(), Waiting()
     runner = first.runner(store)
     gone = asyncio.create_task(runner.run("hi", run_id="gone"))
     await first.begun.wait()
@@ -149,7 +149,7 @@ async def test_a_run_that_is_deleted_stops_and_the_others_keep_their_leases() ->
 
 async def test_runs_of_one_runner_do_not_cost_each_other_their_leases(caplog: pytest.LogCaptureFixture) -> None:
     # D9: neither a run that is gone nor a store that stumbles stops the heart.
-    store, waiting = Watched(), Waiting()
+    store, waiting = RecordingStore(), Waiting()
     runner = waiting.runner(store)
     runs = [asyncio.create_task(runner.run("hi", run_id=f"r{number}")) for number in range(3)]
     while store.asked.count("create") < 3:
@@ -160,12 +160,12 @@ async def test_runs_of_one_runner_do_not_cost_each_other_their_leases(caplog: py
     waiting.go.set()
     ended = await asyncio.gather(*runs, return_exceptions=True)
     assert sorted(type(one).__name__ for one in ended) == ["RunConflictError", "RunResult", "RunResult"]
-    assert "could not be renewed" in caplog.text
+    assert "could not renew" in caplog.text
 
 
 async def test_a_renewal_that_is_late_does_not_reach_a_run_that_has_ended() -> None:
     # D10: its task belongs to the caller again.
-    store, waiting = Watched(), Waiting()
+    store, waiting = RecordingStore(), Waiting()
     runner = waiting.runner(store)
     in_renewal, go_on = asyncio.Event(), asyncio.Event()
 
@@ -193,7 +193,7 @@ async def test_a_renewal_that_is_late_does_not_reach_a_run_that_has_ended() -> N
 
 async def test_runs_that_follow_each_other_closely_are_held_by_one_timer() -> None:
     # D9
-    store, waiting = Watched(), Waiting()
+    store, waiting = RecordingStore(), Waiting()
     runner = waiting.runner(store)
     in_renewal, go_on = asyncio.Event(), asyncio.Event()
 
