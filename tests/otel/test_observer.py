@@ -575,7 +575,7 @@ def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.Monke
 
 def test_a_run_that_nobody_traces_loads_nothing_of_it() -> None:
     program = (
-        "import sys; from baton import Agent, Runner; import baton.adapters; from baton.testing import ScriptedModel; "
+        "import sys; from baton import Agent, Runner; import baton.otel; from baton.testing import ScriptedModel; "
         "assert Runner(Agent('A'), model=ScriptedModel(['Hi.'])).run_sync('Hello').output == 'Hi.'; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )
