@@ -49,7 +49,7 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
     write(
         """
         child = Agent("Child")
-        runner = Runner(Agent("Root", sub_agents=[child]), agents=[Agent("Guest", sub_agents=[Agent("Aide")])])
+        runner = Runner(Agent("Root", sub_agents=[child]), extra_agents=[Agent("Guest", sub_agents=[Agent("Aide")])])
         """
     )
     result = baton("check", "desk:runner")
@@ -109,7 +109,7 @@ def test_json(write: Write, baton: Invoke) -> None:
         ("function", "Expert", "to_expert"),
     ]
     assert chat["edges"] == [
-        {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": "stay"}
+        {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": None}
     ]
     assert router["estimated_tokens_per_call"]["targets"] == 2
     assert told["agents"][-1]["estimated_tokens_per_call"] is None
@@ -149,7 +149,7 @@ def must_transfer(name: str, *targets: Any, **facts: Any) -> Agent:
 
 def test_a_circle_of_agents_that_must_transfer() -> None:
     assert endless(must_transfer("A", must_transfer("B", "A"))) == [
-        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` must call a tool and has only transfers; `B` must call a tool and has only transfers"
     ]
 
@@ -157,7 +157,7 @@ def test_a_circle_of_agents_that_must_transfer() -> None:
 def test_a_circle_of_agents_that_always_hand_on() -> None:
     root = Agent("Root", handoffs=[then_transfer(Agent("A"), to="B"), then_transfer(Agent("B"), to="A")])
     assert endless(root) == [
-        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` always hands on to `B`; `B` always hands on to `A`"
     ]
 
@@ -175,8 +175,8 @@ def len_of(text: str) -> int:
 
 def test_a_caller_that_must_transfer_gets_control_back_for_ever() -> None:
     assert endless(must_transfer("A", handoff(Agent("B"), return_to="caller"))) == [
-        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
-        "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to come back"
+        "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
+        "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to return"
     ]
 
 
@@ -227,11 +227,11 @@ def test_nothing_is_known_of_guests() -> None:
 def test_endless_circles_are_findings(write: Write, baton: Invoke) -> None:
     write(
         """
-        b = Agent("B", description="d", handoffs=["A"], tool_use="required")
-        root = Agent("A", description="d", handoffs=[b], tool_use="required")
+        b = Agent("B", description="d", handoffs=["A"], tool_choice="required")
+        root = Agent("A", description="d", handoffs=[b], tool_choice="required")
         """
     )
-    assert "warning no exit: `A`, `B` pass control round" in baton("check", "desk:root").stdout
+    assert "warning no exit: `A`, `B` pass control in a cycle" in baton("check", "desk:root").stdout
     assert baton("check", "desk:root", "--strict").exit_code == 1
 
 
@@ -250,7 +250,7 @@ def test_who_works_inside_somebody_stands_below_them(write: Write, baton: Invoke
     result = baton("check", "desk:boss")
     assert result.exit_code == 0
     assert result.stdout.partition("\n\n")[0].splitlines() == [
-        "Boss (Supervisor)",
+        "Boss (SupervisorAgent)",
         "├── handoff Line (SequentialAgent) — In order.  [transfer_to_line]  and back",
         "│   ├── step 1 Outline",
         "│   │   ├── tools: digger",

@@ -109,12 +109,12 @@ def test_a_tree_looked_at_from_below_is_drawn_from_the_parent(write: Write, bato
 
 
 def test_an_edge_that_only_code_follows(write: Write, baton: Invoke) -> None:
-    write('root = Agent("Root", handoffs=[Handoff(agent=Agent("Own"), is_shown=False)])')
+    write('root = Agent("Root", handoffs=[Handoff(agent=Agent("Own"), offered_to_model=False)])')
     assert '    a0 -.->|"by code"| a1' in baton("graph", "desk").stdout.splitlines()
 
 
 def test_a_runner_has_a_team_already(write: Write, baton: Invoke) -> None:
-    write('runner = Runner(Agent("A"), agents=[Agent("Guest")])')
+    write('runner = Runner(Agent("A"), extra_agents=[Agent("Guest")])')
     assert '    a1["Guest"]' in baton("graph", "desk").stdout
 
 
@@ -197,6 +197,7 @@ def test_patterns_are_drawn_as_what_they_are_made_of(write: Write, baton: Invoke
     # P1, P2, P3
     write(
         """
+        from baton.patterns import *
         trip = plan_execute(
             name="Trip", description="d", planner=make_planner(), executor=make_executor(), replanner=make_replanner()
         )

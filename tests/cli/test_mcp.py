@@ -36,7 +36,9 @@ def text_in(result: CallToolResult) -> str:
 async def test_over_pipes_with_a_tool_for_each_agent(write: Write) -> None:
     write(TEAM, "team.py")
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "baton", "mcp", "team:desk", "--each", "--store", "runs.db"], cwd=Path.cwd()
+        command=sys.executable,
+        args=["-m", "baton", "mcp", "team:desk", "--tool-per-agent", "--store", "runs.db"],
+        cwd=Path.cwd(),
     )
     async with Client(command) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["desk", "bookings", "answer_run"]
@@ -65,7 +67,7 @@ async def test_over_http(write: Write) -> None:
     ("arguments", "complaint"),
     [
         (["team:nobody"], "nobody"),
-        (["team:runner", "--each"], "give the agent to say these here"),
+        (["team:runner", "--tool-per-agent"], "give the agent to say these here"),
         (["team:desk", "--http", "--host", "0.0.0.0"], "nobody is asked who they are"),
         (["team:desk", "--http", "--token-env", "NOT_THERE"], "NOT_THERE"),
     ],

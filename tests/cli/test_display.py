@@ -1,14 +1,15 @@
 """A screen shows every event once, in the order a person can follow, and nothing that could harm the terminal."""
 
 from io import StringIO
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from rich.console import Console
 
 from baton import Agent, ParallelAgent, Runner, SequentialAgent, agent, handoff, supervisor, tool
 from baton.agents import AgentContext
-from baton.cli.display import Screen, printable, shortened, shown_call, shown_usage, shown_value
+from baton.cli import display
+from baton.cli.display import Screen, format_call, format_usage, format_value, printable, shorten
 from baton.context import RunContext
 from baton.events import (
     AgentResponded,
@@ -121,7 +122,7 @@ def test_a_model_cannot_write_control_characters_to_the_terminal() -> None:
 
 def test_thoughts_are_hinted_at_once() -> None:
     assert screen_of(ReasoningDelta(ROUTER, "hm"), ReasoningDelta(ROUTER, "aha"), said("Yes.")) == (
-        "● Router\n  … thinks\nYes.\n"
+        "● Router\n  … thinking\nYes.\n"
     )
 
 
@@ -132,7 +133,7 @@ def test_progress_and_custom_deltas() -> None:
         ProgressDelta(ROUTER),
         CustomDelta(ROUTER, "seen", {"n": 1}),
     )
-    assert screen_of(*deltas).splitlines()[1:] == ["  … 1/4", "  … a 2.5", "  … goes on", '  * seen: {"n":1}']
+    assert screen_of(*deltas).splitlines()[1:] == ["  … 1/4", "  … a 2.5", "  … in progress", '  * seen: {"n":1}']
 
 
 def test_media_are_mentioned() -> None:
@@ -243,21 +244,21 @@ def test_colours_only_in_a_terminal() -> None:
 
 
 def test_calls_and_values_in_few_words() -> None:
-    assert shown_call("f", '{"a": "x", "b": [1, null]}') == 'f(a="x", b=[1,null])'
-    assert shown_call("f", "") == "f()"
-    assert shown_call("f", "{not json") == "f({not json)"
-    assert shown_call("f", "[1]") == "f([1])"
-    assert shown_call("f", {"a": 1}) == "f(a=1)"
-    assert shown_value({"a": object}).startswith("{'a': <class")
-    assert shortened("a\n  b\tc") == "a b c"
-    assert shortened("x" * 500, 10) == "x" * 9 + "…"
+    assert format_call("f", '{"a": "x", "b": [1, null]}') == 'f(a="x", b=[1,null])'
+    assert format_call("f", "") == "f()"
+    assert format_call("f", "{not json") == "f({not json)"
+    assert format_call("f", "[1]") == "f([1])"
+    assert format_call("f", {"a": 1}) == "f(a=1)"
+    assert format_value({"a": object}).startswith("{'a': <class")
+    assert shorten("a\n  b\tc") == "a b c"
+    assert shorten("x" * 500, 10) == "x" * 9 + "…"
     assert printable("a\r\nb") == "a\nb"
 
 
 def test_usage_in_few_words() -> None:
-    assert shown_usage(Usage()) == "0 model calls"
-    assert shown_usage(Usage(model_calls=1)) == "1 model call · tokens not reported"
-    assert shown_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
+    assert format_usage(Usage()) == "0 model calls"
+    assert format_usage(Usage(model_calls=1)) == "1 model call · tokens not reported"
+    assert format_usage(Usage(1200, 30, cost=0.0123, model_calls=2), 1.25) == (
         "2 model calls · 1,200 tokens in, 30 out · cost 0.0123 · 1.2 s"
     )
 
@@ -326,3 +327,8 @@ def test_streamed_text_is_indented_line_by_line_wherever_it_is_cut() -> None:
     pieces = ["One\n", "two", "\n\nthree", "\n"]
     written = screen_of(*[TextDelta(inner, piece) for piece in pieces], said("".join(pieces), by=inner))
     assert written == "  ● Inner\n  One\n  two\n  \n  three\n"
+
+
+def test_every_event_class_is_displayed_or_ignored_explicitly() -> None:
+    # A new event class must be added to the union; pyright then points at the match that lacks a case.
+    assert set(get_args(display._AnyEvent)) == set(Event.__subclasses__())
