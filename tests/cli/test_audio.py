@@ -49,7 +49,7 @@ def test_a_tone_stays_the_tone_it_is(tmp_path: Path, rate: int, channels: int, w
     assert max(abs(got - want) for got, want in zip(heard[:-6], wanted, strict=False)) < 0.04 * 32_768
 
 
-def test_what_is_in_the_wanted_form_is_left_as_it_is(tmp_path: Path) -> None:
+def test_audio_in_the_target_format_is_unchanged(tmp_path: Path) -> None:
     assert read_wav(wav(tmp_path / "in.wav", speech("Hello there"))) == speech("Hello there")
 
 
@@ -64,7 +64,7 @@ def test_what_is_in_the_wanted_form_is_left_as_it_is(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_wav_is_said_in_a_line(tmp_path: Path, content: bytes | None, told: str) -> None:
+def test_invalid_wav_files_are_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
     path = tmp_path / "in.wav"
     if content is not None:
         path.write_bytes(content)
@@ -77,7 +77,7 @@ def test_a_file_without_sound_is_refused(tmp_path: Path) -> None:
         read_wav(wav(tmp_path / "in.wav", b""))
 
 
-def test_a_recording_has_what_was_heard_in_order(tmp_path: Path) -> None:
+def test_recording_holds_the_played_audio_in_order(tmp_path: Path) -> None:
     """R7: what was not heard is not in it."""
     recording = Recording()
     recording.add("a", speech("one two"))

@@ -72,7 +72,7 @@ def test_it_shows_transfers_calls_results_and_usage(write: Write, baton: Invoke)
     ]
 
 
-def test_the_next_turn_reads_what_tools_returned(write: Write, baton: Invoke) -> None:
+def test_next_turn_includes_tool_results(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool
@@ -193,7 +193,7 @@ def test_the_end_of_input_at_a_question(write: Write, baton: Invoke) -> None:
 
 
 @pytest.mark.parametrize("farewell", ["exit", "quit", "/quit", "/exit", "EXIT"])
-def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None:
+def test_leaving(write: Write, baton: Invoke, farewell: str) -> None:
     write(ECHO)
     assert baton("chat", "desk", input=f"{farewell}\nhello\n").output == ""
 
@@ -222,7 +222,7 @@ def test_a_failure_ends_the_turn_and_not_the_conversation(write: Write, baton: I
     assert "3 messages" in result.stdout
 
 
-def test_what_tools_did_before_a_failure_is_remembered(write: Write, baton: Invoke) -> None:
+def test_tool_results_before_a_failure_are_kept(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool
@@ -259,7 +259,7 @@ def test_ctrl_c_cancels_the_run_and_not_the_program(write: Write, terminal: Call
     assert "total: 1 model call" in rest
 
 
-def test_ctrl_c_again_does_not_wait_for_what_will_not_stop(write: Write, terminal: Callable[..., Any]) -> None:
+def test_second_ctrl_c_does_not_wait(write: Write, terminal: Callable[..., Any]) -> None:
     write(
         """
         import asyncio

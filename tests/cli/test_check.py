@@ -64,7 +64,7 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
 
 
 @pytest.mark.parametrize(
-    ("code", "complaint"),
+    ("code", "message"),
     [
         (
             'root = Agent("A", sub_agents=[Agent("B", description="x"), Agent("B")])',
@@ -75,20 +75,20 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
         ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has an edge to `B`"),
     ],
 )
-def test_what_cannot_work_is_an_error(write: Write, baton: Invoke, code: str, complaint: str) -> None:
+def test_invalid_team_is_an_error(write: Write, baton: Invoke, code: str, message: str) -> None:
     write(code)
     result = baton("check", "desk:root")
     assert result.exit_code == 1
     assert result.stdout.startswith("error ")
-    assert complaint in result.stdout.replace("\n", " ")
+    assert message in result.stdout.replace("\n", " ")
     assert "Traceback" not in result.output
     told = json.loads(baton("check", "desk:root", "--json").stdout)
     assert told["root"] is None
     assert told["findings"][0]["level"] == "error"
-    assert complaint in told["findings"][0]["text"]
+    assert message in told["findings"][0]["text"]
 
 
-def test_what_is_not_there_ends_with_2(write: Write, baton: Invoke) -> None:
+def test_unknown_target_exits_with_2(write: Write, baton: Invoke) -> None:
     write(TEAM)
     result = baton("check", "desk:rooter")
     assert result.exit_code == 2
@@ -147,14 +147,14 @@ def must_transfer(name: str, *targets: Any, **facts: Any) -> Agent:
     return Agent(name, description="d", handoffs=targets, tool_choice="required", **facts)
 
 
-def test_a_circle_of_agents_that_must_transfer() -> None:
+def test_cycle_of_agents_that_must_transfer() -> None:
     assert endless(must_transfer("A", must_transfer("B", "A"))) == [
         "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` must call a tool and has only transfers; `B` must call a tool and has only transfers"
     ]
 
 
-def test_a_circle_of_agents_that_always_hand_on() -> None:
+def test_cycle_of_agents_that_always_hand_on() -> None:
     root = Agent("Root", handoffs=[then_transfer(Agent("A"), to="B"), then_transfer(Agent("B"), to="A")])
     assert endless(root) == [
         "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
@@ -224,7 +224,7 @@ def test_nothing_is_known_of_guests() -> None:
     assert find_endless_cycles(Runner(Agent("Root"), extra_agents=[guest]).team) == []
 
 
-def test_endless_circles_are_findings(write: Write, baton: Invoke) -> None:
+def test_endless_cycles_are_findings(write: Write, baton: Invoke) -> None:
     write(
         """
         b = Agent("B", description="d", handoffs=["A"], tool_choice="required")
@@ -245,7 +245,7 @@ boss = supervisor(Agent("Boss"), sub_agents=[line, clerk])
 """
 
 
-def test_who_works_inside_somebody_stands_below_them(write: Write, baton: Invoke) -> None:
+def test_inner_agents_are_listed_below_their_owner(write: Write, baton: Invoke) -> None:
     write(NEST)
     result = baton("check", "desk:boss")
     assert result.exit_code == 0
@@ -280,7 +280,7 @@ def test_findings_inside_are_reported_once_with_where_they_are(write: Write, bat
     assert agents["Left"]["estimated_tokens_per_call"]["targets"] == 1
 
 
-def test_a_circle_inside_is_found(write: Write, baton: Invoke) -> None:
+def test_nested_cycle_is_found(write: Write, baton: Invoke) -> None:
     write(
         """
         ping = then_transfer(Agent("Ping", description="d", handoffs=["Pong"]), to="Pong")

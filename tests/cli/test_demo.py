@@ -123,9 +123,7 @@ def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke)
     assert "It is 25 °C in Beijing right now" in told.stdout
 
 
-def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
-    tags: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "TAGS_URL", tags[1].decode())
     playing = choose_demo_model(None, Screen())
     assert playing.notice == "model: ollama:llama3.2:1b, served by Ollama on this machine"
@@ -133,6 +131,6 @@ def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
 
 
 @pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
-def test_an_ollama_without_a_model_to_talk_to_is_none(tags: list[bytes], said: bytes) -> None:
+def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], said: bytes) -> None:
     tags[0] = said
     assert models.find_ollama_model(tags[1].decode()) is None

@@ -134,7 +134,7 @@ boss = supervisor(Agent("Boss", tools=[digger.as_tool("dig")]), sub_agents=[line
 """
 
 
-def test_who_works_inside_somebody_is_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
+def test_inner_agents_are_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
     # Everybody once, where they are met first; all who lead to them have a line.
     write(NEST)
     result = baton("graph", "desk:boss")
@@ -193,7 +193,7 @@ def test_frames_in_dot(write: Write, baton: Invoke) -> None:
     ]
 
 
-def test_patterns_are_drawn_as_what_they_are_made_of(write: Write, baton: Invoke) -> None:
+def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> None:
     # P1, P2, P3
     write(
         """

@@ -1,4 +1,4 @@
-"""`baton mcp` as a client starts it: over its pipes and over HTTP, driven by the official client."""
+"""`baton mcp` over stdio and HTTP, driven by the official client."""
 
 import subprocess
 import sys
@@ -64,7 +64,7 @@ async def test_over_http(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["team:nobody"], "nobody"),
         (["team:runner", "--tool-per-agent"], "give the agent to say these here"),
@@ -72,11 +72,9 @@ async def test_over_http(write: Write) -> None:
         (["team:desk", "--http", "--token-env", "NOT_THERE"], "NOT_THERE"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_one_line(
-    write: Write, baton: Invoke, arguments: list[str], complaint: str
-) -> None:
+def test_errors_are_one_line(write: Write, baton: Invoke, arguments: list[str], message: str) -> None:
     write(TEAM + "runner = Runner(desk)", "team.py")
     result = baton("mcp", *arguments)
     assert result.exit_code in (1, 2)
-    assert complaint in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr

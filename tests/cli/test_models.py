@@ -1,4 +1,4 @@
-"""`baton model`: fetch, list and remove weights."""
+"""`baton models`: download, list and remove weights."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models"
 
 
-def test_what_there_is_and_what_is_here(baton: Invoke, folder: Path) -> None:
+def test_ls_lists_models_and_downloads(baton: Invoke, folder: Path) -> None:
     (folder / "smollm2.gguf.partial").write_bytes(b"0" * 3_000_000)
     told = baton("models", "ls").stdout
     assert "local:qwen2.5-coder" in told
@@ -37,7 +37,7 @@ def test_weights_that_are_here_are_not_fetched(baton: Invoke, folder: Path) -> N
     assert "downloading" not in told.stdout
 
 
-def test_what_cannot_be_fetched_ends_with_1(baton: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_download_exits_with_1(baton: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     told = baton("models", "pull", "smollm2")

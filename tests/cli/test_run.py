@@ -167,7 +167,7 @@ def test_a_suspended_run_ends_with_3_and_its_questions(write: Write, baton: Invo
     told = json.loads(baton("run", "desk:agent", "hi", "--json").stdout)
     assert told["status"] == "suspended"
     assert [asked["id"] for asked in told["interrupts"]] == ["1/m1.0/ask1", "1/m1.1/ask1"]
-    assert told["interrupts"][0]["call"]["name"] == "refund"
+    assert told["interrupts"][0]["tool_call"]["name"] == "refund"
 
 
 FAILING = 'agent = Agent("Desk", model=ScriptedModel([RuntimeError("the wire is cut")], cycle=True))'
@@ -180,7 +180,7 @@ def test_a_failed_run_ends_with_1_and_one_line(write: Write, baton: Invoke) -> N
     assert result.output == "error: the model `scripted` of `Desk` raised RuntimeError: the wire is cut\n"
 
 
-def test_a_failed_run_is_told_in_the_form_asked_for(write: Write, baton: Invoke) -> None:
+def test_failed_run_is_printed_in_the_requested_format(write: Write, baton: Invoke) -> None:
     write(FAILING)
     told = baton("run", "desk:agent", "hi", "--json", "-q")
     assert told.exit_code == 1
@@ -199,7 +199,7 @@ def test_debug_shows_the_traceback(write: Write, baton: Invoke, arguments: tuple
     assert "RuntimeError: the wire is cut" in result.stderr
 
 
-def test_an_error_of_somebody_elses_says_its_kind_and_where(write: Write, baton: Invoke) -> None:
+def test_foreign_error_shows_its_type_and_place(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Breaker")
@@ -245,7 +245,7 @@ nobody = Runner(Agent("Guide"))
 
 
 @pytest.mark.parametrize("target", ["desk:agent", "desk:runner", "desk:nobody"])
-def test_a_lesson_steps_aside_for_the_model_that_is_named(write: Write, baton: Invoke, target: str) -> None:
+def test_scripted_or_real_model_is_replaced_by_the_named_model(write: Write, baton: Invoke, target: str) -> None:
     write(LESSON)
     for command in (["run", target, "hi", "-q"], ["chat", target]):
         result = baton(*command, "--model", "toy:small", input="hi\n")
@@ -254,7 +254,7 @@ def test_a_lesson_steps_aside_for_the_model_that_is_named(write: Write, baton: I
     assert "BATON_MODEL" not in os.environ
 
 
-def test_a_model_that_nobody_would_ask_is_refused(write: Write, baton: Invoke) -> None:
+def test_unused_model_option_is_refused(write: Write, baton: Invoke) -> None:
     write(
         """
         from baton.models import register_model
@@ -293,7 +293,7 @@ def test_a_limit_of_time(write: Write, baton: Invoke) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("hi", "--json", "--events"), "choose one"),
         (("  ",), "the message is empty"),
@@ -303,13 +303,11 @@ def test_a_limit_of_time(write: Write, baton: Invoke) -> None:
         ((), "Missing argument 'TEXT'"),
     ],
 )
-def test_what_makes_no_sense_ends_with_2(
-    write: Write, baton: Invoke, arguments: tuple[str, ...], complaint: str
-) -> None:
+def test_invalid_arguments_exit_with_2(write: Write, baton: Invoke, arguments: tuple[str, ...], message: str) -> None:
     write(WEATHER)
     result = baton("run", "desk", *arguments)
     assert result.exit_code == 2
-    assert complaint in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("form", ["--json", "--events"])
@@ -328,7 +326,7 @@ def test_ctrl_c_cancels_the_run_and_ends_with_130(write: Write, terminal: Callab
         assert json.loads(last)["type"] == RunCancelled.__name__
 
 
-def test_what_baton_warns_of_is_one_line(write: Write, terminal: Callable[..., Any]) -> None:
+def test_warnings_are_one_line(write: Write, terminal: Callable[..., Any]) -> None:
     write(
         """
         @tool

@@ -1,4 +1,4 @@
-"""`baton runs`: what is in a store, and how to go on with it; `--store` and `--thread` of the other commands."""
+"""`baton runs`, and `--store` and `--thread` of the other commands."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ def suspended(write: Write, baton: Invoke) -> str:
     return json.loads(result.stdout)["run_id"]
 
 
-def test_a_run_that_waits_in_a_store_says_how_to_go_on(write: Write, baton: Invoke) -> None:
+def test_suspended_stored_run_prints_the_resume_command(write: Write, baton: Invoke) -> None:
     write(DESK)
     result = baton("run", "desk:runner", "refund", "--store", "runs.db", "--thread", "u42")
     assert result.exit_code == 3
@@ -78,7 +78,7 @@ def test_ls_lists_the_newest_first(suspended: str, baton: Invoke) -> None:
     assert baton("runs", "ls", "--store", "runs.db", "--thread", "nobody").output == "no matching runs\n"
 
 
-def test_ls_says_which_runs_nobody_drives(write: Write, baton: Invoke) -> None:
+def test_ls_marks_runs_without_a_worker(write: Write, baton: Invoke) -> None:
     write(DESK)
 
     async def leave_one() -> None:
@@ -135,7 +135,7 @@ def test_resume_asks_for_the_rest(suspended: str, baton: Invoke) -> None:
     assert (result.exit_code, result.stdout) == (0, "Done: green\n")
 
 
-def test_resume_leaves_open_what_nobody_answers(suspended: str, baton: Invoke) -> None:
+def test_resume_leaves_unanswered_interrupts_open(suspended: str, baton: Invoke) -> None:
     nobody = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner")
     assert (nobody.exit_code, nobody.stdout) == (3, "")
     half = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--answer", "1/m1.0/ask1=y")
@@ -148,7 +148,7 @@ def test_resume_leaves_open_what_nobody_answers(suspended: str, baton: Invoke) -
     assert (told["status"], told["output"]) == ("completed", "Done: red")
 
 
-def test_resume_refuses_what_does_not_fit(suspended: str, baton: Invoke) -> None:
+def test_resume_refuses_invalid_answers(suspended: str, baton: Invoke) -> None:
     def said(*arguments: str) -> tuple[int, str]:
         result = baton("runs", "resume", "--store", "runs.db", *arguments)
         return result.exit_code, result.stderr
@@ -166,7 +166,7 @@ def test_resume_refuses_what_does_not_fit(suspended: str, baton: Invoke) -> None
     assert "Clerk" in text
 
 
-def test_fork_begins_another_run(suspended: str, baton: Invoke) -> None:
+def test_fork_creates_a_new_run(suspended: str, baton: Invoke) -> None:
     answers = ("--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=green")
     baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", *answers)
     forked = baton("runs", "fork", "--store", "runs.db", suspended, "--edit", "1/m1.1/ask1!=blue", "--run-id", "second")
@@ -187,7 +187,7 @@ def test_fork_begins_another_run(suspended: str, baton: Invoke) -> None:
         assert told in refused.stderr
 
 
-def test_rm_forgets_only_what_is_there_and_meant(suspended: str, baton: Invoke) -> None:
+def test_rm_deletes_only_confirmed_existing_runs(suspended: str, baton: Invoke) -> None:
     assert "pass --yes" in baton("runs", "rm", "--store", "runs.db", suspended).stderr
     both = baton("runs", "rm", "--store", "runs.db", suspended, "nobody", "--yes")
     assert (both.exit_code, "there is no run `nobody`" in both.stderr) == (2, True)
@@ -206,7 +206,7 @@ def test_rm_forgets_only_what_is_there_and_meant(suspended: str, baton: Invoke) 
         ("desk.py", "no SQLite database"),
     ],
 )
-def test_a_store_that_is_none_is_refused_and_not_made(write: Write, baton: Invoke, store: str, told: str) -> None:
+def test_invalid_store_is_refused_and_not_created(write: Write, baton: Invoke, store: str, told: str) -> None:
     folder = write(DESK).parent
     result = baton("runs", "ls", "--store", store)
     assert result.exit_code in (1, 2)
@@ -220,7 +220,7 @@ def test_a_thread_needs_a_store(write: Write, baton: Invoke) -> None:
     assert (result.exit_code, "pass --store as well" in result.stderr) == (2, True)
 
 
-def test_a_chat_goes_on_where_its_thread_was(write: Write, baton: Invoke) -> None:
+def test_chat_continues_a_thread(write: Write, baton: Invoke) -> None:
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     first = baton("chat", "desk:agent", *thread, input="hello\nagain\n").stdout.splitlines()
@@ -231,7 +231,7 @@ def test_a_chat_goes_on_where_its_thread_was(write: Write, baton: Invoke) -> Non
     assert "5 messages, the last: still there?" in second
 
 
-def test_a_chat_offers_to_go_on_with_a_run_that_waits(write: Write, baton: Invoke) -> None:
+def test_chat_offers_to_resume_a_suspended_run(write: Write, baton: Invoke) -> None:
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     baton("run", "desk:agent", "refund", *thread)
@@ -242,7 +242,7 @@ def test_a_chat_offers_to_go_on_with_a_run_that_waits(write: Write, baton: Invok
     assert "6 messages, the last: and now?" in result
 
 
-def test_a_chat_may_give_a_run_up(write: Write, baton: Invoke) -> None:
+def test_chat_can_cancel_the_suspended_run(write: Write, baton: Invoke) -> None:
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     baton("run", "desk:agent", "refund", *thread)
@@ -253,7 +253,7 @@ def test_a_chat_may_give_a_run_up(write: Write, baton: Invoke) -> None:
     assert [line.split()[1] for line in table[1:]] == ["completed", "cancelled"]
 
 
-def test_a_chat_with_a_store_makes_a_thread_of_its_own(write: Write, baton: Invoke) -> None:
+def test_chat_with_a_store_creates_a_thread(write: Write, baton: Invoke) -> None:
     write(DESK)
     first = baton("chat", "desk:agent", "--store", "runs.db", input="hello\n").stdout.splitlines()[0]
     thread = first.removeprefix("thread ").partition(",")[0]

@@ -1,4 +1,4 @@
-"""`baton serve`: what is served where, by whom it can be reached, and how it ends."""
+"""`baton serve`: protocols, authentication and shutdown."""
 
 import asyncio
 import os
@@ -29,7 +29,7 @@ bare = Runner(desk)
 """
 
 
-async def test_faces_show_the_same_runs() -> None:
+async def test_protocols_share_runs() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
     async with client_of(make_app(runner, ["api", "agui"], AppOptions(auth={"s": "ada"})), "s") as client:
         request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
@@ -41,7 +41,7 @@ async def test_faces_show_the_same_runs() -> None:
         assert (await Client(client.session, client.url).get("/runs/r"))[0] == 401
 
 
-async def test_a_run_that_nobody_drives_is_driven() -> None:
+async def test_run_without_a_worker_is_driven() -> None:
     @agent("Once")
     async def once(ctx: AgentContext) -> None:
         await ctx.say("done")
@@ -53,7 +53,7 @@ async def test_a_run_that_nobody_drives_is_driven() -> None:
         assert events[-1] == "RunCompleted"
 
 
-async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path) -> None:
+async def test_serves_until_stopped(write: Write, tmp_path: Path) -> None:
     write(TEAM)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -90,7 +90,7 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (["--auth", "desk:nobody"], "`desk` has no `nobody`"),
         (["--auth", "desk"], "names only a module; write desk:name"),
@@ -99,11 +99,11 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
         (["--auth", "desk:callers", "--host", "no such host"], "no such host"),
     ],
 )
-def test_callers_can_be_known_in_any_way(write: Write, baton: Invoke, options: list[str], complaint: str) -> None:
+def test_auth_option(write: Write, baton: Invoke, options: list[str], message: str) -> None:
     write(TEAM + 'from baton.serving import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
     result = baton("serve", "desk:desk", *options)
     assert result.exit_code != 0
-    assert complaint in f"{result.stderr}{result.exception}"
+    assert message in f"{result.stderr}{result.exception}"
 
 
 def test_a_runner_has_its_own_store(write: Write, baton: Invoke) -> None:
@@ -124,7 +124,7 @@ def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> No
             read_tokens(name)
 
 
-async def test_a2a_is_a_face_like_the_others() -> None:
+async def test_a2a_protocol() -> None:
     from baton.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")

@@ -99,7 +99,7 @@ def test_without_a_name_the_only_runner_is_taken(write: Write) -> None:
         "root = then_transfer(child, to='Other')",
     ],
 )
-def test_without_a_name_the_only_agent_nobody_leads_to_is_taken(write: Write, edge: str) -> None:
+def test_without_a_name_the_only_root_agent_is_used(write: Write, edge: str) -> None:
     write(f"child = Agent('Child')\n{edge}")
     root = load_target("desk")
     assert root is load_target("desk:root")
@@ -110,7 +110,7 @@ def test_without_a_name_several_that_could_be_meant(write: Write) -> None:
     assert complaint("desk") == "`desk` has several candidates; name one: `desk:b`, `desk:c`"
 
 
-def test_without_a_name_a_circle_has_no_beginning(write: Write) -> None:
+def test_without_a_name_a_cycle_is_ambiguous(write: Write) -> None:
     write('a = Agent("A", handoffs=["B"]); b = Agent("B", handoffs=[a])')
     assert "name one: `desk:a`, `desk:b`" in complaint("desk")
 
@@ -173,7 +173,7 @@ def test_the_module_ends_the_program(write: Write) -> None:
 
 
 @pytest.mark.parametrize("reference", ["desk:agent", "./desk.py:agent"])
-def test_what_is_wrong_with_an_agent_is_said_as_it_is(write: Write, reference: str) -> None:
+def test_setup_errors_are_passed_on(write: Write, reference: str) -> None:
     write('agent = Agent("", description="x")')
     with pytest.raises(SetupError, match="needs a name"):
         load_target(reference)
@@ -212,7 +212,7 @@ def test_a_name_that_is_no_agent(write: Write, name: str, is_what: str) -> None:
     assert is_what in complaint(f"desk:{name}")
 
 
-def test_what_cannot_be_found_ends_with_2_and_no_traceback(baton: Invoke) -> None:
+def test_missing_target_exits_with_2_without_traceback(baton: Invoke) -> None:
     result = baton("run", "nowhere:agent", "hello")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: there is no module `nowhere`")

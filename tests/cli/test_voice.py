@@ -45,7 +45,7 @@ def speech_file(path: Path, words: str, *, rate: int = 24_000) -> str:
     return str(path)
 
 
-def test_each_line_is_said_when_the_one_before_has_been_answered(write: Write, baton: Invoke) -> None:
+def test_each_line_is_sent_after_the_previous_answer(write: Write, baton: Invoke) -> None:
     write(DESK)
     result = baton("voice", "desk:runner", input="My invoice?\n\nMy money?\n/handoff Triage\n")
     assert result.exit_code == 0
@@ -65,7 +65,7 @@ def test_each_line_is_said_when_the_one_before_has_been_answered(write: Write, b
     ]
 
 
-def test_what_is_said_in_files_is_heard_and_answered_in_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
+def test_wav_input_and_output(write: Write, baton: Invoke, tmp_path: Path) -> None:
     write(DESK)
     first = speech_file(tmp_path / "first.wav", "one two three", rate=16_000)
     second = speech_file(tmp_path / "second.wav", "four")
@@ -85,9 +85,7 @@ def test_what_is_said_in_files_is_heard_and_answered_in_a_file(write: Write, bat
         ("", "unclear answer; after /answer write y"),
     ],
 )
-def test_questions_are_answered_while_the_conversation_goes_on(
-    write: Write, baton: Invoke, answer: str, told: str
-) -> None:
+def test_interrupts_are_answered_during_the_conversation(write: Write, baton: Invoke, answer: str, told: str) -> None:
     write(
         f"""{LIVE}
 @tool(needs_approval=True)
@@ -105,7 +103,7 @@ runner = RealtimeRunner(RealtimeAgent("Desk", tools=[refund]), model=model)
     assert ("there is no open interrupt" in output) == bool(answer)
 
 
-def test_a_question_that_nobody_answers_is_left_and_answered_another_day(write: Write, baton: Invoke) -> None:
+def test_unanswered_interrupt_is_answered_in_a_later_session(write: Write, baton: Invoke) -> None:
     write(
         f"""{LIVE}
 @tool
@@ -124,7 +122,7 @@ later = RealtimeRunner(RealtimeAgent("Desk", tools=[survey]), model=ScriptedReal
     assert "Thanks." in second
 
 
-def test_a_thread_goes_on_with_what_was_said(write: Write, baton: Invoke) -> None:
+def test_thread_continues_with_its_history(write: Write, baton: Invoke) -> None:
     write(ECHO)
     kept = ["--store", "calls.db", "--thread", "u42"]
     assert "1 messages, the last: hello" in baton("voice", "desk:runner", *kept, input="hello\n").output
@@ -142,9 +140,7 @@ def test_a_thread_goes_on_with_what_was_said(write: Write, baton: Invoke) -> Non
         ("/interrupt", ""),
     ],
 )
-def test_commands_say_what_is_wrong_and_the_conversation_goes_on(
-    write: Write, baton: Invoke, line: str, told: str
-) -> None:
+def test_command_errors_do_not_end_the_conversation(write: Write, baton: Invoke, line: str, told: str) -> None:
     write(DESK)
     result = baton("voice", "desk:runner", input=f"{line}\nMy invoice?\n")
     assert result.exit_code == 0
@@ -153,7 +149,7 @@ def test_commands_say_what_is_wrong_and_the_conversation_goes_on(
 
 
 @pytest.mark.parametrize("farewell", ["exit", "/quit", "QUIT"])
-def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None:
+def test_leaving(write: Write, baton: Invoke, farewell: str) -> None:
     write(ECHO)
     assert baton("voice", "desk:runner", input=f"{farewell}\nhello\n").output == "● Echo\n"
 
@@ -180,7 +176,7 @@ def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None
         (["desk:lost"], 1, "error: the line is dead"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(
+def test_invalid_arguments_are_one_line(
     write: Write, baton: Invoke, arguments: list[str], code: int, told: str
 ) -> None:
     write(
@@ -203,14 +199,14 @@ lost = RealtimeRunner(live, model=dead, max_reconnects=0)
 
 
 @pytest.mark.parametrize("verb", [["chat"], ["run"], ["mcp"], ["serve"]])
-def test_what_is_for_live_conversations_is_sent_to_voice(write: Write, baton: Invoke, verb: list[str]) -> None:
+def test_realtime_targets_are_referred_to_voice(write: Write, baton: Invoke, verb: list[str]) -> None:
     write(ECHO)
     result = baton(*verb, "desk:runner", *(["hello"] if verb == ["run"] else []))
     assert result.exit_code == 2
     assert "is a RealtimeRunner, for live conversations; use `baton voice desk:runner`" in result.output
 
 
-def test_a_lost_connection_is_taken_up_again_and_shown(write: Write, baton: Invoke) -> None:
+def test_lost_connection_is_reconnected_and_shown(write: Write, baton: Invoke) -> None:
     """R9."""
     write(
         f"""{LIVE}
@@ -345,9 +341,7 @@ def on_half_a_second(): pass
 """
 
 
-def test_a_person_who_speaks_up_stops_the_speaker_at_the_word_that_was_played(
-    write: Write, terminal: Callable[..., Terminal]
-) -> None:
+def test_speech_stops_playback_at_the_played_word(write: Write, terminal: Callable[..., Terminal]) -> None:
     """R7: the speaker feeds the playback, and what was heard is what it has played."""
     Path("sounddevice.py").write_text(CLOCKED)
     write(
@@ -359,7 +353,7 @@ def story(request):
         sounddevice.on_half_a_second = lambda: None
         loop.call_soon_threadsafe(model.connections[0].user_speaks, "Stop!")
     sounddevice.on_half_a_second = stop
-    return Stream(" ".join(str(number) for number in range(100)), asyncio.Event())
+    return ScriptedStream(" ".join(str(number) for number in range(100)), asyncio.Event())
 model = ScriptedRealtimeModel([story, "Yes?"])
 runner = RealtimeRunner(RealtimeAgent("Teller"), model=model)
 """
