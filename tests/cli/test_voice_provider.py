@@ -84,7 +84,7 @@ async def test_an_agent_speaks_with_the_model_that_is_named(write: Write, baton:
             "marin",
         ]
         result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, *files)
-        assert (result.exit_code, provider.messages) == (0, [])
+        assert (result.exit_code, provider.complaints) == (0, [])
         provider.assert_done()
     lines = result.output.splitlines()
     assert_heard(lines[:-2])
@@ -97,7 +97,7 @@ async def test_text_is_written_and_costs_no_sound(write: Write, baton: Invoke) -
     async with server() as provider:
         where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
         result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, "--text-only", input="My invoice?\n")
-        assert provider.messages == []
+        assert provider.complaints == []
         assert provider.sessions[0].settings["output_modalities"] == ["text"]
     assert result.output.splitlines()[:-1] == [line for line in HEARD if not line.startswith("you")]
 
@@ -112,7 +112,7 @@ runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.ba
         )
         files = ["--wav-in", question(tmp_path / "in.wav"), "--wav-speed", "0"]
         result = await asyncio.to_thread(baton, "voice", "desk:runner", *files)
-        assert (result.exit_code, provider.messages) == (0, [])
+        assert (result.exit_code, provider.complaints) == (0, [])
     assert_heard(result.output.splitlines()[:-1])
 
 
@@ -128,7 +128,7 @@ runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.ba
         files = ["--wav-in", question(tmp_path / "in.wav")] * 2
         options = [*files, "--wav-out", "out.wav", "--wav-speed", "0"]
         result = await asyncio.to_thread(baton, "voice", "desk:runner", *options)
-        assert (result.exit_code, provider.messages) == (0, [])
+        assert (result.exit_code, provider.complaints) == (0, [])
     assert "interrupted" not in result.output
     assert read_wav(Path("out.wav")) == speech("First answer. Second answer.")
 
