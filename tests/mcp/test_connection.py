@@ -1,4 +1,4 @@
-"""Servers that die, hang, come back and come back different: what a call is told then, and that the rest goes on."""
+"""Servers that die, hang, restart and change their tools."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from tests.mcp.servers import (
     context,
     faulty,
     free_port,
-    opened,
+    open_tools,
     pid_in,
     process_at,
     results,
@@ -37,8 +37,8 @@ def diary(tmp_path: Path) -> Path:
     return tmp_path / "diary"
 
 
-async def test_fifty_calls_at_once_from_as_many_tasks_and_then_a_cancelled_one(diary: Path) -> None:
-    async with opened(MCPToolset(faulty(), env={"DIARY": str(diary)})) as tools:
+async def test_fifty_concurrent_calls_and_a_cancelled_one(diary: Path) -> None:
+    async with open_tools(MCPToolset(faulty(), env={"DIARY": str(diary)})) as tools:
         outcomes = await asyncio.gather(*[tools["echo"].call(context(), f'{{"text": "{n}"}}') for n in range(50)])
         assert [outcome.content for outcome in outcomes] == [str(n) for n in range(50)]
         before = pid_in(await tools["process"].call(context(), "{}"))
@@ -54,23 +54,23 @@ async def test_fifty_calls_at_once_from_as_many_tasks_and_then_a_cancelled_one(d
         assert pid_in(await tools["process"].call(context(), "{}")) == before
 
 
-async def test_a_call_in_whose_middle_the_server_dies_is_told_so_and_the_next_one_finds_a_new_server(
+async def test_call_fails_when_the_server_dies_and_the_next_restarts_it(
     diary: Path,
 ) -> None:
     source = MCPToolset(faulty(), env={"DIARY": str(diary)})
     lost, answered, read = await calls(source, ("die", {}), ("echo", {"text": "hello"}), ("read_or_die", {}))
-    assert str(lost).startswith("it is unknown whether `die` was carried out: the server `python")
+    assert str(lost).startswith("it is unknown whether `die` was executed: lost the connection to the server `python")
     assert answered == "hello"
     # It only reads, so it was simply called again.
     assert read == "read"
     assert diary.read_text().split() == ["die", "echo", "hello", "read_or_die", "read_or_die"]
 
 
-async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them_and_so_does_a_closed_one(
+async def test_killed_or_closed_server_fails_calls_in_flight(
     diary: Path,
 ) -> None:
     source = MCPToolset(faulty(), env={"DIARY": str(diary)})
-    async with opened(source) as tools:
+    async with open_tools(source) as tools:
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(3)]
         await until_noted(diary, "linger\nlinger\nlinger")
@@ -82,13 +82,13 @@ async def test_a_killed_server_fails_all_calls_on_their_way_and_none_after_them_
         last = asyncio.create_task(tools["linger"].call(context(), "{}"))
         await until_noted(diary, "linger\n" * 4)
         await asyncio.create_task(source.close())
-        with pytest.raises(ToolError, match="it is unknown whether `linger` was carried out"):
+        with pytest.raises(ToolError, match="it is unknown whether `linger` was executed"):
             await last
-        with pytest.raises(ToolError, match=r"was not called: .* has been closed here"):
+        with pytest.raises(ToolError, match=r"was not called: .* is closed"):
             await tools["echo"].call(context(), '{"text": ""}')
 
 
-async def test_a_run_that_is_cancelled_leaves_no_process_behind(diary: Path) -> None:
+async def test_cancelled_run_leaves_no_process_behind(diary: Path) -> None:
     runner, _ = caller(MCPToolset(faulty(), env={"DIARY": str(diary)}), [call("process")], [call("linger")])
     async with runner.stream("hi") as live:
         await until_noted(diary, "linger")
@@ -98,17 +98,17 @@ async def test_a_run_that_is_cancelled_leaves_no_process_behind(diary: Path) -> 
         os.kill(int(str(pid)), 0)
 
 
-async def test_an_http_server_that_dies_and_comes_back_with_other_tools(diary: Path) -> None:
+async def test_http_server_restarts_with_other_tools(diary: Path) -> None:
     port = free_port()
     source = MCPToolset(f"http://127.0.0.1:{port}/mcp")
     with process_at(port, diary) as process:
         await until_reachable(port)
-        async with opened(source) as tools:
+        async with open_tools(source) as tools:
             lingering = asyncio.create_task(tools["linger"].call(context(), "{}"))
             await until_noted(diary, "linger")
             process.kill()
             # An error that says what is unknown, and not a cancellation.
-            with pytest.raises(ToolError, match="it is unknown whether `linger` was carried out"):
+            with pytest.raises(ToolError, match="it is unknown whether `linger` was executed"):
                 await lingering
             with pytest.raises(ToolError, match=r"`echo` was not called: the server at .* cannot be reached"):
                 await tools["echo"].call(context(), '{"text": ""}')
@@ -120,7 +120,7 @@ async def test_an_http_server_that_dies_and_comes_back_with_other_tools(diary: P
                 assert {tool.spec.name for tool in await source.get_tools(context())} == {*tools, "novelty"}
 
 
-async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> None:
+async def test_expired_http_session_is_reopened() -> None:
     def app() -> Any:
         server = SDKServer("forgetful")
 
@@ -133,7 +133,7 @@ async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> 
     port = free_port()
     async with contextlib.AsyncExitStack() as stack:
         url = await stack.enter_async_context(served(app(), port))
-        async with opened(MCPToolset(url, protocol_version="legacy")) as tools:
+        async with open_tools(MCPToolset(url, protocol_version="legacy")) as tools:
             assert (await tools["echo"].call(context(), '{"text": "one"}')).content == "one"
             await stack.aclose()
             async with served(app(), port):
@@ -143,7 +143,7 @@ async def test_a_session_that_an_http_server_has_forgotten_is_opened_again() -> 
                 assert [outcome.content for outcome in many] == [str(n) for n in range(50)]
 
 
-async def test_a_server_that_is_not_there_is_no_cancellation_for_whoever_wanted_its_tools() -> None:
+async def test_unreachable_server_does_not_cancel_the_caller() -> None:
     source = MCPToolset(f"http://127.0.0.1:{free_port()}/mcp")
     with pytest.raises(ToolsUnavailableError, match=r"cannot be reached: .*ConnectError"):
         await source.__aenter__()
@@ -152,7 +152,7 @@ async def test_a_server_that_is_not_there_is_no_cancellation_for_whoever_wanted_
     assert not current.cancelling()
 
 
-async def test_a_server_that_wants_credentials_says_so() -> None:
+async def test_server_that_requires_authentication() -> None:
     async def closed_shop(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             await send({"type": "http.response.start", "status": 401, "headers": []})
@@ -163,13 +163,15 @@ async def test_a_server_that_wants_credentials_says_so() -> None:
             await MCPToolset(url).__aenter__()
 
 
-async def test_a_server_that_never_answers_is_given_up_by_all_who_wait_for_it_at_once() -> None:
+async def test_connect_timeout_applies_to_all_waiting_tasks_at_once() -> None:
     source = MCPToolset([sys.executable, "-c", "import sys; sys.stdin.read()"], connect_timeout=0.3)
     run = context()._run
     waiting = [source.get_tools(RunContext(run, RUN_ORIGIN, str(n))) for n in range(40)]
     async with asyncio.timeout(60):
         endings = await asyncio.gather(*waiting, return_exceptions=True)
-    assert {str(ending).partition(": ")[2] for ending in endings} == {"the server `python` did not answer within 0.3 s"}
+    assert {str(ending).partition(": ")[2] for ending in endings} == {
+        "the server `python` did not respond within 0.3 s"
+    }
     assert {type(ending) for ending in endings} == {ToolsUnavailableError}
     await run.opened[source].close()
 
@@ -195,7 +197,7 @@ async def _hello() -> str:
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_a_call_that_takes_too_long_ends_with_a_word_to_the_model(protocol: str) -> None:
+async def test_call_timeout_is_reported_to_the_model(protocol: str) -> None:
     ended = asyncio.Event()
 
     async def linger() -> str:

@@ -1,4 +1,4 @@
-"""Spans are a reading of the log: made while a run goes on, or of a log that is there, by the real SDK."""
+"""Spans built by the real SDK while a run is driven, or exported from its log."""
 
 import asyncio
 import subprocess
@@ -105,7 +105,7 @@ async def test_a_run_has_an_activation_and_that_has_model_calls() -> None:
     assert (model.start_time, model.end_time) == (at[AgentStarted], at[AgentResponded])
 
 
-async def test_tools_of_one_response_stand_beside_each_other() -> None:
+async def test_tool_calls_of_one_response_are_siblings() -> None:
     traced = Traced()
     both = [call("look_up", city="Rome"), call("look_up", city="Oslo")]
     result = await office(traced, [both, "Sunny."]).run("Hi")
@@ -128,7 +128,7 @@ async def test_tools_of_one_response_stand_beside_each_other() -> None:
     assert traced.spans[-1].start_time == max(ended.values())
 
 
-async def test_a_handoff_is_a_span_of_the_agent_that_hands_over() -> None:
+async def test_handoff_is_a_span_of_its_source() -> None:
     traced = Traced()
     await office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}).run("Hi")
     assert traced.tree() == snapshot(
@@ -199,7 +199,7 @@ async def test_functions_that_return_agents_and_the_one_transfer_tool_count_as_r
     assert facts(traced.named("handoff A to D"))["baton.handoff.requested"] == ("D", "E")
 
 
-async def test_a_declined_handoff_is_told_of_though_nobody_follows_it() -> None:
+async def test_declined_handoff_has_a_span() -> None:
     traced = Traced()
     b = Agent("B", accepts=lambda ctx, payload: "it is closed")
     model = ScriptedModel({"A": [call("transfer_to_b"), "Then I do it."]})
@@ -242,7 +242,7 @@ async def test_transfers_of_code_are_handoffs_too() -> None:
     assert facts(traced.named("handoff Doorman to Host"))["baton.handoff.requested"] == ("Host",)
 
 
-async def test_a_tool_that_fails_is_an_error_and_the_run_is_none() -> None:
+async def test_failed_tool_is_an_error_but_not_the_run() -> None:
     traced = Traced()
     await office(traced, [call("break_down"), "It broke."]).run("Hi")
     assert traced.tree() == snapshot(
@@ -257,7 +257,7 @@ async def test_a_tool_that_fails_is_an_error_and_the_run_is_none() -> None:
     assert facts(traced.named("execute_tool break_down"))["error.type"] == "tool_error"
 
 
-async def test_an_error_that_ends_the_run_is_on_the_run_and_on_who_had_the_floor() -> None:
+async def test_run_error_is_on_the_run_and_the_active_agent() -> None:
     traced = Traced()
     with pytest.raises(Exception, match="no connection"):
         await office(traced, {"A": [call("transfer_to_b")], "B": [OSError("no connection")]}).run("Hi")
@@ -274,7 +274,7 @@ async def test_an_error_that_ends_the_run_is_on_the_run_and_on_who_had_the_floor
     assert "no connection" in (traced.named("invoke_workflow A").status.description or "")
 
 
-async def test_a_resumed_run_has_a_trace_of_its_own_with_what_is_new_and_a_link_to_the_earlier() -> None:
+async def test_resumed_run_has_a_new_trace_linked_to_the_earlier() -> None:
     traced = Traced()
     asked = [call("look_up", city="Rome"), call("pay", euro=5)]
     runner = office(traced, {"A": [asked, call("transfer_to_b")], "B": ["Done."]})
@@ -311,7 +311,7 @@ async def test_a_resumed_run_has_a_trace_of_its_own_with_what_is_new_and_a_link_
     assert min(span.start_time or 0 for span in traced.spans) == int(resumed.timestamp * 1e9)
 
 
-async def test_what_was_requested_before_a_stop_is_not_forgotten() -> None:
+async def test_requests_before_a_stop_are_kept() -> None:
     # Spec H8 and H13: the loser has its result before a person is asked about the other.
     traced = Traced()
     edges = [handoff(Agent("B"), needs_approval=True), handoff(Agent("C"))]
@@ -323,7 +323,7 @@ async def test_what_was_requested_before_a_stop_is_not_forgotten() -> None:
     assert facts(traced.named("handoff A to B"))["baton.handoff.requested"] == ("B", "C")
 
 
-async def test_a_failure_that_repeats_itself_is_not_a_second_handoff() -> None:
+async def test_repeated_failure_is_not_a_second_handoff() -> None:
     traced = Traced()
     runner = office(traced, [[call("transfer_to_c"), call("transfer_to_b")]], multiple_transfers="error")
     with pytest.raises(TransferError):
@@ -334,7 +334,7 @@ async def test_a_failure_that_repeats_itself_is_not_a_second_handoff() -> None:
     assert traced.tree() == ["invoke_workflow A !"]
 
 
-async def test_who_listens_hears_the_same_and_the_first_piece_is_timed() -> None:
+async def test_streaming_gives_the_same_spans_and_time_to_first_chunk() -> None:
     traced = Traced()
     script = {"A": [say("I look.", call("look_up", city="Rome")), call("transfer_to_b")], "B": ["It is sunny."]}
     runner = office(traced, script, stream=True)
@@ -370,7 +370,7 @@ async def test_a_run_that_is_cancelled_ends_its_spans() -> None:
     assert facts(traced.named("invoke_workflow A"))["baton.run.status"] == "cancelled"
 
 
-async def test_a_run_is_part_of_what_its_caller_does_and_what_tools_trace_is_part_of_the_run() -> None:
+async def test_run_is_a_child_of_the_current_span_and_parent_of_tool_spans() -> None:
     traced = Traced()
     tracer = traced.provider.get_tracer("test")
 
@@ -391,7 +391,7 @@ async def test_a_run_is_part_of_what_its_caller_does_and_what_tools_trace_is_par
     assert [span.parent for span in inside] == [traced.named("invoke_workflow A").context] * 2
 
 
-async def test_what_is_said_is_on_the_spans_only_if_it_is_asked_for() -> None:
+async def test_content_is_included_only_on_request() -> None:
     quiet, shown = Traced(), Traced()
     for traced, content in ((quiet, False), (shown, True)):
         asked = say("secret words", call("look_up", city="secret city"), call("break_down"))
@@ -518,7 +518,7 @@ async def test_steps_and_branches_of_workflows_are_below_them() -> None:
     assert below["invoke_agent Line"] == traced.named("invoke_workflow Line").context
 
 
-async def test_a_stored_run_is_traced_by_whoever_drives_it() -> None:
+async def test_stored_run_is_traced_by_its_worker() -> None:
     traced, store = Traced(), MemoryStore()
     runner = office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}, store=store)
     run_id = await runner.submit("Hi", thread="t1")
@@ -538,14 +538,14 @@ async def test_a_stored_run_is_traced_by_whoever_drives_it() -> None:
     assert {facts(span).get("gen_ai.conversation.id", "t1") for span in traced.spans} == {"t1"}
 
 
-async def test_a_run_that_nobody_samples_has_no_spans() -> None:
+async def test_unsampled_run_has_no_spans() -> None:
     traced = Traced(ALWAYS_OFF)
     result = await office(traced, {"A": [call("transfer_to_b")], "B": ["Done."]}).run("Hi")
     assert result.output == "Done."
     assert traced.spans == []
 
 
-def test_spans_end_however_a_reading_is_left() -> None:
+def test_spans_end_however_the_observer_exits() -> None:
     traced = Traced()
     with OTelObserver(traced.provider).observe("r1", []) as hear:
         hear(RunStarted("run", RUN_ORIGIN, 1.0, "r1", "A"))
@@ -567,15 +567,15 @@ async def test_runs_at_the_same_time_keep_their_spans_apart() -> None:
         assert [span.name for span in below] == ["invoke_agent A", "invoke_agent B"]
 
 
-def test_without_opentelemetry_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_opentelemetry_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", None)
     with pytest.raises(SetupError, match=r"pip install 'baton-adk\[otel\]'"):
         OTelObserver()
 
 
-def test_a_run_that_nobody_traces_loads_nothing_of_it() -> None:
+def test_untraced_run_does_not_import_opentelemetry() -> None:
     program = (
-        "import sys; from baton import Agent, Runner; import baton.adapters; from baton.testing import ScriptedModel; "
+        "import sys; from baton import Agent, Runner; import baton.otel; from baton.testing import ScriptedModel; "
         "assert Runner(Agent('A'), model=ScriptedModel(['Hi.'])).run_sync('Hello').output == 'Hi.'; "
         "print([name for name in sys.modules if name.startswith('opentelemetry')])"
     )

@@ -1,9 +1,4 @@
-"""The microphone and the speaker of this machine, if `sounddevice` is installed and finds any.
-
-Sound in files: what a .wav says as live conversations want it, and what they say as a .wav.
-
-Where what agents say goes: to a speaker, to a file, to both or to neither.
-"""
+"""Audio for `baton voice`: .wav files, recording, microphone and speaker."""
 
 import asyncio
 import wave
@@ -25,46 +20,46 @@ RATE = 24_000
 _WIDTH = 2
 
 
-def sound_in(path: Path) -> bytes:
-    """What a .wav file sounds like, as 24 kHz, mono, 16 bit. Raises TargetError if it is no such file."""
+def read_wav(path: Path) -> bytes:
+    """Read a .wav file as 24 kHz mono 16-bit PCM. Raises TargetError if it is not one."""
     try:
         with path.open("rb") as raw, wave.open(raw) as file:
             channels, width, rate = file.getnchannels(), file.getsampwidth(), file.getframerate()
             frames = file.readframes(file.getnframes())
     except FileNotFoundError:
-        raise TargetError(f"there is no file `{path}` to listen to") from None
+        raise TargetError(f"--wav-in: there is no file `{path}`") from None
     except (wave.Error, EOFError, OSError) as error:
-        why = str(error) or "it ends too early"
-        raise TargetError(f"`{path}` cannot be read as a .wav file of plain PCM: {why}") from error
-    samples = _resampled(_mono(_sixteen_bit(frames, width), channels), rate)
+        reason = str(error) or "it ends too early"
+        raise TargetError(f"`{path}` cannot be read as a .wav file of plain PCM: {reason}") from error
+    samples = _resample(_to_mono(_to_16_bit(frames, width), channels), rate)
     if not samples:
-        raise TargetError(f"`{path}` has no sound in it")
-    return _little_endian(samples)
+        raise TargetError(f"`{path}` contains no audio")
+    return _to_little_endian(samples)
 
 
 class Recording:
-    """What was said aloud, in order; of what was interrupted, only what was heard."""
+    """The audio of a session in order; interrupted items end where playback stopped."""
 
     def __init__(self) -> None:
         self._items: dict[str, bytearray] = {}
 
     def add(self, item_id: str, audio: bytes) -> None:
-        """Take in a piece of what an agent says."""
+        """Append audio to an item."""
         self._items.setdefault(item_id, bytearray()).extend(audio)
 
     def cut(self, item_id: str, played_ms: int) -> None:
-        """Forget what was not heard."""
-        heard = self._items.get(item_id)
-        if heard is not None:
-            del heard[bytes_for(played_ms, "pcm16") :]
+        """Truncate an item to what was played."""
+        audio = self._items.get(item_id)
+        if audio is not None:
+            del audio[bytes_for(played_ms, "pcm16") :]
 
     @property
     def seconds(self) -> float:
-        """How long it lasts."""
+        """The duration in seconds."""
         return milliseconds_of(sum(map(len, self._items.values())), "pcm16") / 1000
 
     def write(self, path: Path) -> None:
-        """Write it to a .wav file. Raises TargetError if that cannot be written."""
+        """Write a .wav file. Raises TargetError if that fails."""
         try:
             with path.open("wb") as raw, wave.open(raw, "wb") as file:
                 file.setnchannels(1)
@@ -75,40 +70,40 @@ class Recording:
             raise TargetError(f"`{path}` cannot be written: {error.strerror or error}") from error
 
 
-def _sixteen_bit(frames: bytes, width: int) -> "array[int]":
-    """Samples of any width as 16 bit: the two bytes of each that count most."""
-    wanted = bytearray(len(frames) // width * _WIDTH)
+def _to_16_bit(frames: bytes, width: int) -> "array[int]":
+    """Convert samples of any width to 16 bit by their two most significant bytes."""
+    output = bytearray(len(frames) // width * _WIDTH)
     if width == 1:
-        # Alone among them, 8 bit samples are unsigned.
-        wanted[1::2] = bytes([byte ^ 0x80 for byte in frames])
+        # 8-bit samples are unsigned.
+        output[1::2] = bytes([byte ^ 0x80 for byte in frames])
     else:
-        wanted[0::2] = frames[width - 2 :: width]
-        wanted[1::2] = frames[width - 1 :: width]
-    samples = array("h", bytes(wanted))
+        output[0::2] = frames[width - 2 :: width]
+        output[1::2] = frames[width - 1 :: width]
+    samples = array("h", bytes(output))
     if byteorder == "big":
         samples.byteswap()
     return samples
 
 
-def _mono(samples: "array[int]", channels: int) -> "array[int]":
+def _to_mono(samples: "array[int]", channels: int) -> "array[int]":
     if channels == 1:
         return samples
     return array("h", [sum(frame) // channels for frame in zip(*[iter(samples)] * channels, strict=False)])
 
 
-def _resampled(samples: "array[int]", rate: int) -> "array[int]":
-    """The same sound at 24 kHz: each sample lies on the line between its two neighbours."""
+def _resample(samples: "array[int]", rate: int) -> "array[int]":
+    """Resample to 24 kHz by linear interpolation."""
     if rate == RATE or len(samples) < 2:
         return samples
-    last, wanted = len(samples) - 1, array("h")
+    last, output = len(samples) - 1, array("h")
     for number in range(len(samples) * RATE // rate):
-        place, beyond = divmod(number * rate, RATE)
-        before = samples[min(place, last)]
-        wanted.append(before + (samples[min(place + 1, last)] - before) * beyond // RATE)
-    return wanted
+        index, remainder = divmod(number * rate, RATE)
+        before = samples[min(index, last)]
+        output.append(before + (samples[min(index + 1, last)] - before) * remainder // RATE)
+    return output
 
 
-def _little_endian(samples: "array[int]") -> bytes:
+def _to_little_endian(samples: "array[int]") -> bytes:
     if byteorder == "big":
         samples = samples[:]
         samples.byteswap()
@@ -116,27 +111,27 @@ def _little_endian(samples: "array[int]") -> bytes:
 
 
 _BLOCK = RATE // 50
-_EXTRA = "`pip install 'baton-adk[voice]'` lets you speak and listen"
+_EXTRA = "pip install 'baton-adk[voice]' to use them"
 
 
 def sounddevice() -> Any:
-    """The module, or why there is none, as a text."""
+    """Import sounddevice; return a message if it is not available."""
     try:
         return import_module("sounddevice")
     except ImportError:
-        return f"there is no microphone and no speaker here: {_EXTRA}"
+        return f"no microphone or speaker available: {_EXTRA}"
     except OSError as error:
-        return f"there is no microphone and no speaker here: sounddevice says {error}"
+        return f"no microphone or speaker available: {error}"
 
 
 class Microphone:
-    """What is said to this machine, in pieces of 20 ms."""
+    """The microphone, as blocks of 20 ms."""
 
     def __init__(self, module: Any) -> None:
         self._pieces: asyncio.Queue[bytes] = asyncio.Queue()
         self._loop = asyncio.get_running_loop()
         self._stream = module.RawInputStream(
-            samplerate=RATE, channels=1, dtype="int16", blocksize=_BLOCK, callback=self._take
+            samplerate=RATE, channels=1, dtype="int16", blocksize=_BLOCK, callback=self._on_block
         )
         self._stream.start()
 
@@ -150,13 +145,18 @@ class Microphone:
     async def __aexit__(self, *_: object) -> None:
         self._stream.close()
 
-    def _take(self, data: Any, frames: int, time: Any, status: Any) -> None:
-        # This is called in a thread of the sound system.
+    def _on_block(self, data: Any, frames: int, time: Any, status: Any) -> None:
+        # Called in a thread of the audio system.
         self._loop.call_soon_threadsafe(self._pieces.put_nowait, bytes(data))
 
 
 class AudioOutput:
-    """Plays what agents say, one piece after the other; `played` is told how many milliseconds of each item were."""
+    """The speaker.
+
+    Args:
+        module: The sounddevice module.
+        played: Called with the milliseconds played of each item.
+    """
 
     def __init__(self, module: Any, played: Callable[[str, float], None]) -> None:
         self._report = played
@@ -170,25 +170,25 @@ class AudioOutput:
         self._stream.start()
 
     def play(self, item_id: str, audio: bytes) -> None:
-        """Play this after what is there already."""
+        """Queue audio for playback."""
         with self._lock:
             self._waiting.append((item_id, audio))
 
     def stop(self) -> None:
-        """Be quiet at once."""
+        """Stop playback and clear the queue."""
         with self._lock:
             self._waiting.clear()
 
     def close(self) -> None:
-        """Be quiet for good."""
+        """Close the stream."""
         self._stream.close()
 
-    def _fill(self, wanted: Any, frames: int, time: Any, status: Any) -> None:
-        # This is called in a thread of the sound system, which wants exactly so many bytes.
-        size = len(wanted)
+    def _fill(self, output: Any, frames: int, time: Any, status: Any) -> None:
+        # Called in a thread of the audio system, which needs exactly this many bytes.
+        size = len(output)
         with self._lock:
             sound, reports = self._next(size)
-        wanted[:] = sound + bytes(size - len(sound))
+        output[:] = sound + bytes(size - len(sound))
         for item_id, played in reports.items():
             self._loop.call_soon_threadsafe(self._report, item_id, milliseconds_of(played, "pcm16"))
 
@@ -196,18 +196,21 @@ class AudioOutput:
         sound, reports = bytearray(), dict[str, int]()
         while self._waiting and len(sound) < size:
             item_id, audio = self._waiting.popleft()
-            taken = audio[: size - len(sound)]
-            if len(taken) < len(audio):
-                self._waiting.appendleft((item_id, audio[len(taken) :]))
-            sound += taken
-            self._played[item_id] = reports[item_id] = self._played.get(item_id, 0) + len(taken)
+            chunk = audio[: size - len(sound)]
+            if len(chunk) < len(audio):
+                self._waiting.appendleft((item_id, audio[len(chunk) :]))
+            sound += chunk
+            self._played[item_id] = reports[item_id] = self._played.get(item_id, 0) + len(chunk)
         return bytes(sound), reports
 
 
 class AudioSink:
-    """Takes the sound out of what happens in a conversation.
+    """Routes a session's audio to the speaker and the recording.
 
-    `played` is told at once how many milliseconds of each item were, where nobody listens and no time passes.
+    Args:
+        speaker: Plays the audio, if given.
+        recording: Records the audio, if given.
+        played: Called at once with the milliseconds of each item, where no speaker takes time to play them.
     """
 
     def __init__(
@@ -221,8 +224,8 @@ class AudioSink:
         self._report = played
         self._sizes = Counter[str]()
 
-    def take(self, event: Event | Delta) -> None:
-        """Play and record it if it is sound; be quiet at once if somebody interrupts."""
+    def handle(self, event: Event | Delta) -> None:
+        """Play and record audio; stop playback on an interruption."""
         match event:
             case AudioDelta():
                 if self._speaker is not None:
@@ -241,6 +244,6 @@ class AudioSink:
                 pass
 
     def close(self) -> None:
-        """Be quiet for good."""
+        """Close the stream."""
         if self._speaker is not None:
             self._speaker.close()

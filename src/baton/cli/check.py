@@ -1,19 +1,15 @@
-"""`baton check`: a team as a tree, what is probably not meant about it, and what its transfers cost.
+"""The command `baton check`: a team as a tree, likely mistakes, and the cost of its transfers.
 
-What it costs an agent to be told whom it can transfer to: an estimate, the same for every model.
-
-Cycles nobody can leave, as far as that can be known without running anything.
-
-An agent that asks a model has no end of its own in two cases: it must call a tool first and has nothing but
-transfers, or it always hands on (`then_transfer`) and has no exit tool. Anything else, and all code of one's own, is
-taken to be able to end. So what is reported is certain, unless a function brings in an agent that its code does not
-name; what is not reported may still go round.
+Endless cycles are reported only if they are certain. A model agent never ends by itself in two cases: it must call a
+tool and has only transfers, or it always hands on (`then_transfer`) and has no exit tool. All other agents may end.
 """
 
+import json
 from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import click
 import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -27,16 +23,24 @@ from ..errors import SetupError, quote_names
 from ..flow import Finding, Team, TeamMember
 from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
 from ..handoffs.routes import Route, Routes
-from .display import printable, shortened
+from .display import printable, shorten
 from .edges import EdgeKind, InnerAgent, TeamEdge, called_by, definition_of, edges_from, edges_of, parts_of
-from .errors import TargetError
-from .graph import team_of
+from .errors import FAILED, TargetError, warnings_on_stderr
+from .graph import load_team
+from .options import debug, is_debugging, target
 
 CHARACTERS_PER_TOKEN = 4
 
 
 class TransferCost(Struct, frozen=True):
-    """Estimated tokens in every model call of one agent: as it is now, and with either style for all targets."""
+    """Estimated tokens per model call that name an agent's transfer targets.
+
+    Attributes:
+        targets: The number of targets.
+        now: The tokens with the current style.
+        single_tool: The tokens with one tool for all targets.
+        tool_per_target: The tokens with a tool for each target.
+    """
 
     targets: int
     now: int
@@ -45,7 +49,7 @@ class TransferCost(Struct, frozen=True):
 
 
 def transfer_costs(team: Team) -> dict[str, TransferCost]:
-    """The cost for each agent whose model is shown somebody to transfer to."""
+    """Return the cost for each agent that has transfer targets."""
     costs = {name: _cost(seat, team.language) for name, seat in team.members.items()}
     return {name: cost for name, cost in costs.items() if cost.targets}
 
@@ -56,16 +60,16 @@ def _cost(seat: TeamMember, language: PromptLanguage) -> TransferCost:
     return TransferCost(
         len(shown),
         _tokens(seat.routes),
-        _tokens(Routes(name, [_in_the_tree(route) for route in shown.values()], language=language)),
-        _tokens(Routes(name, [_with_own_tool(route) for route in shown.values()], language=language)),
+        _tokens(Routes(name, [_as_tree_route(route) for route in shown.values()], language=language)),
+        _tokens(Routes(name, [_as_own_tool_route(route) for route in shown.values()], language=language)),
     )
 
 
-def _in_the_tree(route: Route) -> Route:
+def _as_tree_route(route: Route) -> Route:
     return Route(route.target, Handoff(agent=route.target), route.description, TRANSFER_TOOL, is_tree=True)
 
 
-def _with_own_tool(route: Route) -> Route:
+def _as_own_tool_route(route: Route) -> Route:
     if not route.is_tree:
         return route
     return Route(route.target, Handoff(agent=route.target), route.description, default_tool_name(route.target))
@@ -84,26 +88,26 @@ def _characters(texts: Iterable[str]) -> int:
 
 
 def find_endless_cycles(team: Team) -> list[Finding]:
-    """A finding for each group of agents that pass control round and can never end."""
-    leads_to = _leads_to(team)
-    bare = _with_nobody_waiting(team)
-    why = {name: _why_never_ends(seat) for name, seat in team.members.items()}
-    # Where a caller waits, an end is not the end of the run: control goes back.
+    """Return a finding for each group of agents that pass control in a cycle and never end."""
+    successors = _successors(team)
+    bare = _active_without_caller(team)
+    why = {name: _endless_reason(seat) for name, seat in team.members.items()}
+    # While a caller waits, ending returns control instead of ending the run.
     ends = {name for name in team.members if (not why[name] and name in bare) or _may_exit(team.members[name])}
-    reach = {name: _reachable(name, leads_to) for name in team.members}
+    reach = {name: _reachable(name, successors) for name in team.members}
     trapped = [name for name in team.members if not ends & (reach[name] | {name})]
     findings: list[Finding] = []
-    told: set[str] = set()
+    reported: set[str] = set()
     for name in trapped:
         group = [other for other in trapped if other in reach[name] and name in reach[other]]
-        if group and name not in told:
-            told.update(group)
+        if group and name not in reported:
+            reported.update(group)
             findings.append(Finding("no exit", name, _text(group, why)))
     return findings
 
 
-def _why_never_ends(seat: TeamMember) -> str:
-    """Why the agent always passes control on; "" if it may end."""
+def _endless_reason(seat: TeamMember) -> str:
+    """Explain why an agent always passes control on; empty if it may end."""
     agent, definition = seat.agent, definition_of(seat.agent)
     if definition is None or definition.exit_tool:
         return ""
@@ -125,40 +129,40 @@ def _may_exit(seat: TeamMember) -> bool:
     return definition is None or definition.exit_tool
 
 
-def _with_nobody_waiting(team: Team) -> set[str]:
-    """The agents that may have the floor while no caller waits for control to come back."""
+def _active_without_caller(team: Team) -> set[str]:
+    """Return the agents that may be active while no caller waits for control to return."""
     bare, waiting = {team.root}, [team.root]
     while waiting:
         for route in team.members[waiting.pop()].edges:
             returns = route.handoff.return_to
-            lands = route.target if returns is None else returns
-            if lands in team.members and lands not in bare:
-                bare.add(lands)
-                waiting.append(lands)
-    # Nothing is known of how control comes to those whom no edge leads to.
-    return bare | (set(team.members) - _reachable(team.root, _leads_to(team)) - {team.root})
+            landing = route.target if returns is None else returns
+            if landing in team.members and landing not in bare:
+                bare.add(landing)
+                waiting.append(landing)
+    # It is unknown how agents without an incoming edge get control.
+    return bare | (set(team.members) - _reachable(team.root, _successors(team)) - {team.root})
 
 
-def _leads_to(team: Team) -> dict[str, set[str]]:
-    """Who can have the floor directly after whom, the ways back to callers included."""
-    leads_to: dict[str, set[str]] = {name: set() for name in team.members}
+def _successors(team: Team) -> dict[str, set[str]]:
+    """Map each agent to those that can be active directly after it, including returns."""
+    successors: dict[str, set[str]] = {name: set() for name in team.members}
     edges = edges_of(team)
     for edge in edges:
-        leads_to[edge.source].add(edge.target)
+        successors[edge.source].add(edge.target)
     for edge in edges:
         if edge.returns is not None:
             back_to = edge.source if edge.returns == "caller" else edge.returns
-            # Whoever the target passes control to may end as well: all of them lead back.
-            for name in (edge.target, *_reachable(edge.target, leads_to)):
-                leads_to[name].add(back_to)
-    return leads_to
+            # Every agent reachable from the target may end there and return.
+            for name in (edge.target, *_reachable(edge.target, successors)):
+                successors[name].add(back_to)
+    return successors
 
 
-def _reachable(name: str, leads_to: Mapping[str, Iterable[str]]) -> set[str]:
+def _reachable(name: str, successors: Mapping[str, Iterable[str]]) -> set[str]:
     seen: set[str] = set()
     waiting = [name]
     while waiting:
-        for other in leads_to[waiting.pop()]:
+        for other in successors[waiting.pop()]:
             if other not in seen:
                 seen.add(other)
                 waiting.append(other)
@@ -166,9 +170,9 @@ def _reachable(name: str, leads_to: Mapping[str, Iterable[str]]) -> set[str]:
 
 
 def _text(group: list[str], why: Mapping[str, str]) -> str:
-    reasons = "; ".join(why[name] or f"`{name}` ends, but a caller waits for control to come back" for name in group)
-    pass_on = "passes control to itself" if len(group) == 1 else "pass control round"
-    return f"{quote_names(group)} {pass_on} and can never end, so that only a limit stops the run: {reasons}"
+    reasons = "; ".join(why[name] or f"`{name}` ends, but a caller waits for control to return" for name in group)
+    pass_on = "passes control to itself" if len(group) == 1 else "pass control in a cycle"
+    return f"{quote_names(group)} {pass_on} and never end; only a limit stops the run: {reasons}"
 
 
 _LABELS: dict[EdgeKind, str] = {
@@ -182,7 +186,12 @@ _LABELS: dict[EdgeKind, str] = {
 
 
 class TeamReport:
-    """What there is to say about a team; a team that cannot be compiled has only the reason why."""
+    """The findings and costs of a team, or the error that prevents it from compiling.
+
+    Args:
+        team: The team, if it compiles.
+        setup_error: The error, if it does not.
+    """
 
     def __init__(self, team: Team | None, setup_error: SetupError | None = None) -> None:
         self.team = team
@@ -193,19 +202,19 @@ class TeamReport:
             for name, cost in transfer_costs(each).items():
                 self.costs.setdefault(name, cost)
 
-    def is_bad(self, *, strict: bool) -> bool:
-        """Whether the program should end as failed."""
+    def is_failure(self, *, strict: bool) -> bool:
+        """Return whether the command fails."""
         return self.setup_error is not None or (strict and bool(self.findings))
 
     def as_json(self) -> dict[str, Any]:
-        """The report for programs."""
+        """Return the report as JSON."""
         findings = [{"level": "warning", **asdict(finding)} for finding in self.findings]
         if self.setup_error is not None:
             findings.append({"level": "error", "kind": "setup", "agent": "", "text": str(self.setup_error)})
         team = self.team
         return {
             "root": team.root if team is not None else None,
-            "agents": [self._agent_as_json(seat) for seat in _seats_in(team).values()],
+            "agents": [self._agent_as_json(seat) for seat in _members_in(team).values()],
             "findings": findings,
         }
 
@@ -224,12 +233,12 @@ class TeamReport:
         }
 
     def as_text(self) -> RenderableType:
-        """The report for people."""
+        """Return the report as text."""
         blocks: list[RenderableType] = []
         if self.team is not None:
             blocks += [_tree(self.team), Text()]
         if self.costs:
-            blocks += [Text("estimated tokens per model call to name the transfer targets (characters / 4):")]
+            blocks += [Text("estimated tokens per model call that name the transfer targets (characters / 4):")]
             blocks += [_cost_table(self.costs), Text()]
         blocks += self._verdict()
         return Group(*blocks)
@@ -246,16 +255,16 @@ class TeamReport:
 
 
 def findings_in(team: Team) -> list[Finding]:
-    """All there is to find in a team and in the teams inside its agents, each once."""
+    """Return the findings in a team and its nested teams, each once."""
     findings = [*team.findings(), *find_endless_cycles(team)]
     for owner, inner in team.nested():
         findings += [finding.found_inside(owner) for finding in find_endless_cycles(inner)]
-    for seat in _seats_in(team).values():
+    for seat in _members_in(team).values():
         for called in called_by(seat.agent):
             known = [finding.agent for finding in findings if finding.kind == "undescribed"]
             if not called.description and called.agent.name not in known:
-                name, whose = called.agent.name, f"the tool `{called.tool}` of `{seat.agent.name}`"
-                text = f"`{name}` has no description: as {whose}, a model must choose it by name alone"
+                name, tool = called.agent.name, f"the tool `{called.tool}` of `{seat.agent.name}`"
+                text = f"`{name}` has no description: models choose {tool} by its name alone"
                 findings.append(Finding("undescribed", name, text))
     return findings
 
@@ -264,8 +273,8 @@ def _teams_in(team: Team | None) -> list[Team]:
     return [team, *(inner for _, inner in team.nested())] if team is not None else []
 
 
-def _seats_in(team: Team | None) -> dict[str, TeamMember]:
-    """The seats of the team and of the teams inside its agents; of an agent with several, the outermost."""
+def _members_in(team: Team | None) -> dict[str, TeamMember]:
+    """Return the members of a team and its nested teams, by name; the outermost first."""
     seats: dict[str, TeamMember] = {}
     for each in _teams_in(team):
         for name, seat in each.members.items():
@@ -274,9 +283,9 @@ def _seats_in(team: Team | None) -> dict[str, TeamMember]:
 
 
 def check(reference: str) -> TeamReport:
-    """Load what the command line names and look at its team."""
+    """Load the target and check its team."""
     try:
-        return TeamReport(team_of(reference))
+        return TeamReport(load_team(reference))
     except TargetError:
         raise
     except SetupError as error:
@@ -284,12 +293,12 @@ def check(reference: str) -> TeamReport:
 
 
 def print_report(report: TeamReport) -> None:
-    """Write the report for people to stdout."""
+    """Print the report to stdout."""
     Console(highlight=False).print(report.as_text())
 
 
 def _tree(team: Team) -> Tree:
-    """Breadth first, so that everybody is described where they stand closest to the root."""
+    """Build the tree breadth first, so that each agent is described closest to the root."""
     root = team.members[team.root]
     tree = Tree(_title(root))
     seen, waiting = {team.root}, deque([(tree, root, team)])
@@ -323,7 +332,7 @@ def _tree(team: Team) -> Tree:
 
 
 def _sources(seat: TeamMember) -> list[str]:
-    """Where more tools come from, which nobody knows before it runs."""
+    """Return the toolsets, whose tools are known only at run time."""
     definition = definition_of(seat.agent)
     return [repr(source) for source in definition._toolsets] if definition is not None else []
 
@@ -331,7 +340,7 @@ def _sources(seat: TeamMember) -> list[str]:
 def _title(seat: TeamMember) -> Text:
     definition = definition_of(seat.agent)
     kind = "" if definition is seat.agent else f" ({type(seat.agent).__name__})"
-    description = f" — {shortened(seat.agent.description)}" if seat.agent.description else ""
+    description = f" — {shorten(seat.agent.description)}" if seat.agent.description else ""
     return Text.assemble((printable(seat.agent.name), "bold cyan"), (kind, "dim"), description)
 
 
@@ -358,3 +367,28 @@ def _cost_table(costs: dict[str, TransferCost]) -> Table:
         tokens = [f"≈ {number}" for number in (cost.now, cost.single_tool, cost.tool_per_target)]
         table.add_row(Text(printable(name)), str(cost.targets), *tokens)
     return table
+
+
+@click.command("check")
+@target
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if there is any finding.")
+@debug
+@click.pass_context
+def check_command(ctx: click.Context, /, *, target: str, as_json: bool, strict: bool) -> None:
+    """Show a team as a tree, with likely mistakes and costs.
+
+    Exits with 1 if the team cannot work as it is written. Nothing is run, and no model is called.
+
+    \b
+    Examples:
+      baton check desk:router
+      baton check desk:router --strict --json
+    """
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
+        report = check(target)
+    if as_json:
+        click.echo(json.dumps(report.as_json(), ensure_ascii=False, indent=2))
+    else:
+        print_report(report)
+    ctx.exit(FAILED if report.is_failure(strict=strict) else 0)

@@ -1,59 +1,62 @@
-"""A run in a terminal while it happens: `Screen().show(event)` for every event and delta of a run.
-
-Values, calls and usage in the few words a line in a terminal has room for.
-
-Open questions of a run, put to the person at the terminal.
-"""
+"""Displays runs in a terminal, formats values for it, and asks the user open interrupts."""
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, assert_never, cast
 
 import msgspec
 from rich.console import Console
 
 from ..events import (
+    AgentFinished,
     AgentResponded,
     AgentStarted,
+    AnyEvent,
     ControlTransferred,
     CustomDelta,
     Delta,
     Event,
+    InterruptAnswered,
     InterruptRaised,
     Origin,
     ProgressDelta,
     ReasoningDelta,
+    ResponseTruncated,
     RunCancelled,
+    RunCompleted,
     RunFailed,
     RunResumed,
     RunStarted,
     RunSuspended,
+    StepCompleted,
     TextDelta,
     ToolReturned,
+    UnknownEvent,
+    UserMessageAdded,
 )
 from ..handoffs import TRANSFER_TOOL
 from ..messages import Content, ToolCall, Usage, media_of, text_of
 from ..runner import Interrupt
 from ..tools import Approval
-from .targets import json_or_text
+from .targets import parse_json_or_text
 
-_LONGEST = 160
+_MAX_LENGTH = 160
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def printable(text: str) -> str:
-    """The text with control characters made visible, so that a model cannot move the cursor or recolour the screen."""
-    return _CONTROL.sub(_visible, text)
+    """Make control characters visible, so that a model cannot control the terminal."""
+    return _CONTROL.sub(_escape, text)
 
 
-def shortened(text: str, longest: int = _LONGEST) -> str:
-    """The text on one line, cut off where it gets too long."""
+def shorten(text: str, max_length: int = _MAX_LENGTH) -> str:
+    """Put a text on one line and truncate it."""
     flat = " ".join(printable(text).split())
-    return flat if len(flat) <= longest else f"{flat[: longest - 1]}…"
+    return flat if len(flat) <= max_length else f"{flat[: max_length - 1]}…"
 
 
-def shown_value(value: Any) -> str:
-    """Text as it is, anything else as JSON, and what is not JSON as Python shows it."""
+def format_value(value: Any) -> str:
+    """Format a value: text as it is, else as JSON, else its repr."""
     if isinstance(value, str):
         return value
     try:
@@ -62,66 +65,69 @@ def shown_value(value: Any) -> str:
         return repr(value)
 
 
-def shown_call(name: str, arguments: Any) -> str:
-    """A call as code would write it: `get_weather(city="Rome")`. Arguments may be JSON text or what it says."""
+def format_call(name: str, arguments: Any) -> str:
+    """Format a call like code: `get_weather(city="Rome")`. Arguments may be JSON text."""
     given: Any = arguments
     if isinstance(arguments, str):
         try:
             given = msgspec.json.decode(arguments)
         except msgspec.DecodeError:
-            return shortened(f"{name}({arguments})")
+            return shorten(f"{name}({arguments})")
     if not isinstance(given, dict):
-        return shortened(f"{name}({shown_value(given)})")
-    named = cast(dict[str, Any], given)
-    return shortened(f"{name}({', '.join(f'{key}={_quoted(value)}' for key, value in named.items())})")
+        return shorten(f"{name}({format_value(given)})")
+    fields = cast(dict[str, Any], given)
+    return shorten(f"{name}({', '.join(f'{key}={_quote(value)}' for key, value in fields.items())})")
 
 
-def shown_usage(usage: Usage, seconds: float | None = None) -> str:
-    """What was consumed: `3 model calls · 412 tokens in, 57 out · 1.2 s`."""
+def format_usage(usage: Usage, seconds: float | None = None) -> str:
+    """Format usage: `3 model calls · 412 tokens in, 57 out · 1.2 s`."""
     calls = usage.model_calls
-    pieces = [f"{calls} model call{'' if calls == 1 else 's'}"]
+    parts = [f"{calls} model call{'' if calls == 1 else 's'}"]
     if usage.total_tokens:
-        pieces.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
+        parts.append(f"{usage.input_tokens:,} tokens in, {usage.output_tokens:,} out")
     elif calls:
-        pieces.append("tokens not reported")
+        parts.append("tokens not reported")
     if usage.cost:
-        pieces.append(f"cost {usage.cost:.4g}")
+        parts.append(f"cost {usage.cost:.4g}")
     if seconds is not None:
-        pieces.append(f"{seconds:.1f} s")
-    return " · ".join(pieces)
+        parts.append(f"{seconds:.1f} s")
+    return " · ".join(parts)
 
 
-def _visible(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code == 0x0D:
         return ""
     return chr(0x2400 + code) if code < 0x20 else "\ufffd"
 
 
-def _quoted(value: Any) -> str:
-    return msgspec.json.encode(value).decode() if isinstance(value, str) else shown_value(value)
+def _quote(value: Any) -> str:
+    return msgspec.json.encode(value).decode() if isinstance(value, str) else format_value(value)
 
 
-_FLOOR = "bold cyan"
-_PASSED = "magenta"
-_WORKING = "yellow"
-_QUIET = "dim"
-_WRONG = "red"
+_ACTIVE = "bold cyan"
+_TRANSFERRED = "magenta"
+_CALLED = "yellow"
+_DIM = "dim"
+_FAILED = "red"
 _INDENT = "  "
 _LINE_BREAK = re.compile(r"\n(?=.)", re.DOTALL)
 
 
 class Screen:
-    """Shows who has the floor, what is said, called and returned, and to whom control goes.
+    """Displays the events and deltas of a run.
 
-    What happens inside an agent, in a step or in an agent called as a tool, is indented.
-    With `answers=False` the text that turns out to be the run's answer is left out, for those who print it elsewhere.
+    Shows the active agent, text, tool calls, results and transfers. Inner agents are indented.
+
+    Args:
+        console: Where to write; by default stdout.
+        answers: Show the text of the run's answer. Pass False if it is printed elsewhere.
     """
 
     def __init__(self, console: Console | None = None, *, answers: bool = True) -> None:
         self.console = console or Console(highlight=False)
         self._shows_answers = answers
-        self._floor: str = ""
+        self._active: str = ""
         self._streaming = ""
         self._streamed: set[str] = set()
         self._muted: set[str] = set()
@@ -131,67 +137,77 @@ class Screen:
         self._indent = ""
 
     def show(self, event: Event | Delta) -> None:
-        """Show one event or delta, or nothing if it tells a person nothing."""
+        """Display one event or delta, if it concerns the user."""
         if isinstance(event, TextDelta):
             self._stream(event)
         elif isinstance(event, Delta):
             self._show_delta(event)
         else:
-            self._show_event(event)
+            self._show_event(cast("AnyEvent", event))
 
     def line(self, text: str, style: str | None = None) -> None:
-        """Write a line of one's own, below whatever is being written."""
+        """Write a line below the current output."""
         self.end_line()
         self.console.out(printable(text), style=style, highlight=False)
 
     def _line(self, text: str, style: str) -> None:
-        """Write a line about whoever has the floor."""
+        """Write a line at the active agent's indentation."""
         self.line(f"{self._indent}{text}", style)
 
     def usage(self, usage: Usage, *, seconds: float | None = None, label: str = "used") -> None:
-        """Write what was consumed."""
-        self.line(f"{label}: {shown_usage(usage, seconds)}", _QUIET)
+        """Write usage."""
+        self.line(f"{label}: {format_usage(usage, seconds)}", _DIM)
 
     def cancelled(self) -> None:
-        """Write that the person has stopped the run."""
-        # The terminal itself has written ^C.
+        """Write that the run was cancelled."""
+        # The terminal has echoed ^C.
         self._is_midline = self._is_midline or self.console.is_terminal
-        self.line("cancelled", _WRONG)
+        self.line("cancelled", _FAILED)
 
     def end_line(self) -> None:
-        """End the line that is being written, if there is one."""
+        """End the current line, if there is one."""
         if self._is_midline:
             self.console.out("", highlight=False)
             self._is_midline = False
         self._streaming = ""
 
-    def _show_event(self, event: Event) -> None:
+    def _show_event(self, event: AnyEvent) -> None:
         match event:
             case RunStarted() | RunResumed():
-                self._start_over()
+                self._reset()
             case AgentStarted():
-                self._give_up_held()
-                self._show_floor(event.origin)
+                self._show_held()
+                self._show_active(event.origin)
             case AgentResponded():
-                self._give_up_held()
-                self._show_said(event)
+                self._show_held()
+                self._show_response(event)
             case ToolReturned():
                 self._show_result(event)
             case ControlTransferred():
-                self._give_up_held()
-                self._show_floor(event.origin)
-                self._line(_passed(event), _PASSED)
+                self._show_held()
+                self._show_active(event.origin)
+                self._line(_format_transfer(event), _TRANSFERRED)
             case RunSuspended() | RunFailed() | RunCancelled() | InterruptRaised():
-                # None of these leaves an answer, so what was held back is all there is to see.
-                self._give_up_held()
+                # There will be no answer, so the held text is shown.
+                self._show_held()
+                self.end_line()
+            case (
+                RunCompleted()
+                | AgentFinished()
+                | UserMessageAdded()
+                | ResponseTruncated()
+                | StepCompleted()
+                | InterruptAnswered()
+                | UnknownEvent()
+            ):
                 self.end_line()
             case _:
-                self.end_line()
+                assert_never(event)
 
-    def _start_over(self) -> None:
-        # Activations are counted anew in every run, and a run that was stopped may have left half a sentence.
+    def _reset(self) -> None:
+        # Activation ids restart with each run, and a stopped run may have left half a line.
         self.end_line()
-        self._floor = ""
+        self._active = ""
         self._indent = ""
         self._held = None
         self._is_thinking = False
@@ -201,82 +217,83 @@ class Screen:
     def _show_delta(self, delta: Delta) -> None:
         match delta:
             case ProgressDelta():
-                self._show_floor(delta.origin)
-                self._line(f"  … {_progress(delta)}", _QUIET)
+                self._show_active(delta.origin)
+                self._line(f"  … {_progress(delta)}", _DIM)
             case CustomDelta():
-                self._show_floor(delta.origin)
-                self._line(f"  * {delta.name}: {shortened(shown_value(delta.data))}", _QUIET)
+                self._show_active(delta.origin)
+                self._line(f"  * {delta.name}: {shorten(format_value(delta.data))}", _DIM)
             case ReasoningDelta() if not self._is_thinking:
-                self._show_floor(delta.origin)
-                self._line("  … thinks", _QUIET)
+                self._show_active(delta.origin)
+                self._line("  … thinking", _DIM)
                 self._is_thinking = True
             case _:
+                # Tool call deltas tell a user nothing; `VoiceScreen` shows those of live sessions.
                 pass
 
     def _stream(self, delta: TextDelta) -> None:
         if not self._shows_answers:
             return
-        speaker = delta.origin.id
-        # Two agents that speak at once would be unreadable word by word: the second is shown when it has finished.
-        if self._streaming not in ("", speaker):
-            self._muted.add(speaker)
-        if speaker not in self._muted:
-            self._show_floor(delta.origin)
-            self._streaming = speaker
-            self._streamed.add(speaker)
+        activation = delta.origin.id
+        # Interleaved streams are unreadable: the second is shown when it is complete.
+        if self._streaming not in ("", activation):
+            self._muted.add(activation)
+        if activation not in self._muted:
+            self._show_active(delta.origin)
+            self._streaming = activation
+            self._streamed.add(activation)
             self._write(delta.text)
 
-    def _show_said(self, said: AgentResponded) -> None:
+    def _show_response(self, response: AgentResponded) -> None:
         self._is_thinking = False
-        speaker = said.origin.id
-        was_streamed = speaker in self._streamed and speaker not in self._muted
-        self._streamed.discard(speaker)
-        self._muted.discard(speaker)
-        text, calls = text_of(said.message.content), said.message.tool_calls
+        activation = response.origin.id
+        was_streamed = activation in self._streamed and activation not in self._muted
+        self._streamed.discard(activation)
+        self._muted.discard(activation)
+        text, calls = text_of(response.message.content), response.message.tool_calls
         if not self._shows_answers:
             if not calls and text:
-                self._held = said
+                self._held = response
                 return
-            self._show_aside(said)
+            self._show_aside(response)
         elif text and not was_streamed:
-            self._show_floor(said.origin)
+            self._show_active(response.origin)
             self._write(text)
         self.end_line()
-        self._show_media(said.message.content)
+        self._show_media(response.message.content)
         for call in calls:
-            if not _only_asks_for_transfer(call):
-                self._show_floor(said.origin)
-                self._line(f"  ▸ {shown_call(call.name, call.arguments)}", _WORKING)
+            if not _is_plain_transfer(call):
+                self._show_active(response.origin)
+                self._line(f"  ▸ {format_call(call.name, call.arguments)}", _CALLED)
 
-    def _show_aside(self, said: AgentResponded) -> None:
-        """Text that is not the answer, where answers are printed elsewhere."""
-        text = text_of(said.message.content)
+    def _show_aside(self, response: AgentResponded) -> None:
+        """Show text that is not the run's answer, where answers are printed elsewhere."""
+        text = text_of(response.message.content)
         if text:
-            self._show_floor(said.origin)
-            self._line(f"  {shortened(text)}", _QUIET)
+            self._show_active(response.origin)
+            self._line(f"  {shorten(text)}", _DIM)
 
     def _show_result(self, event: ToolReturned) -> None:
-        # An agent that was called as a tool has spoken before its caller gets the result.
-        self._give_up_held()
+        # An agent called as a tool responds before its caller gets the result.
+        self._show_held()
         text = text_of(event.content)
-        if not event.is_error and _is_word_of_transfer(event.tool_name, text):
+        if not event.is_error and _is_transfer_result(event.tool_name, text):
             return
-        self._show_floor(event.origin)
-        mark, style = ("✗", _WRONG) if event.is_error else ("◂", _QUIET)
-        self._line(f"  {mark} {event.tool_name}: {shortened(text)}", style)
+        self._show_active(event.origin)
+        mark, style = ("✗", _FAILED) if event.is_error else ("◂", _DIM)
+        self._line(f"  {mark} {event.tool_name}: {shorten(text)}", style)
         self._show_media(event.content)
 
     def _show_media(self, content: Content) -> None:
         for part in media_of(content):
-            self._line(f"  [{type(part).__name__.lower()} {getattr(part, 'media_type', '')}]", _QUIET)
+            self._line(f"  [{type(part).__name__.lower()} {getattr(part, 'media_type', '')}]", _DIM)
 
-    def _show_floor(self, origin: Origin) -> None:
-        if origin.id != self._floor:
-            self._indent = _INDENT * _depth(origin)
-            self._line(f"● {origin.agent}", _FLOOR)
-            self._floor = origin.id
+    def _show_active(self, origin: Origin) -> None:
+        if origin.id != self._active:
+            self._indent = _INDENT * _nesting(origin)
+            self._line(f"● {origin.agent}", _ACTIVE)
+            self._active = origin.id
 
-    def _give_up_held(self) -> None:
+    def _show_held(self) -> None:
         held, self._held = self._held, None
         if held is not None:
             self._show_aside(held)
@@ -287,19 +304,19 @@ class Screen:
             if self._indent:
                 text = text if self._is_midline else self._indent + text
                 text = _LINE_BREAK.sub(f"\n{self._indent}", text)
-            # Past rich, which would turn tabs into spaces and takes its time for every token.
+            # Bypass rich, which expands tabs and is slow for single tokens.
             self.console.file.write(text)
             self.console.file.flush()
             self._is_midline = not text.endswith("\n")
 
 
-def _depth(origin: Origin) -> int:
-    """Inside how many agents this activation is: its id has the place in each of them."""
+def _nesting(origin: Origin) -> int:
+    """Return the nesting depth of an activation, from its id."""
     return origin.id.count("/") // 2
 
 
-def _passed(event: ControlTransferred) -> str:
-    payload = f" with {shortened(shown_value(event.payload))}" if event.payload is not None else ""
+def _format_transfer(event: ControlTransferred) -> str:
+    payload = f" with {shorten(format_value(event.payload))}" if event.payload is not None else ""
     if event.reason == "returned":
         return f"  ← back to {event.target}{payload}"
     reason = f" ({event.reason})" if event.reason else ""
@@ -307,66 +324,68 @@ def _passed(event: ControlTransferred) -> str:
 
 
 def _progress(delta: ProgressDelta) -> str:
-    pieces = [shortened(delta.text)] if delta.text else []
+    parts = [shorten(delta.text)] if delta.text else []
     if delta.done is not None:
-        pieces.append(f"{delta.done:g}/{delta.total:g}" if delta.total is not None else f"{delta.done:g}")
-    return " ".join(pieces) or "goes on"
+        parts.append(f"{delta.done:g}/{delta.total:g}" if delta.total is not None else f"{delta.done:g}")
+    return " ".join(parts) or "in progress"
 
 
-def _only_asks_for_transfer(call: ToolCall) -> bool:
-    """Whether a call says no more than the line about the transfer that follows it."""
+def _is_plain_transfer(call: ToolCall) -> bool:
+    """Return whether the line about the transfer says all that the call does."""
     if call.name == TRANSFER_TOOL:
         return True
     return call.name.startswith("transfer_to_") and call.arguments.strip() in ("", "{}")
 
 
-def _is_word_of_transfer(name: str, text: str) -> bool:
+def _is_transfer_result(name: str, text: str) -> bool:
     if name == TRANSFER_TOOL:
         return True
     return text.startswith('{"assistant":')
 
 
 ReadLine: TypeAlias = Callable[[str], str]
-"""Shows a prompt and gives the line a person types. Raises EOFError when there is no more."""
+"""Shows a prompt and returns the line typed. Raises EOFError at the end of input."""
 
-_WAYS_TO_TELL = """It may have been done: {"result": …}, {"error": "…"} or {"run_again": true}"""
+_OUTCOME_FORMS = """It may have been executed. Answer {"result": …}, {"error": "…"} or {"run_again": true}"""
 _YES, _NO, _ALWAYS = ("y", "yes"), ("n", "no"), ("a", "always")
 
 
 def format_interrupt(interrupt: Interrupt) -> str:
-    """The question in one line or, if its author wrote more, in several."""
-    approval = _approval_in(interrupt.payload)
+    """Format an interrupt as a question."""
+    approval = _approval_payload(interrupt.payload)
     if approval is not None:
-        return f"allow {shown_call(str(approval.get('tool', '')), approval.get('arguments', {}))}?"
-    if _kind_of(interrupt.payload) == "unknown_outcome":
-        return f"what became of {_shown_call_in(interrupt)}? {_WAYS_TO_TELL}"
-    about = (
-        f" (about {shown_call(interrupt.tool_call.name, interrupt.tool_call.arguments)})" if interrupt.tool_call else ""
+        return f"allow {format_call(str(approval.get('tool', '')), approval.get('arguments', {}))}?"
+    if _kind(interrupt.payload) == "unknown_outcome":
+        return f"what was the result of {_format_tool_call(interrupt)}? {_OUTCOME_FORMS}"
+    context = (
+        f" (about {format_call(interrupt.tool_call.name, interrupt.tool_call.arguments)})"
+        if interrupt.tool_call
+        else ""
     )
-    asked = "waits for an answer" if interrupt.payload is None else printable(shown_value(interrupt.payload))
-    return f"{asked}{about}"
+    question = "an answer is needed" if interrupt.payload is None else printable(format_value(interrupt.payload))
+    return f"{question}{context}"
 
 
-def answers_to(interrupts: Sequence[Interrupt], read: ReadLine, *, screen: Screen) -> dict[str, Any]:
-    """A person's answers, by the id of the question."""
+def ask_interrupts(interrupts: Sequence[Interrupt], read: ReadLine, *, screen: Screen) -> dict[str, Any]:
+    """Ask the user for answers; return them by interrupt id."""
     answers: dict[str, Any] = {}
     for interrupt in interrupts:
         screen.line(f"? {interrupt.agent}: {format_interrupt(interrupt)}", "bold yellow")
-        is_approval = _approval_in(interrupt.payload) is not None
-        prompt = "y, n, a (always), or why not › " if is_approval else "answer › "
-        while (answer := understood(interrupt, read(prompt).strip())) is None:
-            screen.line("  y allows it, n or a reason does not" if is_approval else '  "" is an empty answer', "dim")
+        is_approval = _approval_payload(interrupt.payload) is not None
+        prompt = "y, n, a (always), or a reason to decline › " if is_approval else "answer › "
+        while (answer := parse_reply(interrupt, read(prompt).strip())) is None:
+            screen.line("  y approves; n or a reason declines" if is_approval else '  "" is an empty answer', "dim")
         answers[interrupt.id] = answer[0]
     return answers
 
 
-def understood(interrupt: Interrupt, line: str) -> tuple[Any] | None:
-    """What a line means as the answer to this question; None if that is not clear."""
-    return approval_from(line) if _approval_in(interrupt.payload) is not None else answer_from(line)
+def parse_reply(interrupt: Interrupt, line: str) -> tuple[Any] | None:
+    """Parse the answer to an interrupt, in a tuple; None if it is unclear."""
+    return parse_approval(line) if _approval_payload(interrupt.payload) is not None else parse_answer(line)
 
 
-def approval_from(line: str) -> tuple[Approval] | None:
-    """What a person's word on a call means; None if that is not clear. Only a bare yes allows anything."""
+def parse_approval(line: str) -> tuple[Approval] | None:
+    """Parse the answer to an approval; None if it is unclear. Only a bare yes approves."""
     first, _, rest = line.partition(" ")
     word = first.rstrip(",.:;!").lower()
     rest = rest.strip()
@@ -379,22 +398,22 @@ def approval_from(line: str) -> tuple[Approval] | None:
     return (Approval(False, rest if word in _NO else line),)
 
 
-def answer_from(line: str) -> tuple[Any] | None:
-    """A person's answer to any other question: JSON where it is JSON, text otherwise; None if nothing was said."""
-    return (json_or_text(line),) if line else None
+def parse_answer(line: str) -> tuple[Any] | None:
+    """Parse any other answer as JSON or text; None if it is empty."""
+    return (parse_json_or_text(line),) if line else None
 
 
-def _approval_in(payload: Any) -> dict[str, Any] | None:
-    return cast(dict[str, Any], payload) if _kind_of(payload) == "approval" else None
+def _approval_payload(payload: Any) -> dict[str, Any] | None:
+    return cast(dict[str, Any], payload) if _kind(payload) == "approval" else None
 
 
-def _kind_of(payload: Any) -> Any:
+def _kind(payload: Any) -> Any:
     return cast(dict[str, Any], payload).get("kind") if isinstance(payload, dict) else None
 
 
-def _shown_call_in(interrupt: Interrupt) -> str:
+def _format_tool_call(interrupt: Interrupt) -> str:
     return (
-        shown_call(interrupt.tool_call.name, interrupt.tool_call.arguments)
+        format_call(interrupt.tool_call.name, interrupt.tool_call.arguments)
         if interrupt.tool_call is not None
         else "the call"
     )

@@ -1,4 +1,4 @@
-"""The edges of a team as a person thinks of them: who leads to whom and by what means, and who works inside whom."""
+"""The edges of a team and its inner agents, for `baton check` and `baton graph`."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, cast
@@ -21,7 +21,15 @@ PartKind: TypeAlias = Literal["step", "branch", "tool", "inside"]
 
 
 class TeamEdge(Struct, frozen=True):
-    """One way from an agent to another. `via` is the tool a model calls for it, or the function that may return it."""
+    """An edge between two agents.
+
+    Attributes:
+        source: The agent that control leaves.
+        target: The agent that control goes to.
+        kind: How the edge is declared.
+        via: The tool that a model calls for it, or the function that may return the target.
+        returns: Where control goes afterwards, if it returns.
+    """
 
     source: str
     target: str
@@ -31,7 +39,14 @@ class TeamEdge(Struct, frozen=True):
 
 
 class InnerAgent(Struct, frozen=True):
-    """An agent that works inside another. `label` is its place there: "step 1", or the tool that calls it."""
+    """An agent that runs inside another.
+
+    Attributes:
+        owner: The outer agent.
+        agent: The inner agent.
+        kind: Its role.
+        label: Its place, such as "step 1", or the tool that calls it.
+    """
 
     owner: str
     agent: str
@@ -40,7 +55,13 @@ class InnerAgent(Struct, frozen=True):
 
 
 class AgentToolEdge(Struct, frozen=True):
-    """An agent that a model calls as a tool, and what the model is told about it."""
+    """An agent that a model calls as a tool.
+
+    Attributes:
+        tool: The tool's name.
+        agent: The agent.
+        description: The tool's description.
+    """
 
     tool: str
     agent: BaseAgent[Any, Any]
@@ -48,17 +69,17 @@ class AgentToolEdge(Struct, frozen=True):
 
 
 def edges_of(team: Team) -> list[TeamEdge]:
-    """All edges of the team, each once, in the order of its seats."""
+    """Return all edges of a team, each once."""
     return list(dict.fromkeys(edge for seat in team.members.values() for edge in edges_from(seat)))
 
 
 def edges_from(seat: TeamMember) -> list[TeamEdge]:
-    """The edges out of one agent, each once."""
+    """Return the edges out of one agent, each once."""
     return list(dict.fromkeys(_edge(seat, route) for route in seat.edges))
 
 
 def parts_of(agent: BaseAgent[Any, Any]) -> list[InnerAgent]:
-    """The agents inside this one, each as often as it has a place there."""
+    """Return the inner agents of an agent, once for each place."""
     bottom = _unwrapped(agent)
     if isinstance(bottom, ParallelAgent):
         return [InnerAgent(agent.name, branch.name, "branch", "branch") for branch in bottom.sub_agents]
@@ -73,7 +94,7 @@ def parts_of(agent: BaseAgent[Any, Any]) -> list[InnerAgent]:
 
 
 def called_by(agent: BaseAgent[Any, Any]) -> Iterator[AgentToolEdge]:
-    """The agents that this one's model calls as tools."""
+    """Yield the agents that an agent's model calls as tools."""
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
         tool: Any = unwrap_tool(cast("Tool", entry))
@@ -85,7 +106,7 @@ def called_by(agent: BaseAgent[Any, Any]) -> Iterator[AgentToolEdge]:
 
 
 def definition_of(agent: BaseAgent[Any, Any]) -> Agent[Any, Any] | None:
-    """The agent that asks a model in or behind this one; None if it is code of somebody's own."""
+    """Return the model agent in or behind this one; None if it is custom code."""
     bottom = _unwrapped(agent)
     return bottom if isinstance(bottom, Agent) else None
 

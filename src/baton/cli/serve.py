@@ -1,15 +1,10 @@
-"""`baton serve`: one team on one port, with as many faces as are asked for; all show the same runs.
-
-Who may call what is served, as the command line says it.
-
-`baton serve`: its options. Each face of a team (--api, --agui) is one of them; `serve` has what they stand for.
-"""
+"""The command `baton serve`: a team on one port, over one or several protocols."""
 
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 import msgspec
@@ -17,83 +12,90 @@ import msgspec
 from ..errors import SetupError
 from ..runner import BackgroundRunner, Runner
 from ..stores import MemoryStore
-from .errors import TargetError
-from .options import auth_options, debug, is_debugging, model, target
-from .targets import load, load_any
+from .errors import TargetError, warnings_on_stderr
+from .options import add_options, auth_options, debug, is_debugging, model, store, target
+from .targets import load_object, load_target
 
 if TYPE_CHECKING:
     from ..serving.http import Auth, AuthLike
 
 
-def auth_from(token_env: str | None, reference: str | None) -> "tuple[Auth, ...]":
-    """The ways that the options name; none if they name none."""
+def load_auth(token_env: str | None, reference: str | None) -> "tuple[Auth, ...]":
+    """Return the authentication that --token-env or --auth names; empty if neither is given."""
     from ..serving.http.auth import to_auth_list
 
     if token_env is not None and reference is not None:
-        raise TargetError("--token-env and --auth both say who may call; give one of them")
+        raise TargetError("--token-env and --auth cannot be combined; choose one")
     if token_env is not None:
-        return to_auth_list(token_from(token_env))
+        return to_auth_list(read_tokens(token_env))
     if reference is None:
         return ()
     try:
-        return to_auth_list(load_any(reference))
+        return to_auth_list(load_object(reference))
     except (SetupError, TypeError, AttributeError) as error:
-        raise TargetError(f"`{reference}` is no way to know callers, nor a list of them: {error}") from None
+        raise TargetError(f"`{reference}` is not an authentication object or a list of them: {error}") from None
 
 
-def token_from(variable: str) -> str | Mapping[str, str]:
-    """The token, or the tokens and whose they are, in an environment variable."""
-    given = os.environ.get(variable, "").strip()
-    if not given:
-        raise TargetError(f"there is nothing in the environment variable `{variable}` that --token-env names")
-    if not given.startswith("{"):
-        return given
+def read_tokens(variable: str) -> str | Mapping[str, str]:
+    """Read the token, or the tokens and their owners, from an environment variable."""
+    value = os.environ.get(variable, "").strip()
+    if not value:
+        raise TargetError(f"the environment variable `{variable}` named by --token-env is empty")
+    if not value.startswith("{"):
+        return value
     try:
-        return msgspec.json.decode(given, type=dict[str, str])
+        return msgspec.json.decode(value, type=dict[str, str])
     except msgspec.MsgspecError as error:
-        raise TargetError(f"`{variable}` is not a JSON object of tokens and names: {error}") from None
+        raise TargetError(f"`{variable}` is not a JSON object of tokens and owners: {error}") from None
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppOptions:
-    """What is the same for all faces."""
+    """The options that all protocols share.
+
+    Attributes:
+        auth: The authentication; None accepts every request.
+        cors_origins: The origins whose pages may send requests.
+        allow_anonymous: Accept requests from other machines without authentication.
+        show_errors: Tell clients why a run failed.
+    """
 
     auth: "AuthLike | None" = None
-    cors: tuple[str, ...] = ()
-    allow_anyone: bool = False
+    cors_origins: tuple[str, ...] = ()
+    allow_anonymous: bool = False
     show_errors: bool = False
 
 
-Face: TypeAlias = Callable[[BackgroundRunner, AppOptions], Any]
-"""Makes the ASGI app of one face."""
+AppFactory: TypeAlias = Callable[[BackgroundRunner, AppOptions], Any]
+"""Creates the ASGI app of one protocol."""
 
 
-def _api(hub: BackgroundRunner, manner: AppOptions) -> Any:
+def _api(background: BackgroundRunner, options: AppOptions) -> Any:
     from ..serving import api_app
 
-    return api_app(hub, **vars(manner))
+    return api_app(background, **vars(options))
 
 
-def _agui(hub: BackgroundRunner, manner: AppOptions) -> Any:
+def _agui(background: BackgroundRunner, options: AppOptions) -> Any:
     from ..serving.agui import agui_app
 
-    return agui_app(hub, **vars(manner))
+    return agui_app(background, **vars(options))
 
 
-def _a2a(hub: BackgroundRunner, manner: AppOptions) -> Any:
+def _a2a(background: BackgroundRunner, options: AppOptions) -> Any:
     try:
         from ..serving.a2a import a2a_app
     except ImportError:
-        raise SetupError("baton serve --a2a needs the SDK of A2A: pip install 'baton-adk[a2a]'") from None
-    return a2a_app(hub, auth=manner.auth)
+        raise SetupError("baton serve --a2a needs the A2A SDK: pip install 'baton-adk[a2a]'") from None
+    return a2a_app(background, auth=options.auth)
 
 
-FACES: dict[str, tuple[str, Face]] = {
+PROTOCOLS: dict[str, tuple[str, AppFactory]] = {
     "a2a": ("/a2a", _a2a),
     "agui": ("/agui", _agui),
     "api": ("", _api),
 }
-"""The faces there are, by their option: the path, and what makes the app. The one without a path comes last."""
+"""The protocols by option: path and app factory. The one without a path comes last."""
 
 
 def run_server(
@@ -105,109 +107,108 @@ def run_server(
     port: int,
     token_env: str | None,
     auth: str | None,
-    cors: tuple[str, ...],
-    allow_anyone: bool,
+    cors_origins: tuple[str, ...],
+    allow_anonymous: bool,
     show_errors: bool,
-    **faces: bool,
+    **protocols: bool,
 ) -> None:
-    """Serve what the command line names until Ctrl-C."""
+    """Serve a team until Ctrl-C."""
     try:
-        from ..serving import serve as listen
+        from ..serving import serve as serve
     except ImportError:
-        raise SetupError("baton serve needs a server: pip install 'baton-adk[serving]'") from None
-    runner = runner_of(target, store=store, model=model)
-    ways = auth_from(token_env, auth)
-    manner = AppOptions(auth=ways or None, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
-    wanted = [name for name in FACES if faces.get(name)] or ["api"]
-    app = app_of(runner, wanted, manner)
-    for name in wanted:
-        click.echo(f"{name}: http://{host}:{port}{FACES[name][0]}", err=True)
+        raise SetupError("baton serve needs the serving extra: pip install 'baton-adk[serving]'") from None
+    runner = make_runner(target, store=store, model=model)
+    methods = load_auth(token_env, auth)
+    options = AppOptions(
+        auth=methods or None, cors_origins=cors_origins, allow_anonymous=allow_anonymous, show_errors=show_errors
+    )
+    names = [name for name in PROTOCOLS if protocols.get(name)] or ["api"]
+    app = make_app(runner, names, options)
+    for name in names:
+        click.echo(f"{name}: http://{host}:{port}{PROTOCOLS[name][0]}", err=True)
     if isinstance(runner._require_store("baton serve"), MemoryStore):
-        click.echo("runs are kept in memory and end with this program; --store keeps them", err=True)
-    listen(app, host=host, port=port, allow_anonymous=bool(ways) or allow_anyone)
+        click.echo("runs are stored in memory only; use --store to keep them", err=True)
+    serve(app, host=host, port=port, allow_anonymous=bool(methods) or allow_anonymous)
 
 
-def app_of(runner: Runner[Any, Any], faces: list[str], manner: AppOptions) -> Any:
-    """One app with these faces of one hub. While it is served, runs whose driver has died are driven on."""
+def make_app(runner: Runner[Any, Any], protocols: list[str], options: AppOptions) -> Any:
+    """Create one app for several protocols; it also recovers runs whose worker has died."""
     from starlette.applications import Starlette
     from starlette.routing import BaseRoute, Mount, Route
 
-    hub = BackgroundRunner(runner)
+    background = BackgroundRunner(runner)
     routes: list[BaseRoute] = []
     apps: list[Any] = []
-    for name, (path, made) in FACES.items():
-        if name in faces:
-            face = made(hub, manner)
-            apps.append(face)
-            # A mount alone would send those elsewhere who ask for its very path.
-            routes += [*([Route(path, face)] if path else []), Mount(path, face)]
+    for name, (path, make_protocol_app) in PROTOCOLS.items():
+        if name in protocols:
+            app = make_protocol_app(background, options)
+            apps.append(app)
+            # A mount alone would redirect requests for its exact path.
+            routes += [*([Route(path, app)] if path else []), Mount(path, app)]
 
     @asynccontextmanager
     async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.start_recovery()
+        background.start_recovery()
         yield
-        for face in apps:
-            if isinstance(close := getattr(face, "close", None), Callable):
+        for app in apps:
+            if isinstance(close := getattr(app, "close", None), Callable):
                 await close()
-        await hub.release_all()
+        await background.release_all()
         await runner.close()
 
     return Starlette(routes=routes, lifespan=lifespan)
 
 
-def runner_of(target: str, *, store: str | None, model: str | None) -> Runner[Any, Any]:
-    """The runner that is served: the one that is named, or one around the agent that is named."""
-    named = load(target)
-    if not isinstance(named, Runner):
-        return Runner(named, model=model, store=store or "memory:")
+def make_runner(target: str, *, store: str | None, model: str | None) -> Runner[Any, Any]:
+    """Return the runner to serve: the target itself, or one for the target agent."""
+    loaded = load_target(target)
+    if not isinstance(loaded, Runner):
+        return Runner(loaded, model=model, store=store or "memory:")
     if model is not None or store is not None:
         raise TargetError(
-            f"`{target}` is a Runner, which says itself which model and store it uses; "
+            f"`{target}` is a Runner, which has its own model and store; "
             "leave --model and --store out, or name the agent instead of the runner"
         )
-    named._require_store("baton serve")
-    return named
+    loaded._require_store("baton serve")
+    return loaded
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+_serve_options = add_options(
+    click.option("--api", is_flag=True, help="Serve the HTTP API (the default)."),
+    click.option("--a2a", is_flag=True, help="Serve the A2A protocol at /a2a, for agents of other systems."),
+    click.option("--agui", is_flag=True, help="Serve the AG-UI protocol at /agui, for user interfaces."),
+    store,
+    model,
+    click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+    click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port."),
+    click.option(
+        "--cors-origin",
+        "cors_origins",
+        multiple=True,
+        metavar="ORIGIN",
+        help="Allow browser requests from this origin; may be repeated.",
+    ),
+    click.option("--show-errors", is_flag=True, help="Tell clients why a run failed."),
+)
 
 
-def _about_serving(command: F) -> F:
-    options = [
-        click.option("--api", is_flag=True, help="Serve the HTTP API (the default if nothing else is named)."),
-        click.option("--a2a", is_flag=True, help="Serve A2A, for agents of others, at /a2a."),
-        click.option("--agui", is_flag=True, help="Serve AG-UI, for user interfaces, at /agui."),
-        click.option("--store", metavar="FILE_OR_URL", help="Where runs are kept; without it, in memory."),
-        model,
-        click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
-        click.option("--port", default=8000, show_default=True, type=click.IntRange(0, 65535), help="The port."),
-        click.option("--cors", multiple=True, metavar="ORIGIN", help="An origin whose pages may call."),
-        click.option("--show-errors", is_flag=True, help="Tell callers why a run failed."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@click.command()
+@click.command("serve")
 @target
-@_about_serving
+@_serve_options
 @auth_options
 @debug
 @click.pass_context
-def serve(ctx: click.Context, /, *, target: str, **options: Any) -> None:
-    """Serve a team over HTTP, for programs and user interfaces.
+def serve_command(ctx: click.Context, /, *, target: str, **options: Any) -> None:
+    """Serve a team over HTTP.
 
-    Unless callers must show who they are it can be reached from this machine only.
+    Without authentication, only requests from this machine are accepted.
 
     \b
     Examples:
       baton serve desk:router --store runs.db
       baton serve desk:router --store runs.db --host 0.0.0.0 --token-env DESK_TOKEN
-      baton serve desk:router --store runs.db --auth desk:callers
-      baton serve desk:router --agui --cors http://localhost:3000
+      baton serve desk:router --store runs.db --auth desk:auth
+      baton serve desk:router --agui --cors-origin http://localhost:3000
     """
-    from .errors import warnings_on_stderr
-
     with warnings_on_stderr(debug=is_debugging(ctx), quiet=False):
         run_server(target, **options)

@@ -1,4 +1,4 @@
-"""How a client shows a server who it is: a token, credentials of its own, or the leave of a user."""
+"""Ways to authenticate with an MCP server: tokens, client credentials, authorization codes."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,56 +23,63 @@ except ImportError as error:
 
 Headers: TypeAlias = "Mapping[str, str] | Awaitable[Mapping[str, str]]"
 AuthorizationHandler: TypeAlias = Callable[[str], Awaitable[str]]
-"""Has the user visit a page; gives the address they were sent back to."""
+"""Sends the user to a URL and returns the URL they were redirected to."""
 
 
 class MCPAuth(Protocol):
-    """How to get leave to use a server."""
+    """Credentials for an MCP server."""
 
     def flow(self, url: str) -> httpx2.Auth:
-        """What adds that leave to the requests for this server, in one event loop."""
+        """Return the httpx auth that authorizes requests to `url`, for one event loop."""
         ...
 
 
 class MCPBearerAuth:
-    """A token, or headers that a function gives for each request."""
+    """A bearer token, or a function that returns headers for each request."""
 
-    def __init__(self, given: str | Callable[[], Headers]) -> None:
-        self._given = given
+    def __init__(self, credential: str | Callable[[], Headers]) -> None:
+        self._credential = credential
 
     def flow(self, url: str) -> httpx2.Auth:
-        """The same for every server."""
-        return _BearerHTTPAuth(self._given)
+        """Return an auth that adds the headers; it does not depend on the server."""
+        return _BearerHTTPAuth(self._credential)
 
     def __repr__(self) -> str:
-        return "Bearer(…)"
+        return "MCPBearerAuth(…)"
 
 
 class _BearerHTTPAuth(httpx2.Auth):
-    def __init__(self, given: str | Callable[[], Headers]) -> None:
-        self._given = given
+    def __init__(self, credential: str | Callable[[], Headers]) -> None:
+        self._credential = credential
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        if isinstance(self._given, str):
-            request.headers["Authorization"] = f"Bearer {self._given}"
+        if isinstance(self._credential, str):
+            request.headers["Authorization"] = f"Bearer {self._credential}"
         else:
-            headers = self._given()
+            headers = self._credential()
             request.headers.update(await headers if isawaitable(headers) else headers)
         yield request
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClientCredentials:
-    """Credentials that a program has of its own, for `MCPToolset(url, auth=…)`: no user is asked.
+    """OAuth client credentials for `MCPToolset(url, auth=…)`; no user is involved.
 
-    `issuer` is the authorization server that they are for: they are sent to no other, whatever the MCP server says.
+    Args:
+        client_id: The client's id at the authorization server.
+        client_secret: Its secret; give either this or `private_key`.
+        issuer: The authorization server the credentials belong to. They are sent to no other server.
+        private_key: The PEM key that signs JWT assertions, instead of a secret.
+        algorithm: The signing algorithm of `private_key`.
+        method: How the secret is sent to the token endpoint.
+        scope: The scopes to request, separated by spaces.
+        tokens: Where tokens are stored; in memory by default.
     """
 
     client_id: str
     client_secret: str = field(default="", repr=False)
     issuer: str
     private_key: str = field(default="", repr=False)
-    """Instead of the secret: the key, as PEM, that assertions are signed with."""
     algorithm: str = "RS256"
     method: Literal["client_secret_basic", "client_secret_post"] = "client_secret_basic"
     scope: str | None = None
@@ -83,11 +90,11 @@ class ClientCredentials:
             raise SetupError("ClientCredentials takes either a client_secret or a private_key")
 
     def flow(self, url: str) -> httpx2.Auth:
-        """What obtains tokens for this server."""
-        wallet = ServerCredentials(self.tokens, url)
+        """Return the auth that obtains tokens for the server at `url`."""
+        credentials = ServerCredentials(self.tokens, url)
         if self.client_secret:
             provider = ClientCredentialsOAuthProvider(
-                url, wallet, self.client_id, self.client_secret, self.method, self.scope, self.issuer
+                url, credentials, self.client_id, self.client_secret, self.method, self.scope, self.issuer
             )
         else:
             signing = SignedJWTParameters(
@@ -97,17 +104,26 @@ class ClientCredentials:
                 signing_algorithm=self.algorithm,
             )
             assertion = signing.create_assertion_provider()
-            provider = PrivateKeyJWTOAuthProvider(url, wallet, self.client_id, assertion, self.scope, self.issuer)
+            provider = PrivateKeyJWTOAuthProvider(url, credentials, self.client_id, assertion, self.scope, self.issuer)
         return ConcurrentAuth(provider)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuthorizationCode:
-    """The leave of a user who visits a page for it, for `MCPToolset(url, auth=…)`.
+    """Authorization by a user in a browser, for `MCPToolset(url, auth=…)`.
 
-    The run that needs it is suspended with the page's address, and answered with the address that the user was sent
-    back to. With `visit` that function is asked instead. A client that has no `client_id` is registered where that is
-    possible, or known by the address of its own description, `client_metadata_url`.
+    The run that needs it is suspended with the URL to visit, and is resumed with the URL that the user was redirected
+    to. A client without a `client_id` is registered dynamically, or identified by `client_metadata_url`.
+
+    Args:
+        redirect_uri: The URL that the authorization server redirects the user to.
+        client_name: The name shown to the user.
+        client_id: The id of a client that is registered already.
+        client_secret: Its secret, if it has one.
+        issuer: The authorization server that `client_id` belongs to; it is sent to no other.
+        client_metadata_url: The URL of the client's metadata document.
+        tokens: Where tokens and pending authorizations are stored; in memory by default.
+        on_authorize: Sends the user to a URL and returns the redirect, instead of suspending the run.
     """
 
     redirect_uri: str
@@ -115,13 +131,15 @@ class AuthorizationCode:
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     issuer: str | None = None
-    """The authorization server that `client_id` is known to; it is shown to no other."""
     client_metadata_url: str | None = None
     tokens: TokenStore = field(default_factory=MemoryTokenStore)
     on_authorize: AuthorizationHandler | None = field(default=None, repr=False)
 
     def flow(self, url: str) -> httpx2.Auth:
-        """What obtains tokens for this server. Raises AuthorizationPending if the user must be sent to a page for that."""
+        """Return the auth that obtains tokens for the server at `url`.
+
+        Its requests raise `AuthorizationPending` if a user must authorize the client first.
+        """
         redirects = [AnyUrl(self.redirect_uri)]
         client = None
         if self.client_id:
@@ -132,14 +150,14 @@ class AuthorizationCode:
                 token_endpoint_auth_method="client_secret_basic" if self.client_secret else "none",
                 issuer=self.issuer,
             )
-        about = OAuthClientMetadata(
+        metadata = OAuthClientMetadata(
             client_name=self.client_name,
             redirect_uris=redirects,
             grant_types=["authorization_code", "refresh_token"],
             application_type="native" if AnyUrl(self.redirect_uri).host in _LOOPBACK else "web",
         )
         provider = AuthorizationCodeFlow(
-            url, about, ServerCredentials(self.tokens, url, client), client_metadata_url=self.client_metadata_url
+            url, metadata, ServerCredentials(self.tokens, url, client), client_metadata_url=self.client_metadata_url
         )
         return ConcurrentAuth(provider)
 
@@ -150,24 +168,28 @@ MCPAuthLike: TypeAlias = "str | Callable[[], Headers] | MCPAuth | httpx2.Auth"
 
 
 class _CustomAuth:
-    """An `httpx2.Auth` of the application's own, such as another provider of the SDK."""
+    """An `httpx2.Auth` supplied by the application."""
 
-    def __init__(self, given: httpx2.Auth) -> None:
-        self._given = given
+    def __init__(self, auth: httpx2.Auth) -> None:
+        self._auth = auth
 
     def flow(self, url: str) -> httpx2.Auth:
-        return self._given
+        return self._auth
 
 
-def auth_of(given: "MCPAuthLike | None") -> MCPAuth | None:
-    """What somebody gave as `auth`. Raises SetupError if it is none."""
-    if given is None:
+def to_mcp_auth(auth: "MCPAuthLike | None") -> MCPAuth | None:
+    """Convert the `auth` argument of `MCPToolset`.
+
+    Raises:
+        SetupError: It has an unsupported type.
+    """
+    if auth is None:
         return None
-    if isinstance(given, httpx2.Auth):
-        return _CustomAuth(given)
-    if isinstance(given, ClientCredentials | AuthorizationCode):
-        return given
-    if (isinstance(given, str) and given) or callable(given):
-        return MCPBearerAuth(given)
-    works = "a token, a function that gives headers, ClientCredentials, AuthorizationCode or an httpx2.Auth"
-    raise SetupError(f"MCPToolset(auth=…) takes {works}; not a {type(given).__name__}")
+    if isinstance(auth, httpx2.Auth):
+        return _CustomAuth(auth)
+    if isinstance(auth, ClientCredentials | AuthorizationCode):
+        return auth
+    if (isinstance(auth, str) and auth) or callable(auth):
+        return MCPBearerAuth(auth)
+    works = "a token, a function that returns headers, ClientCredentials, AuthorizationCode or an httpx2.Auth"
+    raise SetupError(f"MCPToolset(auth=…) takes {works}, not {type(auth).__name__}")

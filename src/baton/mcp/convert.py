@@ -1,9 +1,9 @@
-"""MCP's words in ours and back: names, schemas, hints and content."""
+"""Conversions between MCP's types and Baton's: names, schemas, annotations and content."""
 
 import json
 import re
 from base64 import b64decode, b64encode
-from binascii import Error as NotBase64
+from binascii import Error as Base64Error
 from hashlib import blake2s
 from typing import Any, cast
 
@@ -14,51 +14,54 @@ from ..handoffs.input import strict_schema
 from ..messages import Audio, Content, Data, File, Image, Part, Text, ToolSpec
 from ..tools import ToolEffect, ToolResult
 
-LONGEST_NAME = 64
+MAX_NAME_LENGTH = 64
 _FORBIDDEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def tool_name(name: str, prefix: str | None) -> str:
-    """The name a model sees: with the prefix, in letters that all providers take, and not too long for them."""
-    whole = f"{prefix}_{name}" if prefix else name
-    plain = _FORBIDDEN.sub("_", whole)
-    if len(plain) <= LONGEST_NAME:
+    """Return the name that models see: prefixed, and valid for every provider."""
+    full = f"{prefix}_{name}" if prefix else name
+    plain = _FORBIDDEN.sub("_", full)
+    if len(plain) <= MAX_NAME_LENGTH:
         return plain
-    mark = blake2s(whole.encode(), digest_size=4).hexdigest()
-    return f"{plain[: LONGEST_NAME - 9].rstrip('_-')}_{mark}"
+    digest = blake2s(full.encode(), digest_size=4).hexdigest()
+    return f"{plain[: MAX_NAME_LENGTH - 9].rstrip('_-')}_{digest}"
 
 
-def spec_of(tool: types.Tool, name: str, *, strict: bool) -> ToolSpec:
-    """The tool as a model sees it: the schema as the server wrote it, or a strict copy where that can be made."""
-    described = tool.description or tool.title or ""
+def to_tool_spec(tool: types.Tool, name: str, *, strict: bool) -> ToolSpec:
+    """Describe a tool for models.
+
+    The schema is the server's own; with `strict`, a strict copy where one with the same meaning exists.
+    """
+    description = tool.description or tool.title or ""
     if strict:
-        copied = _strict_copy(tool)
-        if copied is not None:
-            return ToolSpec(name, described, copied, strict=True)
-    return ToolSpec(name, described, tool.input_schema)
+        schema = _strict_copy(tool)
+        if schema is not None:
+            return ToolSpec(name, description, schema, strict=True)
+    return ToolSpec(name, description, tool.input_schema)
 
 
-def optional_in(schema: dict[str, Any]) -> frozenset[str]:
-    """The properties that may be left out."""
+def optional_properties(schema: dict[str, Any]) -> frozenset[str]:
+    """Return the properties that are not required."""
     return frozenset(schema.get("properties", {})) - frozenset(schema.get("required", ()))
 
 
-def effect_of_hints(tool: types.Tool) -> ToolEffect:
-    """What calls do outside, as the server hints; without a hint what our own tools are taken for."""
-    hints = tool.annotations
-    return "read" if hints is not None and hints.read_only_hint else "idempotent"
+def declared_effect(tool: types.Tool) -> ToolEffect:
+    """Return the effect that the annotations declare; `idempotent` without annotations."""
+    annotations = tool.annotations
+    return "read" if annotations is not None and annotations.read_only_hint else "idempotent"
 
 
 def is_repeatable(tool: types.Tool) -> bool:
-    """Whether the server says that a call may be made twice."""
-    hints = tool.annotations
-    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+    """Return whether the server declares that a call may be repeated."""
+    annotations = tool.annotations
+    return annotations is not None and bool(annotations.read_only_hint or annotations.idempotent_hint)
 
 
 def _strict_copy(tool: types.Tool) -> dict[str, Any] | None:
-    """A strict copy in which what is optional may be null; None if a strict schema cannot say the same."""
+    """Copy the schema with optional properties nullable; None if strict mode cannot express it."""
     schema = tool.input_schema
-    optional = optional_in(schema)
+    optional = optional_properties(schema)
     properties: dict[str, Any] = {}
     for name, given in schema.get("properties", {}).items():
         if _has_optional_parts(given):
@@ -78,17 +81,19 @@ def _has_optional_parts(node: Any) -> bool:
     if not isinstance(node, dict):
         return False
     schema = cast("dict[str, Any]", node)
-    if isinstance(schema.get("properties"), dict) and optional_in(schema):
+    if isinstance(schema.get("properties"), dict) and optional_properties(schema):
         return True
     return any(map(_has_optional_parts, schema.values()))
 
 
-def outcome_of_result(result: types.CallToolResult) -> ToolResult:
-    """What a call came to, with all that the server gave."""
-    parts = [part_of(block) for block in result.content]
+def to_tool_result(result: types.CallToolResult) -> ToolResult:
+    """Convert the result of a call, with all its content."""
+    parts = [to_part(block) for block in result.content]
     structured = result.structured_content
-    # A server that gives structured content should repeat it as text, for those who read only that.
-    if structured is not None and not any(isinstance(part, Text) and _says(part.text, structured) for part in parts):
+    # Servers should repeat structured content as text, for clients that read only text.
+    if structured is not None and not any(
+        isinstance(part, Text) and _is_same_value(part.text, structured) for part in parts
+    ):
         parts.append(Data(structured))
     return ToolResult(_content(parts), is_error=result.is_error)
 
@@ -101,34 +106,34 @@ def _content(parts: list[Part]) -> Content:
     return tuple(parts)
 
 
-def _says(text: str, value: Any) -> bool:
-    """Whether the text is this value. A value that is no object is put into one under `result` by some servers."""
+def _is_same_value(text: str, value: Any) -> bool:
+    """Compare a text with a value; some servers wrap non-objects under `result`."""
     try:
-        said = json.loads(text)
+        parsed = json.loads(text)
     except ValueError:
-        said = text
-    return value in (said, {"result": said}, {"result": text})
+        parsed = text
+    return value in (parsed, {"result": parsed}, {"result": text})
 
 
-def part_of(block: types.ContentBlock) -> Part:
-    """One piece of content in our words."""
+def to_part(block: types.ContentBlock) -> Part:
+    """Convert one content block."""
     match block:
         case types.TextContent():
             return Text(block.text)
         case types.ImageContent():
-            return Image(data=_bytes(block.data), media_type=block.mime_type)
+            return Image(data=_decode(block.data), media_type=block.mime_type)
         case types.AudioContent():
-            return Audio(data=_bytes(block.data), media_type=block.mime_type)
+            return Audio(data=_decode(block.data), media_type=block.mime_type)
         case types.ResourceLink():
             return File(url=block.uri, media_type=block.mime_type or "application/octet-stream", name=block.name)
         case types.EmbeddedResource(resource=types.TextResourceContents() as resource):
             return Text(resource.text)
         case types.EmbeddedResource(resource=resource):
-            return _blob(resource)
+            return _to_binary_part(resource)
 
 
-def _blob(resource: types.TextResourceContents | types.BlobResourceContents) -> Part:
-    data = _bytes(resource.blob) if isinstance(resource, types.BlobResourceContents) else resource.text.encode()
+def _to_binary_part(resource: types.TextResourceContents | types.BlobResourceContents) -> Part:
+    data = _decode(resource.blob) if isinstance(resource, types.BlobResourceContents) else resource.text.encode()
     kind = resource.mime_type or "application/octet-stream"
     if kind.startswith("image/"):
         return Image(data=data, media_type=kind)
@@ -137,22 +142,22 @@ def _blob(resource: types.TextResourceContents | types.BlobResourceContents) -> 
     return File(data=data, media_type=kind, name=resource.uri)
 
 
-def _bytes(text: str) -> bytes:
+def _decode(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)
-    except NotBase64:
-        # What a server sends as data without encoding it is at least not lost.
+    except Base64Error:
+        # Keep data that a server sent without encoding it.
         return text.encode()
 
 
-def blocks_of(content: Content) -> list[types.ContentBlock]:
-    """Our content in MCP's words."""
+def to_blocks(content: Content) -> list[types.ContentBlock]:
+    """Convert content to MCP content blocks."""
     if isinstance(content, str):
         return [types.TextContent(text=content)]
-    return [_block_of(part) for part in content]
+    return [_to_block(part) for part in content]
 
 
-def _block_of(part: Part) -> types.ContentBlock:
+def _to_block(part: Part) -> types.ContentBlock:
     match part:
         case Text():
             return types.TextContent(text=part.text)

@@ -1,4 +1,4 @@
-"""The calls that are on their way in a session, and what the server asks about them meanwhile."""
+"""Calls in flight in a session, and the server's requests during them."""
 
 import asyncio
 from typing import Any, Protocol
@@ -11,132 +11,140 @@ from .transports import logger
 
 
 class RequestAnswerer(Protocol):
-    """Who answers what a server asks while it carries out a call."""
+    """Answers a server's requests during a call."""
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """The answer. Raises Suspend if somebody outside must give it first."""
+        """Answer a request. Raises `SuspendRun` if the answer must come from outside."""
         ...
 
 
 class InFlightCall:
-    """A call on its way. `place` is where in which run it is made, the same again when that run is resumed."""
+    """A call in flight.
 
-    def __init__(self, job: "asyncio.Task[Any]", answering: RequestAnswerer | None, place: str) -> None:
+    Args:
+        job: The task that sends the call.
+        answerer: Answers the server's requests during the call.
+        key: Identifies the call across resumptions of its run.
+    """
+
+    def __init__(self, job: "asyncio.Task[Any]", answerer: RequestAnswerer | None, key: str) -> None:
         self.job = job
-        self.answering = answering
-        self.place = place
-        self._asked: list[types.InputRequest] = []
-        self._pause: SuspendRun | None = None
-        self._answer: asyncio.Future[Any] | None = None
-        """What the server waits for, if that must come from outside."""
-        self._moved = asyncio.Event()
-        job.add_done_callback(lambda _: self._moved.set())
+        self.answerer = answerer
+        self.key = key
+        self._requests: list[types.InputRequest] = []
+        self._suspension: SuspendRun | None = None
+        self._pending_answer: asyncio.Future[Any] | None = None
+        """Resolved with the answer that the server waits for, if it comes from outside."""
+        self._changed = asyncio.Event()
+        job.add_done_callback(lambda _: self._changed.set())
 
     @property
-    def is_parked(self) -> bool:
-        """Whether it waits for an answer from outside, and its run is suspended for that long."""
-        return self._pause is not None
+    def is_suspended(self) -> bool:
+        """True if the call waits for an answer from outside while its run is suspended."""
+        return self._suspension is not None
 
-    async def landed(self) -> None:
-        """Return when the call has ended. Raises Suspend if it waits for somebody outside."""
+    async def wait(self) -> None:
+        """Wait until the call ends. Raises `SuspendRun` if it waits for an answer from outside."""
         while not self.job.done():
-            await self._moved.wait()
-            if self._pause is not None:
-                raise self._pause
-            self._moved.clear()
+            await self._changed.wait()
+            if self._suspension is not None:
+                raise self._suspension
+            self._changed.clear()
 
-    async def asked(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """The answer to what the server asks, be it the answer that the run is resumed with."""
-        self._asked.append(request)
-        if self.answering is None:
-            return refusal("nobody can be asked about this call")
+    async def handle_request(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        """Answer a request of the server, if need be with the answer that resumes the run."""
+        self._requests.append(request)
+        if self.answerer is None:
+            return refusal("this call accepts no requests")
         try:
-            return await _answered(self.answering, request)
-        except SuspendRun as pause:
-            self._pause = pause
-            self._answer = asyncio.get_running_loop().create_future()
-            self._moved.set()
-        return await self._answer
+            return await _answer(self.answerer, request)
+        except SuspendRun as suspension:
+            self._suspension = suspension
+            self._pending_answer = asyncio.get_running_loop().create_future()
+            self._changed.set()
+        return await self._pending_answer
 
-    async def go_on(self, answering: RequestAnswerer) -> None:
-        """Give the server its answer, now that the run goes on. Raises Suspend if there still is none."""
-        answer, self.answering = self._answer, answering
-        # What was answered before is on record; it is gone through so that each question finds its own answer.
-        given = [await _answered(answering, request) for request in self._asked]
-        self._pause, self._answer = None, None
-        self._moved.clear()
+    async def resume(self, answerer: RequestAnswerer) -> None:
+        """Send the server its answer. Raises `SuspendRun` if there is still none."""
+        answer, self.answerer = self._pending_answer, answerer
+        # Earlier answers are in the log; they are read again so that each request finds its own.
+        answers = [await _answer(answerer, request) for request in self._requests]
+        self._suspension, self._pending_answer = None, None
+        self._changed.clear()
         if answer is not None and not answer.done():
-            answer.set_result(given[-1])
+            answer.set_result(answers[-1])
 
 
 class InFlightCalls:
-    """All calls that are on their way."""
+    """The calls in flight in one session."""
 
     def __init__(self) -> None:
-        self._flights: list[InFlightCall] = []
-        self._asking = 0
-        self._moved = asyncio.Event()
-        """Set whenever a call has begun, asked or ended."""
+        self._calls: list[InFlightCall] = []
+        self._asking_count = 0
+        self._changed = asyncio.Event()
+        """Set whenever a call starts, asks or ends; then replaced."""
 
     def __len__(self) -> int:
-        return len(self._flights)
+        return len(self._calls)
 
-    def parked(self, place: str) -> InFlightCall | None:
-        """The call of this place that waits for an answer from outside, if it still does."""
-        return next((flight for flight in self._flights if flight.is_parked and flight.place == place), None)
+    def find_suspended(self, key: str) -> InFlightCall | None:
+        """Return the call with this key if it is suspended."""
+        return next((call for call in self._calls if call.is_suspended and call.key == key), None)
 
-    def has_parked(self) -> bool:
-        """Whether any call waits for an answer from outside."""
-        return any(flight.is_parked and not flight.job.done() for flight in self._flights)
+    def has_suspended(self) -> bool:
+        """Return whether any call is suspended."""
+        return any(call.is_suspended and not call.job.done() for call in self._calls)
 
-    def begin(self, flight: InFlightCall) -> None:
-        """A call is made."""
-        self._flights.append(flight)
-        self._has_moved()
+    def add(self, call: InFlightCall) -> None:
+        """Add a call."""
+        self._calls.append(call)
+        self._notify()
 
-    def end(self, flight: InFlightCall) -> None:
-        """A call has its result, or nobody waits for it any more."""
-        self._flights.remove(flight)
-        self._has_moved()
+    def remove(self, call: InFlightCall) -> None:
+        """Remove a call that has ended or was abandoned."""
+        self._calls.remove(call)
+        self._notify()
 
-    async def asked(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
-        """The answer to what the server asks in the middle of a call.
+    async def handle_request(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        """Answer a request that the server makes during a call.
 
-        Before 2026-07-28 the protocol does not say of which call. So the others are waited for: one that asks does not
-        end before it has its answer, and the one that is left is the one.
+        Before protocol 2026-07-28 a request does not name its call. The other calls are awaited instead: the call that
+        asks cannot remove before it is answered, so it is the one that remains.
         """
-        self._asking += 1
-        self._has_moved()
+        self._asking_count += 1
+        self._notify()
         try:
-            while len(self._flying()) > self._asking:
-                await self._moved.wait()
-            flying = self._flying()
-            if len(flying) > 1:
-                return refusal("several calls ask at once, and it cannot be told which is which")
-            if not flying:
-                return refusal("no call is being made that somebody could be asked about")
+            while len(self._running()) > self._asking_count:
+                await self._changed.wait()
+            running = self._running()
+            if len(running) > 1:
+                return refusal(
+                    "several calls are asking at once, and the protocol does not say which call a request belongs to"
+                )
+            if not running:
+                return refusal("no call is in flight")
         finally:
-            self._asking -= 1
-            self._has_moved()
-        return await flying[0].asked(request)
+            self._asking_count -= 1
+            self._notify()
+        return await running[0].handle_request(request)
 
-    def _flying(self) -> list[InFlightCall]:
-        # One that waits for its own answer is not the one that asks now.
-        return [flight for flight in self._flights if not flight.is_parked]
+    def _running(self) -> list[InFlightCall]:
+        # A suspended call waits for its own answer; it is not the one asking now.
+        return [call for call in self._calls if not call.is_suspended]
 
-    def _has_moved(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
-async def _answered(answering: RequestAnswerer, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+async def _answer(answerer: RequestAnswerer, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
     try:
-        return await answering.answer(request)
-    except Exception as error:  # noqa: BLE001 - the server is told, and says in its result what that means
-        logger.warning("a question in the middle of a call could not be answered", exc_info=error)
+        return await answerer.answer(request)
+    except Exception as error:  # noqa: BLE001 - reported to the server, which decides what it means
+        logger.warning("could not answer a server's request during a call", exc_info=error)
         return refusal(f"{type(error).__name__}: {error}")
 
 
-def refusal(why: str) -> types.ErrorData:
-    """What a server gets instead of an answer."""
-    return types.ErrorData(code=INVALID_REQUEST, message=why)
+def refusal(reason: str) -> types.ErrorData:
+    """Return the error that refuses a server's request."""
+    return types.ErrorData(code=INVALID_REQUEST, message=reason)

@@ -1,4 +1,4 @@
-"""What stands on spans: the names of OpenTelemetry's conventions for generative AI, and `baton.…` for the rest."""
+"""Attributes of spans: OpenTelemetry's GenAI conventions, and `baton.…` for the rest."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,115 +11,117 @@ from ..messages import AssistantMessage, Content, Message, ToolCall, ToolMessage
 Attributes = dict[str, str | bool | int | float | Sequence[str]]
 
 
-def of_run(run_id: str, conversation: str, root: str, messages: Sequence[Message] = ()) -> Attributes:
-    """For a run. `messages` is its input, if that may be shown."""
-    found: Attributes = {
+def run_attributes(run_id: str, conversation: str, root: str, messages: Sequence[Message] = ()) -> Attributes:
+    """Return the attributes of a run; `messages` is its input, if content is included."""
+    attributes: Attributes = {
         "gen_ai.operation.name": "invoke_workflow",
         "gen_ai.workflow.name": root,
         "gen_ai.conversation.id": conversation,
         "baton.run.id": run_id,
     }
     if messages:
-        found["gen_ai.input.messages"] = _json([_message(message) for message in messages])
-    return found
+        attributes["gen_ai.input.messages"] = _json([_message(message) for message in messages])
+    return attributes
 
 
-def of_activation(conversation: str, agent: str, id: str) -> Attributes:
-    """For an agent that has the floor."""
+def activation_attributes(conversation: str, agent: str, activation_id: str) -> Attributes:
+    """Return the attributes of an activation."""
     return {
         "gen_ai.operation.name": "invoke_agent",
         "gen_ai.agent.name": agent,
         "gen_ai.conversation.id": conversation,
-        "baton.activation.id": id,
+        "baton.activation.id": activation_id,
     }
 
 
-def of_model_call(conversation: str, said: AgentResponded, *, content: bool) -> Attributes:
-    """For a model call."""
-    found: Attributes = {
+def model_call_attributes(conversation: str, response: AgentResponded, *, include_content: bool) -> Attributes:
+    """Return the attributes of a model call."""
+    attributes: Attributes = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.request.model": said.model,
-        "gen_ai.response.model": said.model,
-        "gen_ai.agent.name": said.agent,
+        "gen_ai.request.model": response.model,
+        "gen_ai.response.model": response.model,
+        "gen_ai.agent.name": response.agent,
         "gen_ai.conversation.id": conversation,
     }
-    if said.stop_reason:
-        found["gen_ai.response.finish_reasons"] = [said.stop_reason]
-    usage = said.usage
+    if response.stop_reason:
+        attributes["gen_ai.response.finish_reasons"] = [response.stop_reason]
+    usage = response.usage
     if usage is not None:
-        found["gen_ai.usage.input_tokens"] = usage.input_tokens
-        found["gen_ai.usage.output_tokens"] = usage.output_tokens
+        attributes["gen_ai.usage.input_tokens"] = usage.input_tokens
+        attributes["gen_ai.usage.output_tokens"] = usage.output_tokens
         if usage.cached_tokens:
-            found["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
+            attributes["gen_ai.usage.cache_read.input_tokens"] = usage.cached_tokens
         if usage.reasoning_tokens:
-            found["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
+            attributes["gen_ai.usage.reasoning.output_tokens"] = usage.reasoning_tokens
         if usage.cost:
-            found["baton.usage.cost"] = usage.cost
-    if content:
-        found["gen_ai.output.messages"] = _json([_message(said.message) | {"finish_reason": said.stop_reason}])
-    return found
+            attributes["baton.usage.cost"] = usage.cost
+    if include_content:
+        attributes["gen_ai.output.messages"] = _json(
+            [_message(response.message) | {"finish_reason": response.stop_reason}]
+        )
+    return attributes
 
 
-def of_tool_call(call: ToolCall, agent: str, *, content: bool) -> Attributes:
-    """For a tool call that has begun."""
-    found: Attributes = {
+def tool_call_attributes(call: ToolCall, agent: str, *, include_content: bool) -> Attributes:
+    """Return the attributes of a tool call that has started."""
+    attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": call.name,
         "gen_ai.tool.call.id": call.id,
         "gen_ai.tool.type": "function",
         "gen_ai.agent.name": agent,
     }
-    if content:
-        found["gen_ai.tool.call.arguments"] = call.arguments
-    return found
+    if include_content:
+        attributes["gen_ai.tool.call.arguments"] = call.arguments
+    return attributes
 
 
-def of_tool_result(returned: ToolReturned, *, content: bool) -> Attributes:
-    """What its result adds to that."""
-    found: Attributes = {"error.type": "tool_error"} if returned.is_error else {}
-    if content:
-        found["gen_ai.tool.call.result"] = text_of(returned.content)
-    return found
+def tool_result_attributes(returned: ToolReturned, *, include_content: bool) -> Attributes:
+    """Return the attributes that a tool's result adds."""
+    attributes: Attributes = {"error.type": "tool_error"} if returned.is_error else {}
+    if include_content:
+        attributes["gen_ai.tool.call.result"] = text_of(returned.content)
+    return attributes
 
 
-def of_handoff(source: str, requested: Sequence[str]) -> Attributes:
-    """For a handoff: all targets that one response asked for, in the order of its calls."""
+def handoff_attributes(source: str, requested: Sequence[str]) -> Attributes:
+    """Return the attributes of a handoff, with all targets that one response requested."""
     return {"baton.handoff.source": source, "baton.handoff.requested": [*requested]}
 
 
-def of_transfer(transferred: ControlTransferred, *, content: bool) -> Attributes:
-    """What is added to that when a handoff is followed."""
-    found: Attributes = {"baton.handoff.target": transferred.target}
+def transfer_attributes(transferred: ControlTransferred, *, include_content: bool) -> Attributes:
+    """Return the attributes that a followed handoff adds."""
+    attributes: Attributes = {"baton.handoff.target": transferred.target}
     if transferred.call_id is not None:
-        found["gen_ai.tool.call.id"] = transferred.call_id
+        attributes["gen_ai.tool.call.id"] = transferred.call_id
     if transferred.reason:
-        found["baton.handoff.reason"] = transferred.reason
-    if content and transferred.payload is not None:
-        found["baton.handoff.payload"] = _json(transferred.payload)
-    return found
+        attributes["baton.handoff.reason"] = transferred.reason
+    if include_content and transferred.payload is not None:
+        attributes["baton.handoff.payload"] = _json(transferred.payload)
+    return attributes
 
 
-def of_interrupt(asked: InterruptRaised, *, content: bool) -> Attributes:
-    """For a question to the outside."""
-    found: Attributes = {"baton.interrupt.id": asked.key}
-    if asked.tool_call is not None:
-        found["gen_ai.tool.name"] = asked.tool_call.name
-        found["gen_ai.tool.call.id"] = asked.tool_call.id
-    if content:
-        found["baton.interrupt.payload"] = _json(asked.payload)
-    return found
+def interrupt_attributes(interrupt: InterruptRaised, *, include_content: bool) -> Attributes:
+    """Return the attributes of an interrupt."""
+    attributes: Attributes = {"baton.interrupt.id": interrupt.key}
+    if interrupt.tool_call is not None:
+        attributes["gen_ai.tool.name"] = interrupt.tool_call.name
+        attributes["gen_ai.tool.call.id"] = interrupt.tool_call.id
+    if include_content:
+        attributes["baton.interrupt.payload"] = _json(interrupt.payload)
+    return attributes
 
 
-def of_answer(id: str, answer: Any, *, content: bool) -> Attributes:
-    """For the answer to one."""
-    found: Attributes = {"baton.interrupt.id": id}
-    if content:
-        found["baton.interrupt.answer"] = _json(answer)
-    return found
+def answer_attributes(interrupt_id: str, answer: Any, *, include_content: bool) -> Attributes:
+    """Return the attributes of an answer to an interrupt."""
+    attributes: Attributes = {"baton.interrupt.id": interrupt_id}
+    if include_content:
+        attributes["baton.interrupt.answer"] = _json(answer)
+    return attributes
 
 
 def _message(message: Message) -> dict[str, Any]:
-    """A message as the conventions write it: a role, and parts."""
+    """Encode a message as the conventions do: a role and parts."""
     if isinstance(message, ToolMessage):
         result = {"type": "tool_call_response", "id": message.tool_call_id, "response": text_of(message.content)}
         return {"role": "tool", "parts": [result]}

@@ -1,4 +1,4 @@
-"""OpenTelemetry: a reader that makes spans of what is written to the log of a run."""
+"""An observer that exports runs as OpenTelemetry spans."""
 
 from collections import OrderedDict
 from collections.abc import Generator, Iterable, Sequence
@@ -12,13 +12,18 @@ from ..runner import EventHandler
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext, TracerProvider
 
-_MOST_REMEMBERED = 10_000
+_MAX_LINKS = 10_000
 
 
 class OTelObserver:
-    """Makes OpenTelemetry spans of runs, for `Runner(readers=[OTelObserver()])`; or of a log, with `export`.
+    """Exports runs as OpenTelemetry spans, for `Runner(observers=[OTelObserver()])`.
 
-    What was said, and the arguments and results of tools, are on the spans only with `content=True`.
+    Args:
+        tracer_provider: The provider to use; by default the global one.
+        include_content: Put messages, tool arguments and tool results on the spans.
+
+    Raises:
+        SetupError: OpenTelemetry is not installed.
     """
 
     def __init__(self, tracer_provider: "TracerProvider | None" = None, *, include_content: bool = False) -> None:
@@ -30,27 +35,36 @@ class OTelObserver:
             raise SetupError("OTelObserver(…) needs OpenTelemetry: pip install 'baton-adk[otel]'") from None
         self._spans = RunSpanBuilder
         self._tracer = get_tracer("baton", tracer_provider=tracer_provider)
-        self._content = include_content
-        self._stopped: OrderedDict[str, SpanContext] = OrderedDict()
-        """The runs that stopped before their end, and where their traces are: a resumed run is linked to that."""
+        self._include_content = include_content
+        self._traces: OrderedDict[str, SpanContext] = OrderedDict()
+        """The latest trace of each run that stopped early; a resumed run links to it."""
 
     @contextmanager
     def observe(self, run_id: str, past: Sequence[Event]) -> Generator[EventHandler]:
-        """Make spans of what happens in this run until it stops; they are part of the span that is current here."""
-        spans = self._spans(self._tracer, content=self._content)
-        spans.recall(past, trace=self._stopped.pop(run_id, None))
+        """Export one drive of a run, as children of the current span.
+
+        Args:
+            run_id: The run.
+            past: The events that happened before this drive.
+        """
+        spans = self._spans(self._tracer, include_content=self._include_content)
+        spans.restore(past, trace=self._traces.pop(run_id, None))
         try:
-            yield spans.hear
+            yield spans.handle
         finally:
             spans.close()
             if spans.trace is not None and not spans.is_completed:
-                self._stopped[run_id] = spans.trace
-                if len(self._stopped) > _MOST_REMEMBERED:
-                    self._stopped.popitem(last=False)
+                self._traces[run_id] = spans.trace
+                if len(self._traces) > _MAX_LINKS:
+                    self._traces.popitem(last=False)
 
     def export(self, events: Iterable[Event]) -> None:
-        """Make the spans of a log, with the times that are in it: a trace for each time the run was taken up."""
-        spans = self._spans(self._tracer, content=self._content, is_live=False)
+        """Export a log with its recorded times, one trace for each time the run was driven.
+
+        Args:
+            events: The events of one run.
+        """
+        spans = self._spans(self._tracer, include_content=self._include_content, is_live=False)
         for event in events:
-            spans.hear(event)
+            spans.handle(event)
         spans.close()

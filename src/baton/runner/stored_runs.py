@@ -23,7 +23,7 @@ from ..log import EventSink, Log
 from ..stores import Lease, RunRecord, RunStatus, Store, iter_records
 from .answers import resume_events
 from .arguments import StartAt
-from .backends import OpenRun, create_flow, limits_of_run, new_id, require_known_events, run_started_event
+from .backends import OpenRun, create_flow, limits_of_run, new_id, run_started_event
 from .journal import Journal, LeaseHeartbeat, SupportsStop
 from .observers import Observer, with_observers
 from .result import StoppedStatus

@@ -22,7 +22,7 @@ from ..errors import AnswerError, NotEncodableError, RunNotFoundError, SetupErro
 from ..events import AgentStarted, ControlTransferred, Delta, Event, ProgressDelta, ToolReturned
 from ..handoffs import tool_name_for
 from ..log import Log
-from ..mcp.convert import blocks_of
+from ..mcp.convert import to_blocks
 from ..models import Model
 from ..runner import Interrupt, Runner, RunResult, RunStream
 from ..runner.backends import run_started_event
@@ -270,7 +270,7 @@ def _completed(output: Any) -> types.CallToolResult:
 
 def error_result(text: str) -> types.CallToolResult:
     """A result that tells the client's model what went wrong."""
-    return types.CallToolResult(content=[*blocks_of(text)], is_error=True)
+    return types.CallToolResult(content=[*to_blocks(text)], is_error=True)
 
 
 try:

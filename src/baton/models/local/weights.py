@@ -133,12 +133,12 @@ def ready_path(wanted: str) -> Path:
     if not path.is_file():
         raise WeightsError(
             f"the weights of `local:{wanted}` are not on this machine yet; fetch them once "
-            f"({shown_size(weights.download_size)}) with: baton model pull {wanted}"
+            f"({shown_size(weights.download_size)}) with: baton models pull {wanted}"
         )
     if path.stat().st_size != weights.size:
         raise WeightsError(
             f"`{path}` has {path.stat().st_size} bytes and should have {weights.size}; "
-            f"fetch it anew with: baton model rm {wanted} && baton model pull {wanted}"
+            f"fetch it anew with: baton models rm {wanted} && baton models pull {wanted}"
         )
     return path
 

@@ -75,7 +75,7 @@ async def test_the_speaker_is_quiet_at_once_when_it_is_stopped(system: Any) -> N
     assert reports == [("a", 20)]
 
 
-async def test_the_microphone_gives_what_is_said(system: Any) -> None:
+async def test_microphone_yields_blocks(system: Any) -> None:
     async with Microphone(system) as microphone:
         (stream,) = system.opened
         block = speech("one", ms_per_word=20)
@@ -86,7 +86,7 @@ async def test_the_microphone_gives_what_is_said(system: Any) -> None:
     assert not stream.is_on
 
 
-def test_without_the_package_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     assert "pip install 'baton-adk[voice]'" in str(sounddevice())
 
@@ -95,4 +95,4 @@ def test_without_a_sound_system_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / "sounddevice.py").write_text("raise OSError('PortAudio library not found')")
     monkeypatch.delitem(sys.modules, "sounddevice", raising=False)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    assert "sounddevice says PortAudio library not found" in str(sounddevice())
+    assert "PortAudio library not found" in str(sounddevice())

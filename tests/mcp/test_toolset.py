@@ -1,4 +1,4 @@
-"""A server's tools as an agent's: which of them, under which names, with whose leave, and what they give."""
+"""The tools of a server as an agent's: selection, names, approval and results."""
 
 import asyncio
 import subprocess
@@ -61,7 +61,7 @@ def names(model: ScriptedModel, turn: int = 0) -> list[str]:
     return [spec.name for spec in model.requests[turn].tools]
 
 
-async def test_a_servers_tools_are_the_agents_and_their_results_are_kept_whole() -> None:
+async def test_tools_are_offered_and_results_converted() -> None:
     runner, model = caller(MCPToolset(kitchen()), [call("menu")], [call("plate")], [call("burn")])
     result = await runner.run("hi")
     assert names(model) == ["menu", "plate", "burn", "cook"]
@@ -80,7 +80,7 @@ async def test_a_servers_tools_are_the_agents_and_their_results_are_kept_whole()
     assert told.is_error
 
 
-async def test_progress_is_told_while_the_tool_runs() -> None:
+async def test_progress_is_streamed() -> None:
     runner, _ = caller(MCPToolset(kitchen()), [call("cook", dish="soup")])
     async with runner.stream("hi") as live:
         told = [event async for event in live if isinstance(event, ProgressDelta)]
@@ -88,7 +88,7 @@ async def test_progress_is_told_while_the_tool_runs() -> None:
     assert results(live.result) == ["soup after 1"]
 
 
-async def test_a_prefix_keeps_servers_apart_and_without_one_equal_names_are_refused() -> None:
+async def test_prefix_separates_servers_and_duplicate_names_are_refused() -> None:
     runner, model = caller([MCPToolset(kitchen(), prefix="ours"), MCPToolset(kitchen())], [call("ours_menu")])
     await runner.run("hi")
     assert names(model)[:5] == ["ours_menu", "ours_plate", "ours_burn", "ours_cook", "menu"]
@@ -97,7 +97,7 @@ async def test_a_prefix_keeps_servers_apart_and_without_one_equal_names_are_refu
         await runner.run("hi")
 
 
-async def test_only_what_is_wanted_is_offered(caplog: pytest.LogCaptureFixture) -> None:
+async def test_include_and_exclude(caplog: pytest.LogCaptureFixture) -> None:
     runner, model = caller(MCPToolset(kitchen(), include=["menu", "cook", "dessert"], exclude=["cook"]))
     await runner.run("hi")
     assert names(model) == ["menu"]
@@ -105,7 +105,7 @@ async def test_only_what_is_wanted_is_offered(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.parametrize(("approval", "asks"), [(True, 2), (["cook"], 1), (_has_dish, 1)])
-async def test_calls_can_be_made_to_need_approval(approval: Any, asks: int) -> None:
+async def test_needs_approval(approval: Any, asks: int) -> None:
     source = MCPToolset(kitchen(), needs_approval=approval)
     runner, _ = caller(source, [call("menu"), call("cook", dish="soup")])
     result = await runner.run("hi")
@@ -117,7 +117,7 @@ async def test_calls_can_be_made_to_need_approval(approval: Any, asks: int) -> N
     assert "This call of `cook` was not approved" in str(results(result))
 
 
-async def test_schemas_are_the_servers_own_and_a_strict_copy_is_made_only_where_it_says_the_same() -> None:
+async def test_schemas_are_verbatim_or_strict_where_equivalent() -> None:
     server = kitchen()
 
     @server.tool()
@@ -139,7 +139,7 @@ async def test_schemas_are_the_servers_own_and_a_strict_copy_is_made_only_where_
     assert cook.parameters["additionalProperties"] is False
 
 
-async def test_hints_say_what_a_tool_does_outside() -> None:
+async def test_annotations_determine_the_effect() -> None:
     async with MCPToolset(kitchen()) as source:
         ctx: Any = None
         effects = {tool.spec.name: tool_effect(tool) for tool in await source.get_tools(ctx)}
@@ -147,7 +147,7 @@ async def test_hints_say_what_a_tool_does_outside() -> None:
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_tools_are_listed_again_when_the_server_says_that_they_have_changed(protocol: str) -> None:
+async def test_tools_are_listed_again_after_a_change_notification(protocol: str) -> None:
     server = SDKServer("growing")
 
     @server.tool()
@@ -165,7 +165,7 @@ async def test_tools_are_listed_again_when_the_server_says_that_they_have_change
     assert [names(model, turn) for turn in range(2)] == [["grow"], ["grow", "grown"]]
 
 
-async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_own(
+async def test_shared_connection_serves_all_runs_otherwise_one_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("API_KEY", "hidden")
@@ -174,7 +174,7 @@ async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_
     async with source:
         kept = await asyncio.gather(calls(source, process), calls(source, process))
         assert len(set(map(str, kept))) == 1
-        with pytest.raises(SetupError, match="is kept open already"):
+        with pytest.raises(SetupError, match="is open already"):
             await source.__aenter__()
         # A process sees nothing of the environment that was not given to it.
         found = await calls(source, ("secret", {"name": "API_KEY"}), ("secret", {"name": "TOKEN"}))
@@ -182,7 +182,7 @@ async def test_one_that_is_kept_open_serves_all_runs_and_each_other_run_has_its_
     assert await calls(source, process) not in kept
 
 
-async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the_run_can_be_resumed() -> None:
+async def test_server_that_cannot_start_fails_the_run_which_can_be_resumed() -> None:
     model = ScriptedModel(["done"])
     broken = MCPToolset([sys.executable, "-c", "import sys; sys.exit('the disk is full')"])
     runner = Runner(Agent("A", tools=[broken], model=model))
@@ -197,26 +197,26 @@ async def test_a_server_that_cannot_be_started_ends_the_run_and_says_why_and_the
 @pytest.mark.parametrize(
     ("server", "facts", "complaint"),
     [
-        (42, {}, "42 is no MCP server; give a command"),
-        ("", {}, "'' is no MCP server; give a command"),
-        ("http://x/mcp", {"env": {"A": "b"}}, "env and cwd are for commands"),
-        (["x"], {"headers": {"A": "b"}}, "headers and auth are for those, env is for commands"),
+        (42, {}, "42 is not an MCP server; pass a command"),
+        ("", {}, "'' is not an MCP server; pass a command"),
+        ("http://x/mcp", {"env": {"A": "b"}}, "env and cwd apply only to commands"),
+        (["x"], {"headers": {"A": "b"}}, "headers and auth apply only to URLs"),
         ("x", {"include": "menu"}, r"MCPToolset\(include='menu'\) should be a list of names"),
     ],
 )
-def test_what_is_no_server_is_refused_at_once(server: Any, facts: dict[str, Any], complaint: str) -> None:
+def test_invalid_arguments_are_refused_at_construction(server: Any, facts: dict[str, Any], complaint: str) -> None:
     with pytest.raises(SetupError, match=complaint):
         MCPToolset(server, **facts)
 
 
-def test_the_library_is_loaded_when_it_is_needed_and_missed_by_name() -> None:
+def test_mcp_library_is_imported_lazily_and_named_when_missing() -> None:
     program = """
 import sys
-import baton.adapters
+import baton.mcp
 assert not {"mcp", "mcp_types", "httpx2"} & set(sys.modules)
 sys.modules["mcp_types"] = None
 try:
-    baton.adapters.MCPServer
+    baton.mcp.MCPToolset
 except baton.SetupError as error:
     print(error)
 """
@@ -224,14 +224,14 @@ except baton.SetupError as error:
     assert (done.stdout, done.stderr) == ("MCP needs its library: pip install 'baton-adk[mcp]'\n", "")
 
 
-def test_a_message_about_a_server_shows_no_secrets() -> None:
+def test_repr_shows_no_secrets() -> None:
     assert repr(MCPToolset("https://user:pass@example.org:81/mcp?key=1")) == (
         "MCPToolset(the server at https://example.org:81/mcp)"
     )
     assert repr(MCPToolset("uvx mcp-server-time --key=1")) == "MCPToolset(the server `uvx mcp-server-time`)"
 
 
-async def test_one_loop_cannot_use_what_another_opened() -> None:
+async def test_connection_of_another_event_loop_is_refused() -> None:
     source = MCPToolset(kitchen())
     runner, _ = caller(source)
     async with source:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.cli.audio import Recording, sound_in
+from baton.cli.audio import Recording, read_wav
 from baton.cli.errors import TargetError
 from baton.testing import speech
 
@@ -41,7 +41,7 @@ def test_a_tone_stays_the_tone_it_is(tmp_path: Path, rate: int, channels: int, w
     path = wav(
         tmp_path / "in.wav", tone(rate, channels=channels, width=width), channels=channels, width=width, rate=rate
     )
-    heard = array("h", sound_in(path))
+    heard = array("h", read_wav(path))
     assert len(heard) == pytest.approx(24_000 * SECONDS, abs=2)
     loudness = 0.5 / channels * 32_768
     wanted = [loudness * sin(2 * pi * HERTZ * number / 24_000) for number in range(len(heard))]
@@ -49,14 +49,14 @@ def test_a_tone_stays_the_tone_it_is(tmp_path: Path, rate: int, channels: int, w
     assert max(abs(got - want) for got, want in zip(heard[:-6], wanted, strict=False)) < 0.04 * 32_768
 
 
-def test_what_is_in_the_wanted_form_is_left_as_it_is(tmp_path: Path) -> None:
-    assert sound_in(wav(tmp_path / "in.wav", speech("Hello there"))) == speech("Hello there")
+def test_audio_in_the_target_format_is_unchanged(tmp_path: Path) -> None:
+    assert read_wav(wav(tmp_path / "in.wav", speech("Hello there"))) == speech("Hello there")
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, r"there is no file `.*in\.wav` to listen to"),
+        (None, r"--wav-in: there is no file `.*in\.wav`"),
         (b"", r"`.*in\.wav` cannot be read as a \.wav file of plain PCM: it ends too early"),
         (
             b"ID3 something else entirely",
@@ -64,20 +64,20 @@ def test_what_is_in_the_wanted_form_is_left_as_it_is(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_no_wav_is_said_in_a_line(tmp_path: Path, content: bytes | None, told: str) -> None:
+def test_invalid_wav_files_are_refused(tmp_path: Path, content: bytes | None, told: str) -> None:
     path = tmp_path / "in.wav"
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(TargetError, match=told):
-        sound_in(path)
+        read_wav(path)
 
 
 def test_a_file_without_sound_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match="has no sound in it"):
-        sound_in(wav(tmp_path / "in.wav", b""))
+    with pytest.raises(TargetError, match="contains no audio"):
+        read_wav(wav(tmp_path / "in.wav", b""))
 
 
-def test_a_recording_has_what_was_heard_in_order(tmp_path: Path) -> None:
+def test_recording_holds_the_played_audio_in_order(tmp_path: Path) -> None:
     """R7: what was not heard is not in it."""
     recording = Recording()
     recording.add("a", speech("one two"))
@@ -87,7 +87,7 @@ def test_a_recording_has_what_was_heard_in_order(tmp_path: Path) -> None:
     recording.cut("nobody", 0)
     assert recording.seconds == 0.6
     recording.write(tmp_path / "out.wav")
-    assert sound_in(tmp_path / "out.wav") == speech("one two three")
+    assert read_wav(tmp_path / "out.wav") == speech("one two three")
 
 
 def test_where_nothing_can_be_written_is_said_in_a_line(tmp_path: Path) -> None:

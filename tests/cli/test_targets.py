@@ -9,20 +9,20 @@ import pytest
 
 from baton import BaseAgent, Runner, SetupError
 from baton.cli.errors import TargetError
-from baton.cli.targets import load
+from baton.cli.targets import load_target
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
 
 
 def name_of(reference: str) -> str:
-    target = load(reference)
+    target = load_target(reference)
     return target.team.root if isinstance(target, Runner) else target.name
 
 
 def complaint(reference: str) -> str:
     with pytest.raises(TargetError) as caught:
-        load(reference)
+        load_target(reference)
     return str(caught.value)
 
 
@@ -78,15 +78,15 @@ def test_a_runner_a_function_a_class_and_a_dotted_name(write: Write) -> None:
         runner = Runner(Agent("Root"))
         """
     )
-    assert isinstance(load("desk:runner"), Runner)
+    assert isinstance(load_target("desk:runner"), Runner)
     assert name_of("desk:make") == "Made of 3"
     assert name_of("desk:Teams.first") == "First"
-    assert isinstance(load("desk:Own"), BaseAgent)
+    assert isinstance(load_target("desk:Own"), BaseAgent)
 
 
 def test_without_a_name_the_only_runner_is_taken(write: Write) -> None:
     write('a = Agent("A"); b = Agent("B"); runner = Runner(a); same = runner')
-    assert isinstance(load("desk"), Runner)
+    assert isinstance(load_target("desk"), Runner)
 
 
 @pytest.mark.parametrize(
@@ -99,25 +99,25 @@ def test_without_a_name_the_only_runner_is_taken(write: Write) -> None:
         "root = then_transfer(child, to='Other')",
     ],
 )
-def test_without_a_name_the_only_agent_nobody_leads_to_is_taken(write: Write, edge: str) -> None:
+def test_without_a_name_the_only_root_agent_is_used(write: Write, edge: str) -> None:
     write(f"child = Agent('Child')\n{edge}")
-    root = load("desk")
-    assert root is load("desk:root")
+    root = load_target("desk")
+    assert root is load_target("desk:root")
 
 
 def test_without_a_name_several_that_could_be_meant(write: Write) -> None:
     write('a = Agent("A"); b = Agent("B"); c = Agent("C", sub_agents=[a])')
-    assert complaint("desk") == "`desk` has several agents that could be meant; say which: `desk:b`, `desk:c`"
+    assert complaint("desk") == "`desk` has several candidates; name one: `desk:b`, `desk:c`"
 
 
-def test_without_a_name_a_circle_has_no_beginning(write: Write) -> None:
+def test_without_a_name_a_cycle_is_ambiguous(write: Write) -> None:
     write('a = Agent("A", handoffs=["B"]); b = Agent("B", handoffs=[a])')
-    assert "say which: `desk:a`, `desk:b`" in complaint("desk")
+    assert "name one: `desk:a`, `desk:b`" in complaint("desk")
 
 
 def test_without_a_name_nothing_there(write: Write) -> None:
     write("")
-    assert "`desk` has neither agents nor runners" in complaint("desk")
+    assert "`desk` has no agents or runners" in complaint("desk")
 
 
 def test_no_colon_and_no_such_module(write: Write) -> None:
@@ -127,7 +127,7 @@ def test_no_colon_and_no_such_module(write: Write) -> None:
 
 
 def test_nothing_before_the_colon(write: Write) -> None:
-    assert complaint(":router") == ("`:router` names no module; write it as module:agent or path/to/file.py:agent")
+    assert complaint(":router") == ("`:router` has no module; write it as module:agent or path/to/file.py:agent")
 
 
 def test_no_such_module_but_one_like_it(write: Write) -> None:
@@ -151,7 +151,7 @@ def test_no_such_file(write: Write) -> None:
 def test_the_module_is_there_but_imports_one_that_is_not(write: Write, reference: str) -> None:
     file = write("import no_such_package_at_all\n")
     message = complaint(reference)
-    assert "imports `no_such_package_at_all`, and there is no such module" in message
+    assert "imports `no_such_package_at_all`, which is not installed" in message
     assert f"{file}, line 5" in message
 
 
@@ -168,21 +168,21 @@ def test_the_module_does_not_parse(write: Write) -> None:
 
 def test_the_module_ends_the_program(write: Write) -> None:
     write("import sys\nsys.exit(0)")
-    assert "`desk` ends the program when it is imported" in complaint("desk:agent")
-    assert "`./desk.py` ends the program when it is imported" in complaint("./desk.py:agent")
+    assert "`desk` exits when it is imported" in complaint("desk:agent")
+    assert "`./desk.py` exits when it is imported" in complaint("./desk.py:agent")
 
 
 @pytest.mark.parametrize("reference", ["desk:agent", "./desk.py:agent"])
-def test_what_is_wrong_with_an_agent_is_said_as_it_is(write: Write, reference: str) -> None:
+def test_setup_errors_are_passed_on(write: Write, reference: str) -> None:
     write('agent = Agent("", description="x")')
     with pytest.raises(SetupError, match="needs a name"):
-        load(reference)
+        load_target(reference)
 
 
 def test_a_missing_name_lists_what_is_there(write: Write) -> None:
     write('router = Agent("Router"); runner = Runner(router); number = 3')
-    assert complaint("desk:rooter") == ("`desk` has no `rooter`; did you mean `router`? (there: `router`, `runner`)")
-    assert complaint("desk:zzz") == "`desk` has no `zzz` (there: `router`, `runner`)"
+    assert complaint("desk:rooter") == ("`desk` has no `rooter`; did you mean `router`? (found: `router`, `runner`)")
+    assert complaint("desk:zzz") == "`desk` has no `zzz` (found: `router`, `runner`)"
     assert complaint("desk:router.nme").startswith("`desk:router` has no `nme`; did you mean `name`?")
 
 
@@ -191,8 +191,8 @@ def test_a_missing_name_lists_what_is_there(write: Write) -> None:
     [
         ("number", "`desk:number` is of type int; name an Agent, a Runner, or a function without parameters"),
         ("takes_some", "`desk:takes_some` is of type function; name an Agent"),
-        ("gives_text", "`desk:gives_text()` gives an object of type str; name an Agent"),
-        ("later", "`desk:later()` gives something to await; name an Agent"),
+        ("gives_text", "`desk:gives_text()` returned an object of type str; name an Agent"),
+        ("later", "`desk:later()` returned an awaitable; name an Agent"),
         ("unreadable", "`desk:unreadable` is of type type; name an Agent"),
         ("breaks", "`desk:breaks()` raised ValueError: out of agents"),
     ],
@@ -212,7 +212,7 @@ def test_a_name_that_is_no_agent(write: Write, name: str, is_what: str) -> None:
     assert is_what in complaint(f"desk:{name}")
 
 
-def test_what_cannot_be_found_ends_with_2_and_no_traceback(baton: Invoke) -> None:
+def test_missing_target_exits_with_2_without_traceback(baton: Invoke) -> None:
     result = baton("run", "nowhere:agent", "hello")
     assert result.exit_code == 2
     assert result.stderr.startswith("error: there is no module `nowhere`")
@@ -227,7 +227,7 @@ def test_ctrl_c_while_loading_ends_with_130(write: Write, baton: Invoke) -> None
 def test_a_function_that_makes_an_agent_that_cannot_work(write: Write) -> None:
     write('def make(): return Agent("")')
     with pytest.raises(SetupError, match="needs a name"):
-        load("desk:make")
+        load_target("desk:make")
 
 
 def test_a_run_may_be_loaded_inside_a_loop(write: Write) -> None:

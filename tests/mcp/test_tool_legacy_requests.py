@@ -1,4 +1,4 @@
-"""Questions of servers that speak a version before 2026-07-28: they are asked in the middle of a call, which waits."""
+"""Requests of servers with a protocol before 2026-07-28, which suspend the call in flight."""
 
 import asyncio
 import os
@@ -50,13 +50,13 @@ def shop(diary: list[str]) -> SDKServer:
     return server
 
 
-def older(server: Any, **facts: Any) -> MCPToolset:
+def legacy_toolset(server: Any, **facts: Any) -> MCPToolset:
     return MCPToolset(server, protocol_version="legacy", **facts)
 
 
-async def test_the_call_waits_for_the_answer_and_is_made_once() -> None:  # M5
+async def test_call_waits_for_the_answer_and_runs_once() -> None:  # M5
     diary: list[str] = []
-    source = older(shop(diary))
+    source = legacy_toolset(shop(diary))
     runner, _ = caller(source, [call("order", item="hat")])
     result = await runner.run("hi")
     assert result.status == "suspended"
@@ -69,7 +69,7 @@ async def test_the_call_waits_for_the_answer_and_is_made_once() -> None:  # M5
 
 async def test_a_call_may_ask_several_times() -> None:
     diary: list[str] = []
-    source = older(shop(diary))
+    source = legacy_toolset(shop(diary))
     runner, _ = caller(source, [call("outfit")])
     result = await runner.run("hi")
     result = await runner.resume(result.run_id, {"size": 7})
@@ -79,26 +79,26 @@ async def test_a_call_may_ask_several_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "begins", "ends"),
-    [("reserve", "hat 7 blue", 2), ("order", "it is unknown whether `order` was carried out: it asked something", 1)],
+    ("name", "expected", "ends"),
+    [("reserve", "hat 7 blue", 2), ("order", "it is unknown whether `order` was executed: it asked for input", 1)],
 )
-async def test_after_a_restart_it_is_made_again_only_if_that_does_no_harm(name: str, begins: str, ends: int) -> None:
+async def test_call_is_repeated_after_a_restart_only_if_idempotent(name: str, expected: str, ends: int) -> None:
     # M3, M5
     diary: list[str] = []
     server = shop(diary)
-    source = older(server)
+    source = legacy_toolset(server)
     first, _ = caller(source, [call(name, item="hat")])
     result = await first.run("hi")
     await source.close()
-    second, _ = caller(older(server))
+    second, _ = caller(legacy_toolset(server))
     resumed = await second.resume(second.load_log(result.events), {"size": 7})
     [given] = results(resumed)
-    assert str(given).startswith(begins)
+    assert str(given).startswith(expected)
     assert diary.count("begun hat") == ends
 
 
-async def test_patience_ends_and_with_it_the_process(tmp_path: Path) -> None:
-    source = older(faulty(), suspend_timeout=2, env={"DIARY": str(tmp_path / "diary")})
+async def test_suspend_timeout_stops_the_process(tmp_path: Path) -> None:
+    source = legacy_toolset(faulty(), suspend_timeout=2, env={"DIARY": str(tmp_path / "diary")})
     runner, _ = caller(source, [call("process")], [call("order", item="hat")])
     result = await runner.run("hi")
     assert result.status == "suspended"
@@ -108,11 +108,11 @@ async def test_patience_ends_and_with_it_the_process(tmp_path: Path) -> None:
         while _is_there(pid):
             await asyncio.sleep(0.02)
     resumed = await runner.resume(result.run_id, {"size": 7})
-    assert "it asked something" in str(results(resumed)[-1])
+    assert "it asked for input" in str(results(resumed)[-1])
 
 
-async def test_closing_the_source_closes_what_waits() -> None:
-    source = older(faulty())
+async def test_closing_the_toolset_closes_suspended_connections() -> None:
+    source = legacy_toolset(faulty())
     runner, _ = caller(source, [call("process")], [call("order", item="hat")])
     result = await runner.run("hi")
     pid = int(str(results(result)[0]))
@@ -121,9 +121,9 @@ async def test_closing_the_source_closes_what_waits() -> None:
     assert not _is_there(pid)
 
 
-async def test_runs_that_wait_in_one_server_do_not_keep_others_from_asking() -> None:
+async def test_suspended_runs_do_not_block_requests_of_other_runs() -> None:
     diary: list[str] = []
-    async with older(shop(diary)) as source:
+    async with legacy_toolset(shop(diary)) as source:
         runners = [caller(source, [call("order", item=item)])[0] for item in ("hat", "coat", "scarf")]
         waiting = [await runner.run("hi") for runner in runners]
         assert [result.status for result in waiting] == ["suspended"] * 3
@@ -135,9 +135,9 @@ async def test_runs_that_wait_in_one_server_do_not_keep_others_from_asking() -> 
         assert [line for line in diary if "begun" in line] == ["begun hat", "begun coat", "begun scarf"]
 
 
-async def test_a_call_that_times_out_while_it_waits_says_so() -> None:
+async def test_suspended_call_can_time_out() -> None:
     diary: list[str] = []
-    source = older(shop(diary), timeout=1)
+    source = legacy_toolset(shop(diary), timeout=0.2)
     runner, _ = caller(source, [call("order", item="hat")])
     result = await runner.run("hi")
     assert result.status == "suspended"
@@ -148,17 +148,17 @@ async def test_a_call_that_times_out_while_it_waits_says_so() -> None:
     assert results(resumed) == ["tool `order` did not finish within 1 s"]
 
 
-def test_a_loop_that_ends_takes_what_waits_with_it() -> None:
-    source = older(shop([]))
+def test_suspended_connections_end_with_their_event_loop() -> None:
+    source = legacy_toolset(shop([]))
     runner, _ = caller(source, [call("order", item="hat")])
     result = runner.run_sync("hi")
     assert result.status == "suspended"
     resumed = asyncio.run(runner.resume(result.run_id, {"size": 7}))
-    assert "it asked something" in str(results(resumed))
+    assert "it asked for input" in str(results(resumed))
 
 
-async def test_declining_reaches_a_call_that_waits() -> None:
-    source = older(shop([]))
+async def test_declining_reaches_a_suspended_call() -> None:
+    source = legacy_toolset(shop([]))
     runner, _ = caller(source, [call("order", item="hat")])
     result = await runner.run("hi")
     assert results(await runner.resume(result.run_id, False)) == ["decline"]

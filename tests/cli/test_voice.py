@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Invoke, Terminal, Write
 
-from baton.cli.audio import sound_in
+from baton.cli.audio import read_wav
 from baton.testing import speech
 
 LIVE = """
@@ -26,7 +26,7 @@ model = ScriptedRealtimeModel({{
     "Triage": [say("I get you the billing desk.", call("transfer_to_billing")), "Anything else?"],
     "Billing": [call("find_invoice", number="R-7"), "You have paid twice.", "It is on its way."],
 }}, ms_per_word=100, hears=["My invoice?", "My money?"])
-runner = RealtimeRunner(triage, model=model, manners=Manners(turn_detection=None))
+runner = RealtimeRunner(triage, model=model, settings=RealtimeSettings(turn_detection=None))
 """
 ECHO = f"""{LIVE}
 def told(request):
@@ -45,9 +45,9 @@ def speech_file(path: Path, words: str, *, rate: int = 24_000) -> str:
     return str(path)
 
 
-def test_each_line_is_said_when_the_one_before_has_been_answered(write: Write, baton: Invoke) -> None:
+def test_each_line_is_sent_after_the_previous_answer(write: Write, baton: Invoke) -> None:
     write(DESK)
-    result = baton("voice", "desk:runner", input="My invoice?\n\nMy money?\n/to Triage\n")
+    result = baton("voice", "desk:runner", input="My invoice?\n\nMy money?\n/handoff Triage\n")
     assert result.exit_code == 0
     assert result.output.splitlines() == [
         "● Triage",
@@ -61,20 +61,20 @@ def test_each_line_is_said_when_the_one_before_has_been_answered(write: Write, b
         "  → Triage",
         "● Triage",
         "Anything else?",
-        "in all: 5 model calls · 64 tokens in, 19 out",
+        "total: 5 model calls · 64 tokens in, 19 out",
     ]
 
 
-def test_what_is_said_in_files_is_heard_and_answered_in_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
+def test_wav_input_and_output(write: Write, baton: Invoke, tmp_path: Path) -> None:
     write(DESK)
     first = speech_file(tmp_path / "first.wav", "one two three", rate=16_000)
     second = speech_file(tmp_path / "second.wav", "four")
-    files = ["--wav-in", first, "--wav-in", second, "--wav-out", "out.wav", "--pace", "0"]
-    told = baton("voice", "desk:runner", *files, input="/to Triage\n").output.splitlines()
+    files = ["--wav-in", first, "--wav-in", second, "--wav-out", "out.wav", "--wav-speed", "0"]
+    told = baton("voice", "desk:runner", *files, input="/handoff Triage\n").output.splitlines()
     assert [line for line in told if line.startswith("you › ")] == ["you › My invoice?", "you › My money?"]
-    assert told[-1] == "1.7 s of sound in out.wav"
+    assert told[-1] == "recorded 1.7 s to out.wav"
     spoken = "I get you the billing desk. You have paid twice. It is on its way. Anything else?"
-    assert sound_in(Path("out.wav")) == speech(spoken, ms_per_word=100)
+    assert read_wav(Path("out.wav")) == speech(spoken, ms_per_word=100)
 
 
 @pytest.mark.parametrize(
@@ -82,12 +82,10 @@ def test_what_is_said_in_files_is_heard_and_answered_in_a_file(write: Write, bat
     [
         ("y", "30 paid"),
         ("no, too much", "was not approved: too much"),
-        ("", "that is not clear; after /answer write y"),
+        ("", "unclear answer; after /answer write y"),
     ],
 )
-def test_questions_are_answered_while_the_conversation_goes_on(
-    write: Write, baton: Invoke, answer: str, told: str
-) -> None:
+def test_interrupts_are_answered_during_the_conversation(write: Write, baton: Invoke, answer: str, told: str) -> None:
     write(
         f"""{LIVE}
 @tool(needs_approval=True)
@@ -102,10 +100,10 @@ runner = RealtimeRunner(RealtimeAgent("Desk", tools=[refund]), model=model)
     assert "Meanwhile: hello." in output.splitlines()
     assert told in output
     assert "That is that." in output
-    assert ("there is no open question" in output) == bool(answer)
+    assert ("there is no open interrupt" in output) == bool(answer)
 
 
-def test_a_question_that_nobody_answers_is_left_and_answered_another_day(write: Write, baton: Invoke) -> None:
+def test_unanswered_interrupt_is_answered_in_a_later_session(write: Write, baton: Invoke) -> None:
     write(
         f"""{LIVE}
 @tool
@@ -116,15 +114,15 @@ later = RealtimeRunner(RealtimeAgent("Desk", tools=[survey]), model=ScriptedReal
     )
     kept = ["--store", "calls.db", "--thread", "u42"]
     first = baton("voice", "desk:runner", *kept, input="ask me\n").output
-    assert "not answered; the run is left where it was" in first
+    assert "not answered; the run stays suspended" in first
     second = baton("voice", "desk:later", *kept, input="/answer blue\n").output.splitlines()
     assert second[0] == "thread u42, 1 run so far"
-    assert second[1].endswith("of it has not ended, and goes on")
+    assert second[1].startswith("resuming run ")
     assert "  ◂ survey: 'blue'" in second
     assert "Thanks." in second
 
 
-def test_a_thread_goes_on_with_what_was_said(write: Write, baton: Invoke) -> None:
+def test_thread_continues_with_its_history(write: Write, baton: Invoke) -> None:
     write(ECHO)
     kept = ["--store", "calls.db", "--thread", "u42"]
     assert "1 messages, the last: hello" in baton("voice", "desk:runner", *kept, input="hello\n").output
@@ -134,17 +132,15 @@ def test_a_thread_goes_on_with_what_was_said(write: Write, baton: Invoke) -> Non
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("/to Nobody", "`Triage` cannot transfer to `Nobody`; it can reach: "),
-        ("/to", "to whom? write the name of an agent after /to"),
-        ("/sing", "there is no /sing; /help lists what there is"),
-        ("/answer y", "there is no open question"),
-        ("/help", "  /to NAME          give somebody else the floor"),
+        ("/handoff Nobody", "`Triage` cannot transfer to `Nobody`; it can reach: "),
+        ("/handoff", "/handoff needs the name of an agent"),
+        ("/sing", "unknown command /sing; see /help"),
+        ("/answer y", "there is no open interrupt"),
+        ("/help", "  /handoff NAME     hand control to another agent"),
         ("/interrupt", ""),
     ],
 )
-def test_commands_say_what_is_wrong_and_the_conversation_goes_on(
-    write: Write, baton: Invoke, line: str, told: str
-) -> None:
+def test_command_errors_do_not_end_the_conversation(write: Write, baton: Invoke, line: str, told: str) -> None:
     write(DESK)
     result = baton("voice", "desk:runner", input=f"{line}\nMy invoice?\n")
     assert result.exit_code == 0
@@ -153,7 +149,7 @@ def test_commands_say_what_is_wrong_and_the_conversation_goes_on(
 
 
 @pytest.mark.parametrize("farewell", ["exit", "/quit", "QUIT"])
-def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None:
+def test_leaving(write: Write, baton: Invoke, farewell: str) -> None:
     write(ECHO)
     assert baton("voice", "desk:runner", input=f"{farewell}\nhello\n").output == "● Echo\n"
 
@@ -161,18 +157,26 @@ def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["desk:agent"], 2, "is of type Agent and answers in writing: `baton chat desk:agent` talks with it"),
-        (["desk:live"], 2, "`desk:live` needs a model to speak with; say --model openai:gpt-realtime"),
+        (["desk:agent"], 2, "is for text (type Agent); use `baton chat desk:agent`"),
+        (["desk:live"], 2, "`desk:live` needs a realtime model; use --model openai:gpt-realtime"),
         (["desk:live", "--model", "abacus"], 1, "`abacus` does not name a realtime model"),
         (["desk:runner", "--model", "a:b", "--voice", "ash"], 2, "leave out --model and --voice, or name the agent"),
-        (["desk:live", "--model", "a:b", "--thread", "u42"], 2, "say --store as well"),
-        (["desk:runner", "--text", "--wav-out", "out.wav"], 2, "--text uses no sound"),
-        (["desk:runner", "--wav-in", "nothing.wav"], 2, "there is no file `nothing.wav` to listen to"),
-        (["desk:phone", "--wav-out", "out.wav"], 2, "`desk:phone` listens to g711_ulaw, and sound here is pcm16"),
+        (["desk:live", "--model", "a:b", "--thread", "u42"], 2, "pass --store as well"),
+        (
+            ["desk:runner", "--text-only", "--wav-out", "out.wav"],
+            2,
+            "--text-only cannot be combined with",
+        ),
+        (["desk:runner", "--wav-in", "nothing.wav"], 2, "--wav-in: there is no file `nothing.wav`"),
+        (
+            ["desk:phone", "--wav-out", "out.wav"],
+            2,
+            "`desk:phone` expects g711_ulaw, but this command supports only pcm16",
+        ),
         (["desk:lost"], 1, "error: the line is dead"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_line(
+def test_invalid_arguments_are_one_line(
     write: Write, baton: Invoke, arguments: list[str], code: int, told: str
 ) -> None:
     write(
@@ -181,7 +185,9 @@ from baton.errors import ModelConnectionError
 agent = Agent("Desk")
 live = RealtimeAgent("Live")
 model = ScriptedRealtimeModel([])
-phone = RealtimeRunner(live, model=model, manners=Manners(input_format="g711_ulaw", output_format="g711_ulaw"))
+phone = RealtimeRunner(
+    live, model=model, settings=RealtimeSettings(input_format="g711_ulaw", output_format="g711_ulaw")
+)
 dead = ScriptedRealtimeModel([])
 dead.fail_to_connect(ModelConnectionError("the line is dead"))
 lost = RealtimeRunner(live, model=dead, max_reconnects=0)
@@ -193,26 +199,26 @@ lost = RealtimeRunner(live, model=dead, max_reconnects=0)
 
 
 @pytest.mark.parametrize("verb", [["chat"], ["run"], ["mcp"], ["serve"]])
-def test_what_is_for_live_conversations_is_sent_to_voice(write: Write, baton: Invoke, verb: list[str]) -> None:
+def test_realtime_targets_are_referred_to_voice(write: Write, baton: Invoke, verb: list[str]) -> None:
     write(ECHO)
     result = baton(*verb, "desk:runner", *(["hello"] if verb == ["run"] else []))
     assert result.exit_code == 2
-    assert "is a RealtimeRunner, for live conversations; `baton voice desk:runner` holds one" in result.output
+    assert "is a RealtimeRunner, for live conversations; use `baton voice desk:runner`" in result.output
 
 
-def test_a_lost_connection_is_taken_up_again_and_shown(write: Write, baton: Invoke) -> None:
+def test_lost_connection_is_reconnected_and_shown(write: Write, baton: Invoke) -> None:
     """R9."""
     write(
         f"""{LIVE}
 from baton.errors import ModelConnectionError
-steps = [Stream("Let me", ModelConnectionError("the cable is out")), "Here I am again."]
+steps = [ScriptedStream("Let me", ModelConnectionError("the cable is out")), "Here I am again."]
 runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps), reconnect_delay=0.0)
 gone = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps[:1]), max_reconnects=0)
 """
     )
     told = baton("voice", "desk:runner", input="hello\n").output.splitlines()
-    assert "  … the connection is gone (the cable is out); attempt 1" in told
-    assert "  … connected again" in told
+    assert "  … lost the connection (the cable is out); attempt 1" in told
+    assert "  … reconnected" in told
     assert "Here I am again." in told
     lost = baton("voice", "desk:gone", input="hello\n")
     assert lost.exit_code == 1
@@ -221,7 +227,7 @@ gone = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps[:
 
 HELD = f"""{LIVE}
 import asyncio
-steps = [Stream("Once upon", asyncio.Event()), "Yes?"]
+steps = [ScriptedStream("Once upon", asyncio.Event()), "Yes?"]
 runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps))
 """
 
@@ -229,8 +235,8 @@ runner = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps
 def test_a_person_at_a_terminal_talks_and_interrupts(write: Write, terminal: Callable[..., Terminal]) -> None:
     """R7."""
     write(HELD)
-    session = terminal("voice", "desk:runner", "--text", is_real=True)
-    session.read_until("live with Desk; /help helps, Ctrl-D leaves")
+    session = terminal("voice", "desk:runner", "--text-only", is_real=True)
+    session.read_until("live with Desk; /help for help, Ctrl-D to leave")
     session.type("tell me a story")
     session.read_until("Once upon")
     session.press("\x03")
@@ -238,7 +244,7 @@ def test_a_person_at_a_terminal_talks_and_interrupts(write: Write, terminal: Cal
     session.type("hello?")
     session.read_until("Yes?")
     session.type("/quit")
-    session.read_until("in all: 2 model calls")
+    session.read_until("total: 2 model calls")
     assert session.process.wait(timeout=20) == 0
 
 
@@ -246,7 +252,7 @@ def test_a_terminal_without_sound_says_how_to_have_it(write: Write, terminal: Ca
     write(ECHO)
     Path("sounddevice.py").write_text("raise OSError('PortAudio library not found')")
     session = terminal("voice", "desk:runner", is_real=True)
-    session.read_until("there is no microphone and no speaker here: sounddevice says PortAudio library not found")
+    session.read_until("no microphone or speaker available: PortAudio library not found")
     session.press("\x04")
     assert session.process.wait(timeout=20) == 0
 
@@ -303,7 +309,7 @@ runner = RealtimeRunner(RealtimeAgent("Desk"), model=model)
 
 def test_the_help_names_the_commands(baton: Any) -> None:
     told = baton("voice", "--help").output
-    for word in ("/to NAME", "/interrupt", "/answer", "--wav-in", "--wav-out", "--pace", "--base-url"):
+    for word in ("/handoff NAME", "/interrupt", "/answer", "--wav-in", "--wav-out", "--wav-speed", "--base-url"):
         assert word in told
 
 
@@ -335,9 +341,7 @@ def on_half_a_second(): pass
 """
 
 
-def test_a_person_who_speaks_up_stops_the_speaker_at_the_word_that_was_played(
-    write: Write, terminal: Callable[..., Terminal]
-) -> None:
+def test_speech_stops_playback_at_the_played_word(write: Write, terminal: Callable[..., Terminal]) -> None:
     """R7: the speaker feeds the playback, and what was heard is what it has played."""
     Path("sounddevice.py").write_text(CLOCKED)
     write(
@@ -349,7 +353,7 @@ def story(request):
         sounddevice.on_half_a_second = lambda: None
         loop.call_soon_threadsafe(model.connections[0].user_speaks, "Stop!")
     sounddevice.on_half_a_second = stop
-    return Stream(" ".join(str(number) for number in range(100)), asyncio.Event())
+    return ScriptedStream(" ".join(str(number) for number in range(100)), asyncio.Event())
 model = ScriptedRealtimeModel([story, "Yes?"])
 runner = RealtimeRunner(RealtimeAgent("Teller"), model=model)
 """

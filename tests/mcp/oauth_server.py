@@ -1,4 +1,4 @@
-"""A server that wants to know who asks, with the authorization server that says so, over real sockets."""
+"""An MCP server that requires OAuth and its authorization server, over real sockets."""
 
 import asyncio
 import hashlib
@@ -20,7 +20,7 @@ from tests.mcp.servers import free_port, served
 SECRET = "the client's secret"
 
 
-class Guarded:
+class OAuthServers:
     """What the two servers know, and what they were asked."""
 
     def __init__(self, port: int) -> None:
@@ -71,7 +71,7 @@ class Guarded:
         return Starlette(routes=routes, lifespan=lambda _: app.router.lifespan_context(app))
 
     def _guard(self, app: Any) -> Any:
-        async def guarded(scope: Any, receive: Any, send: Any) -> None:
+        async def oauth_server(scope: Any, receive: Any, send: Any) -> None:
             request = Request(scope, receive)
             body = await request.body()
             wanted = "write" if b'"name":"write"' in body.replace(b" ", b"") else "read"
@@ -85,7 +85,7 @@ class Guarded:
             else:
                 await app(scope, _again(body, receive), send)
 
-        return guarded
+        return oauth_server
 
     async def _resource(self, request: Request) -> Response:
         return JSONResponse({"resource": self.url, "authorization_servers": [self.root]})
@@ -153,15 +153,15 @@ def _again(body: bytes, receive: Any) -> Any:
 
 
 @asynccontextmanager
-async def guarded() -> AsyncGenerator[Guarded]:
+async def oauth_server() -> AsyncGenerator[OAuthServers]:
     """Both servers at one port."""
     port = free_port()
-    servers = Guarded(port)
+    servers = OAuthServers(port)
     async with served(servers.app(), port):
         yield servers
 
 
-async def visited(url: str) -> str:
-    """What a browser does whose user gives leave: where it is sent back to."""
+async def follow_redirects(url: str) -> str:
+    """Act as a browser whose user authorizes the client: the URL it is redirected to."""
     async with httpx2.AsyncClient() as browser:
         return (await browser.get(url)).headers["location"]

@@ -1,4 +1,4 @@
-"""Faults over pipes and over HTTP: killed in the middle of many calls, restarted, replaced, cancelled, closed."""
+"""Faults over stdio and HTTP: killed during many calls, restarted, replaced, cancelled, closed."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ from tests.mcp.servers import (
     context,
     faulty,
     free_port,
-    opened,
+    open_tools,
     pid_in,
     process_at,
     until_noted,
@@ -86,10 +86,10 @@ async def _echoes(tools: dict[str, Tool]) -> None:
 
 @ways
 @protocols
-async def test_killed_in_the_middle_of_fifty_calls_and_replaced_by_another_version(
+async def test_killed_during_fifty_calls_and_replaced_by_another_version(
     way: Any, protocol: str, tmp_path: Path
 ) -> None:  # M2, M3
-    async with way(tmp_path, protocol_version=protocol) as world, opened(world.source) as tools:
+    async with way(tmp_path, protocol_version=protocol) as world, open_tools(world.source) as tools:
         await _echoes(tools)
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(MANY)]
@@ -98,19 +98,21 @@ async def test_killed_in_the_middle_of_fifty_calls_and_replaced_by_another_versi
         endings = await asyncio.gather(*lingering, return_exceptions=True)
         # What is unknown is said to be; nobody is cancelled, and nothing is done twice.
         assert {type(ending) for ending in endings} == {ToolError}
-        assert all("it is unknown whether `linger` was carried out" in str(ending) for ending in endings)
+        assert all("it is unknown whether `linger` was executed" in str(ending) for ending in endings)
         assert world.diary.read_text().count("linger\n") == MANY
         await _echoes(tools)
         assert pid_in(await tools["process"].call(context(), "{}")) != pid
-        now = {tool.spec.name: tool for tool in await world.source.tools_for(context())}
+        now = {tool.spec.name: tool for tool in await world.source.get_tools(context())}
         assert now.keys() - tools.keys() == {"novelty"}
         assert (await now["novelty"].call(context(), "{}")).content == "new"
 
 
 @ways
 @protocols
-async def test_cancelled_and_late_calls_leave_it_usable(way: Any, protocol: str, tmp_path: Path) -> None:  # M2
-    async with way(tmp_path, protocol_version=protocol, timeout=20) as world, opened(world.source) as tools:
+async def test_cancelled_and_late_calls_leave_the_connection_usable(
+    way: Any, protocol: str, tmp_path: Path
+) -> None:  # M2
+    async with way(tmp_path, protocol_version=protocol, timeout=20) as world, open_tools(world.source) as tools:
         pid = pid_in(await tools["process"].call(context(), "{}"))
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(MANY)]
         await until_noted(world.diary, "linger\n" * MANY)
@@ -127,8 +129,8 @@ async def test_cancelled_and_late_calls_leave_it_usable(way: Any, protocol: str,
 
 
 @ways
-async def test_its_own_time_limit_ends_a_call_and_nothing_else(way: Any, tmp_path: Path) -> None:
-    async with way(tmp_path, timeout=2) as world, opened(world.source) as tools:
+async def test_timeout_ends_one_call_and_nothing_else(way: Any, tmp_path: Path) -> None:
+    async with way(tmp_path, timeout=2) as world, open_tools(world.source) as tools:
         pid = pid_in(await tools["process"].call(context(), "{}"))
         late = asyncio.create_task(tools["linger"].call(context(), "{}"))
         await until_noted(world.diary, "linger")
@@ -139,11 +141,11 @@ async def test_its_own_time_limit_ends_a_call_and_nothing_else(way: Any, tmp_pat
 
 
 @ways
-async def test_closed_from_several_tasks_while_calls_are_on_their_way(way: Any, tmp_path: Path) -> None:  # M2
+async def test_closed_from_several_tasks_with_calls_in_flight(way: Any, tmp_path: Path) -> None:  # M2
     async with way(tmp_path) as world:
         source = world.source
         await asyncio.create_task(source.__aenter__())
-        tools = {tool.spec.name: tool for tool in await source.tools_for(context())}
+        tools = {tool.spec.name: tool for tool in await source.get_tools(context())}
         lingering = [asyncio.create_task(tools["linger"].call(context(), "{}")) for _ in range(MANY)]
         await until_noted(world.diary, "linger\n" * MANY)
         async with asyncio.timeout(60):
@@ -151,7 +153,7 @@ async def test_closed_from_several_tasks_while_calls_are_on_their_way(way: Any, 
             endings = await asyncio.gather(*lingering, return_exceptions=True)
         assert {type(ending) for ending in endings} == {ToolError}
         # It can be opened again.
-        async with opened(source) as again:
+        async with open_tools(source) as again:
             await _echoes(again)
 
 

@@ -1,4 +1,4 @@
-"""What a server asks while it carries out a call: of a person by an interrupt, of a model, or which folders are its."""
+"""A server's requests during a call: elicitation, sampling and roots."""
 
 import logging
 import re
@@ -57,7 +57,7 @@ def shop(diary: list[str]) -> SDKServer:
     return server
 
 
-async def test_a_servers_question_suspends_the_run_and_the_answer_goes_back_with_the_servers_state() -> None:
+async def test_elicitation_suspends_and_the_answer_returns_with_the_server_state() -> None:
     diary: list[str] = []
     server = shop(diary)
     runner, _ = caller(MCPToolset(server), [call("order", item="hat")])
@@ -82,7 +82,7 @@ async def test_a_servers_question_suspends_the_run_and_the_answer_goes_back_with
     assert (await other.replay(resumed.events)).output == "done"
 
 
-async def test_a_question_of_a_server_survives_a_crash_after_every_event() -> None:
+async def test_elicitation_survives_a_crash_after_every_event() -> None:
     source = MCPToolset(shop([]))
     runner, _ = caller(source, [call("order", item="hat")], [call("order", item="coat")])
     # The server seals its state anew each time.
@@ -92,13 +92,13 @@ async def test_a_question_of_a_server_survives_a_crash_after_every_event() -> No
     assert report.crashes >= report.events > 10
 
 
-async def test_false_declines() -> None:
+async def test_answering_false_declines() -> None:
     runner, _ = caller(MCPToolset(shop([])), [call("order", item="hat")])
     result = await runner.run("hi")
     assert results(await runner.resume(result.run_id, False)) == ["no hat"]
 
 
-async def test_the_answer_reaches_a_process_that_was_started_anew_in_the_meantime(tmp_path: Path) -> None:
+async def test_answer_reaches_a_restarted_process(tmp_path: Path) -> None:
     # The process of a suspended run ends, and with it the key of its state: it is asked once more, and told at once.
     diary = tmp_path / "diary"
     source = MCPToolset(faulty(), env={"DIARY": str(diary)})
@@ -109,7 +109,7 @@ async def test_the_answer_reaches_a_process_that_was_started_anew_in_the_meantim
     assert diary.read_text() == "order hat accept\n"
 
 
-async def test_among_calls_at_once_the_one_that_asks_is_found_and_the_others_are_not_made_again() -> None:
+async def test_request_is_matched_to_its_call_among_concurrent_calls() -> None:
     diary: list[str] = []
     server = SDKServer("old")
 
@@ -133,8 +133,8 @@ async def test_among_calls_at_once_the_one_that_asks_is_found_and_the_others_are
     assert sorted(diary) == ["a", "b"]
 
 
-@pytest.mark.parametrize(("answer", "gives"), [(True, "in"), (False, "`enter` cannot go on: the user declined")])
-async def test_a_page_that_must_be_visited_first_is_a_question_as_well(answer: bool, gives: str) -> None:
+@pytest.mark.parametrize(("answer", "gives"), [(True, "in"), (False, "`enter` cannot continue: the user declined")])
+async def test_url_elicitation_error_becomes_an_interrupt(answer: bool, gives: str) -> None:
     server, visits = SDKServer("gate"), list[str]()
 
     @server.tool()
@@ -152,7 +152,7 @@ async def test_a_page_that_must_be_visited_first_is_a_question_as_well(answer: b
     assert results(await runner.resume(result.run_id, answer)) == [gives]
 
 
-async def test_a_server_may_ask_the_agents_model_only_if_it_is_allowed_and_the_answer_is_recorded() -> None:
+async def test_sampling_must_be_allowed_and_is_recorded() -> None:
     refused = await calls(MCPToolset(shop([])), ("colour", {}))
     assert "sampling" in str(refused)
     model = ScriptedModel([[call("colour")], "blue", "done"])
@@ -165,13 +165,13 @@ async def test_a_server_may_ask_the_agents_model_only_if_it_is_allowed_and_the_a
     assert len(model.requests) == 3
 
 
-async def test_folders_are_told_if_there_are_any(tmp_path: Path) -> None:
+async def test_roots_are_sent_to_the_server(tmp_path: Path) -> None:
     source = MCPToolset(shop([]), roots=[tmp_path])
     assert await calls(source, ("folders", {})) == [f"{tmp_path.name}: {tmp_path.as_uri()}"]
 
 
 @pytest.mark.parametrize("protocol", ["auto", "legacy"])
-async def test_what_a_server_logs_is_logged_here(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_server_log_messages_are_logged(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     server = SDKServer("chatty")
 
     @server.tool()

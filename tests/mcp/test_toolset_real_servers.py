@@ -1,4 +1,4 @@
-"""Servers that other people wrote: from PyPI, and from npm where there is a node."""
+"""Third-party servers from PyPI, and from npm where node is installed."""
 
 import json
 import shutil
@@ -66,7 +66,7 @@ async def test_the_git_server(repository: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_the_server_that_does_everything(node: Path) -> None:
+async def test_the_everything_server(node: Path) -> None:
     source = MCPToolset([str(node / "mcp-server-everything")], roots=[node])
     runner, _ = caller(
         source,
@@ -92,7 +92,7 @@ async def test_the_server_that_does_everything(node: Path) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_the_file_server_stays_in_the_folders_it_is_told(node: Path, tmp_path: Path) -> None:
+async def test_the_file_server_stays_in_its_roots(node: Path, tmp_path: Path) -> None:
     inside, outside = tmp_path / "inside", tmp_path / "outside"
     inside.mkdir()
     outside.mkdir()

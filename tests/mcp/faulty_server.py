@@ -1,4 +1,4 @@
-"""A server that goes wrong on demand: over stdio, or with a port as its argument over HTTP. Run as a program."""
+"""A program that serves MCP and fails on demand: over stdio, or over HTTP with a port as its argument."""
 
 import asyncio
 import os

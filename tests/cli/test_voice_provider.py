@@ -9,7 +9,7 @@ from tests.cli.conftest import Invoke, Write
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import ServedSession, speech
 
-from baton.cli.audio import sound_in
+from baton.cli.audio import read_wav
 from baton.testing import call, say
 
 DESK = """
@@ -73,21 +73,30 @@ async def test_an_agent_speaks_with_the_model_that_is_named(write: Write, baton:
     write(DESK)
     async with server() as provider:
         where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
-        files = ["--wav-in", question(tmp_path / "in.wav"), "--wav-out", "out.wav", "--pace", "0", "--voice", "marin"]
+        files = [
+            "--wav-in",
+            question(tmp_path / "in.wav"),
+            "--wav-out",
+            "out.wav",
+            "--wav-speed",
+            "0",
+            "--voice",
+            "marin",
+        ]
         result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, *files)
         assert (result.exit_code, provider.complaints) == (0, [])
         provider.assert_done()
     lines = result.output.splitlines()
     assert_heard(lines[:-2])
-    assert lines[-1] == "2.0 s of sound in out.wav"
-    assert sound_in(Path("out.wav")) == speech("I get you the billing desk.") + speech("You have paid twice.")
+    assert lines[-1] == "recorded 2.0 s to out.wav"
+    assert read_wav(Path("out.wav")) == speech("I get you the billing desk.") + speech("You have paid twice.")
 
 
 async def test_text_is_written_and_costs_no_sound(write: Write, baton: Invoke) -> None:
     write(DESK)
     async with server() as provider:
         where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
-        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, "--text", input="My invoice?\n")
+        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, "--text-only", input="My invoice?\n")
         assert provider.complaints == []
         assert provider.sessions[0].settings["output_modalities"] == ["text"]
     assert result.output.splitlines()[:-1] == [line for line in HEARD if not line.startswith("you")]
@@ -101,13 +110,13 @@ from baton.realtime.openai import OpenAIRealtimeModel
 runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
 """
         )
-        files = ["--wav-in", question(tmp_path / "in.wav"), "--pace", "0"]
+        files = ["--wav-in", question(tmp_path / "in.wav"), "--wav-speed", "0"]
         result = await asyncio.to_thread(baton, "voice", "desk:runner", *files)
         assert (result.exit_code, provider.complaints) == (0, [])
     assert_heard(result.output.splitlines()[:-1])
 
 
-async def test_what_is_said_without_time_passing_interrupts_nobody(write: Write, baton: Invoke, tmp_path: Path) -> None:
+async def test_audio_sent_at_once_interrupts_nothing(write: Write, baton: Invoke, tmp_path: Path) -> None:
     """R7: where all is played at once, a caller who speaks at once has heard everything."""
     async with OpenAIRealtimeServer(["First answer.", "Second answer."], hears=["One?", "Two?"]) as provider:
         write(
@@ -117,11 +126,11 @@ runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.ba
 """
         )
         files = ["--wav-in", question(tmp_path / "in.wav")] * 2
-        options = [*files, "--wav-out", "out.wav", "--pace", "0"]
+        options = [*files, "--wav-out", "out.wav", "--wav-speed", "0"]
         result = await asyncio.to_thread(baton, "voice", "desk:runner", *options)
         assert (result.exit_code, provider.complaints) == (0, [])
     assert "interrupted" not in result.output
-    assert sound_in(Path("out.wav")) == speech("First answer. Second answer.")
+    assert read_wav(Path("out.wav")) == speech("First answer. Second answer.")
 
 
 async def test_a_key_that_is_not_taken_is_said_in_a_line(
