@@ -565,7 +565,7 @@ async def test_what_is_no_log_of_a_run_cannot_be_taken_over() -> None:
     suspended = await runner.run("hi")
     with pytest.raises(RunError, match="does not begin with RunStarted"):
         runner.load_log(suspended.events[1:])
-    with pytest.raises(ReplayMismatchError, match="a second Started"):
+    with pytest.raises(ReplayMismatchError, match="a second AgentStarted"):
         runner.load_log(decode_log(encode_log([*suspended.events, suspended.events[1]])))
 
 
