@@ -54,7 +54,7 @@ shape: $(READY)  ## sizes, layers, import loops
 	$(BIN)/python tests/architecture/shape.py
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak tests/serving/a2a/test_replicas.py \
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_log_history.py tests/soak tests/serving/a2a/test_replicas.py \
 		tests/serving/api/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, and MCP's conformance kit; fetched with npm

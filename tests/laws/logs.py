@@ -52,14 +52,14 @@ def logs(draw: st.DrawFn) -> list[Event]:
 
 
 def _event(kind: type[Event], key: str, origin: Origin) -> st.SearchStrategy[Event]:
-    whose = RUN_ORIGIN if kind in _OF_NOBODY else origin
+    whose = RUN_ORIGIN if kind in _OF_THE_RUN else origin
     return st.builds(kind, st.just(key), st.just(whose), _times, **_FACTS[kind])
 
 
 _FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
     RunStarted: {
         "run_id": texts,
-        "root": texts,
+        "root_agent": texts,
         "input": st.lists(messages, max_size=2).map(tuple),
         "values": _values,
     },
@@ -70,35 +70,35 @@ _FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
         "model": texts,
         "usage": st.none() | usages,
         "stop_reason": texts,
-        "changes": _changes,
+        "value_changes": _changes,
     },
     UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts},
-    ResponseTruncated: {"said": texts, "heard": texts, "played_ms": st.integers(0, 2**31)},
+    ResponseTruncated: {"response_key": texts, "heard_text": texts, "played_ms": st.integers(0, 2**31)},
     ToolReturned: {
         "call_id": texts,
-        "name": texts,
+        "tool_name": texts,
         "content": contents,
         "is_error": st.booleans(),
         "is_final": st.booleans(),
-        "changes": _changes,
+        "value_changes": _changes,
     },
-    StepCompleted: {"name": texts, "value": json_values, "changes": _changes},
+    StepCompleted: {"name": texts, "result": json_values, "value_changes": _changes},
     ControlTransferred: {
         "source": texts,
         "target": texts,
         "call_id": st.none() | texts,
         "payload": json_values,
         "reason": texts,
-        "changes": _changes,
+        "value_changes": _changes,
     },
-    InterruptRaised: {"payload": json_values, "call": st.none() | calls},
-    InterruptAnswered: {"id": texts, "answer": json_values, "values": _values},
-    AgentFinished: {"changes": _changes},
+    InterruptRaised: {"payload": json_values, "tool_call": st.none() | calls},
+    InterruptAnswered: {"interrupt_id": texts, "answer": json_values, "values": _values},
+    AgentFinished: {"value_changes": _changes},
     RunCompleted: {},
-    RunSuspended: {"open": st.lists(texts, max_size=2).map(tuple)},
-    RunFailed: {"error": texts, "message": texts},
+    RunSuspended: {"interrupt_ids": st.lists(texts, max_size=2).map(tuple)},
+    RunFailed: {"error_type": texts, "message": texts},
     RunCancelled: {},
 }
 _KINDS = [*_FACTS]
-_OF_NOBODY = (RunStarted, RunResumed, RunCompleted, RunSuspended, RunFailed, RunCancelled)
+_OF_THE_RUN = (RunStarted, RunResumed, RunCompleted, RunSuspended, RunFailed, RunCancelled)
 ALL_KINDS = frozenset(_KINDS)

@@ -54,7 +54,7 @@ def test_an_event_is_one_line(log: list[Event]) -> None:
 def test_events_of_the_future_are_kept_byte_for_byte(log: list[Event], kind: str, facts: dict[str, Any]) -> None:
     origin = log[-1].origin
     parent = None if origin.parent is None else origin.parent.id
-    future = {"type": kind, "key": "future", "origin": [origin.id, origin.agent, parent], "at": 1.5, **facts}
+    future = {"type": kind, "key": "future", "origin": [origin.id, origin.agent, parent], "timestamp": 1.5, **facts}
     line = msgspec.json.encode(future)
     data = encode_log(log) + line + b"\n"
 
