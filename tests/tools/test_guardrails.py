@@ -85,7 +85,7 @@ async def test_before_a_no_the_tool_has_not_run_and_the_model_is_told() -> None:
     runner = Runner(Agent("Clerk", tools=[with_tool_guardrails(till.pay, input_guardrails=[at_most_100])], model=model))
     result = await runner.run("go")
     assert till.paid == [80]
-    refused = "This call of `pay` was not made, because guardrail `at_most_100` is against it: too much"
+    refused = "This call of `pay` was not made, because guardrail `at_most_100` did not pass: too much"
     assert sorted(results_of(result)) == [(refused, True), ("paid 80 to Ada", False)]
     assert sorted(result.guardrail_results, key=lambda said: said.verdict.passed) == [
         GuardrailResult("at_most_100", "tool", "Clerk", GuardrailVerdict(False, "too much")),
@@ -162,7 +162,7 @@ async def test_several_are_asked_at_once_and_all_are_heard(ctx: RunContext[Any])
         return GuardrailVerdict(False, "two")
 
     outcome = await with_tool_guardrails(Till().pay, input_guardrails=[first, second]).call(ctx, '{"amount": 1}')
-    assert str(outcome.content).endswith("guardrail `first` is against it: one")
+    assert str(outcome.content).endswith("guardrail `first` did not pass: one")
     assert sorted(event.name for event in ctx._run.log.events if isinstance(event, StepCompleted)) == [
         "guardrail:tool:first",
         "guardrail:tool:second",
@@ -211,7 +211,7 @@ async def test_after_a_no_the_result_is_withheld_and_the_run_goes_on() -> None:
         Agent("Clerk", tools=[with_tool_guardrails(look_up, output_guardrails=[without_secrets])], model=model)
     )
     result = await runner.run("go")
-    withheld = "The result of `look_up` is withheld, because guardrail `without_secrets` is against it"
+    withheld = "The result of `look_up` is withheld, because guardrail `without_secrets` did not pass"
     assert results_of(result) == [(f"{withheld}: it has a secret in it", True), ("age of Bob", False)]
     assert "secret of Ada" not in str(model.requests)
     assert [said.verdict.passed for said in result.guardrail_results] == [False, True]
@@ -375,7 +375,7 @@ async def test_before_a_no_prevents_the_transfer_of_a_function() -> None:
 # What goes wrong in a guardrail.
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("where", ["input_guardrails", "output_guardrails"])
 async def test_a_guardrail_that_raises_ends_the_run_and_is_named(where: str) -> None:
     cause, till = OSError("no line"), Till()
 
@@ -390,7 +390,7 @@ async def test_a_guardrail_that_raises_ends_the_run_and_is_named(where: str) -> 
     told = "guardrail `broken` could not judge a tool call by `Clerk`: it raised OSError: no line"
     assert str(caught.value) == told
     assert caught.value.__cause__ is cause
-    assert till.paid == ([] if where == "before" else [5])
+    assert till.paid == ([] if where == "input_guardrails" else [5])
 
 
 @pytest.mark.parametrize(
@@ -428,8 +428,8 @@ untyped: Any = with_tool_guardrails
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: untyped(3), r"guarded_tool\(3\) has nothing to guard; give a tool or a function"),
-        (lambda: untyped(Till().pay, on_trip="ask"), r"has on_trip='ask'; use \"tell\" or \"raise\""),
+        (lambda: untyped(3), r"with_tool_guardrails\(3\) has nothing to guard; give a tool or a function"),
+        (lambda: untyped(Till().pay, on_trip="ask"), r"has on_trip='ask'; use \"return\" or \"raise\""),
         (
             lambda: untyped(Till().pay, input_guardrails=at_most_100),
             r"has input_guardrails=.*; give a list of guardrails",

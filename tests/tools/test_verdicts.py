@@ -10,7 +10,7 @@ from tests.tools.conftest import MakeContext
 from baton import GuardrailVerdict, RunContext, SetupError, guardrail
 from baton.events import StepCompleted
 from baton.tools import Guardrail
-from baton.tools.guardrails import GuardrailChecks, as_guardrails, verdict_in
+from baton.tools.guardrails import GuardrailChecks, to_guardrails, parse_verdict
 
 
 def polite(ctx: RunContext[Any], given: str) -> bool:
@@ -55,7 +55,7 @@ async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: Ma
         ctx.values.set("judged", given)
         return GuardrailVerdict(True, "fine", (1, 2))
 
-    ((one,),) = as_guardrails("a test", input=[judge])
+    ((one,),) = to_guardrails("a test", input=[judge])
     ctx = make_context()
     checks = GuardrailChecks([one], ctx, "input")
     assert not checks.are_recorded
@@ -63,7 +63,7 @@ async def test_verdicts_are_found_again_by_place_stage_and_name(make_context: Ma
     (event,) = ctx._run.log.events
     assert isinstance(event, StepCompleted)
     assert (event.key, event.name) == ("1/m1.0/guardrail:input:judge", "guardrail:input:judge")
-    assert verdict_in(event) == ("input", "judge", GuardrailVerdict(True, "fine", [1, 2]))
+    assert parse_verdict(event) == ("input", "judge", GuardrailVerdict(True, "fine", [1, 2]))
     again = make_context([event])
     assert GuardrailChecks([one], again, "input").are_recorded
     await GuardrailChecks([one], again, "input").enforce("second")
@@ -86,5 +86,5 @@ async def test_nobody_is_recorded_if_there_is_nobody(ctx: RunContext[Any]) -> No
 
 
 def test_other_steps_are_no_verdicts(ctx: RunContext[Any]) -> None:
-    assert verdict_in(StepCompleted("1/step:look", ctx._origin, 0.0, "look", 1)) is None
-    assert verdict_in(StepCompleted("1/step:guardrail:input:x", ctx._origin, 0.0, "guardrail:input:x", 1)) is None
+    assert parse_verdict(StepCompleted("1/step:look", ctx._origin, 0.0, "look", 1)) is None
+    assert parse_verdict(StepCompleted("1/step:guardrail:input:x", ctx._origin, 0.0, "guardrail:input:x", 1)) is None

@@ -116,7 +116,7 @@ class TeamFlow:
         self.is_rescued = True
         return Transfer(named)
 
-    def inside(
+    def run_agent(
         self,
         agent: BaseAgent[Any, Any],
         *,

@@ -226,7 +226,7 @@ class MCPTool:
         # A strict copy of the schema has null for what the server wants left out.
         self._may_be_null = optional_in(tool.input_schema) if spec.strict else frozenset[str]()
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
         """The arguments, or an outcome that says why they are none. Whether they fit is for the server to say."""
         given = parse_json_object(arguments, self.spec.name)
         if isinstance(given, ToolResult):
@@ -235,7 +235,7 @@ class MCPTool:
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call it, and once more with the answers each time the server needs some to go on."""
-        given = self.checked(arguments)
+        given = self.check_arguments(arguments)
         if isinstance(given, ToolResult):
             return given
         asking = ServerRequestHandler(ctx, self._server, self._tool.name, roots=self._roots, sampling=self._sampling)

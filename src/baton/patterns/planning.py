@@ -114,7 +114,7 @@ class PlanPhase(BaseAgent[Any, Any]):
         history = history_of(ctx, brief)
         mark = len(history.entries)
         try:
-            return await ctx.inside(self.agent, "0", history=history)
+            return await ctx.run_agent(self.agent, "0", history=history)
         finally:
             ctx._history.join(history, mark)
 
@@ -125,7 +125,7 @@ class PlanningPhase(PlanPhase):
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
         """Have a plan made."""
         objective = objective_of(ctx)
-        outcome = await ctx.inside(self.agent, "0")
+        outcome = await ctx.run_agent(self.agent, "0")
         if type(outcome.action) is not Exit:
             plan = self.notes.plan_in(outcome.output, self.agent.name)
             self.notes.write(ctx, PlanProgress(objective, plan))
@@ -260,7 +260,7 @@ class PlanTool:
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Take the plan, if it fits its type."""
         try:
-            plan = self._reader.dump(self._reader.read(arguments))
+            plan = self._reader.dump(self._reader.parse(arguments))
         except ValueError as error:
             return ToolResult(f"This is not a plan: {error}. Correct it and call `plan` again.", is_error=True)
         return ToolResult(msgspec.json.encode(plan).decode(), is_final=True)

@@ -96,7 +96,7 @@ class PlanState:
     def plan_in(self, output: Any, author: str) -> Any:
         """The plan that an agent came to, a value of the plan's type or JSON of one, as plain data."""
         try:
-            return self._reader.dump(self._reader.read(as_text(output)))
+            return self._reader.dump(self._reader.parse(as_text(output)))
         except ValueError as error:
             raise OutputError(author, f"a `{self._reader.type_name}`", str(error)) from None
 
@@ -114,7 +114,7 @@ class PlanState:
 
     def steps_of(self, progress: PlanProgress) -> list[list[str]]:
         """The steps that are left: in each place one, or several that do not depend on one another."""
-        plan: Any = self._reader.read(msgspec.json.encode(progress.plan).decode())
+        plan: Any = self._reader.parse(msgspec.json.encode(progress.plan).decode())
         steps: Any = (
             cast("dict[str, Any]", plan).get("steps") if isinstance(plan, dict) else getattr(plan, "steps", None)
         )

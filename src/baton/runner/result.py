@@ -12,7 +12,7 @@ from ..context.run_state import RunState
 from ..events import AgentResponded, Event, InterruptRaised, StepCompleted
 from ..messages import Message, ToolCall, Usage
 from ..tools import GuardrailVerdict
-from ..tools.guardrails import verdict_in
+from ..tools.guardrails import parse_verdict
 
 Out = TypeVar("Out", default=str, covariant=True)
 
@@ -134,7 +134,7 @@ def guardrail_results(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
     """The verdicts that a log has."""
     results: list[GuardrailResult] = []
     for event in events:
-        said = verdict_in(event) if isinstance(event, StepCompleted) else None
+        said = parse_verdict(event) if isinstance(event, StepCompleted) else None
         if said is not None:
             stage, name, verdict = said
             results.append(GuardrailResult(name, stage, event.agent, verdict))
