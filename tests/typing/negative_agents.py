@@ -50,8 +50,8 @@ Agent[Other]("A", handoffs=[desk])  # pyright: ignore[reportArgumentType]  # exp
 Agent[Other]("A", sub_agents=[desk])  # pyright: ignore[reportArgumentType]  # expected
 Agent[Other]("A", handoffs=[then_transfer(desk, to="B")])  # pyright: ignore[reportArgumentType]  # expected
 Agent[Other]("A", handoffs=[handoff(desk, on_handoff=on_plain)])  # pyright: ignore[reportArgumentType]  # expected
-Agent[Other]("A", instructions=lambda ctx: ctx.context.user)  # pyright: ignore  # expected
+Agent[Other]("A", instructions=lambda ctx: f"{ctx.context.user}")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]  # expected
 
-handoff(desk, on_handoff=on_number, input_type=Reason)  # pyright: ignore  # expected
-handoff(desk, on_handoff=on_plain, input_type=Reason)  # pyright: ignore  # expected
-handoff(desk, on_handoff=on_reason)  # pyright: ignore  # expected
+handoff(desk, on_handoff=on_number, input_type=Reason)  # pyright: ignore[reportCallIssue, reportArgumentType]  # expected
+handoff(desk, on_handoff=on_plain, input_type=Reason)  # pyright: ignore[reportCallIssue, reportArgumentType]  # expected
+handoff(desk, on_handoff=on_reason)  # pyright: ignore[reportArgumentType]  # expected
