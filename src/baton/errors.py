@@ -49,8 +49,11 @@ BatonError
         └── ThreadBusyError             the thread has an unfinished run
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import Any, Literal, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def quote_names(names: Sequence[str]) -> str:
@@ -110,6 +113,36 @@ def check_keywords(function: str, given: Iterable[str], valid: Collection[str]) 
         if name not in valid:
             accepted = quote_names(sorted(valid))
             raise SetupError(f"{function} has no argument `{name}`{nearest(name, valid)}; it accepts: {accepted}")
+
+
+def unknown_argument(callee: str, argument: str, known: Iterable[str]) -> SetupError:
+    """Build the error for a misspelt keyword argument, with the nearest valid name."""
+    from difflib import get_close_matches
+
+    names = [name for name in known if not name.startswith("_") and name != "self"]
+    nearest = get_close_matches(argument, names, 1)
+    hint = f"did you mean `{nearest[0]}`?" if nearest else f"its arguments are: {quote_names(names)}"
+    return SetupError(f"{callee} has no argument `{argument}`; {hint}")
+
+
+def check_arguments(function: F) -> F:
+    """Decorate a function or `__init__` so that an unknown keyword argument raises SetupError."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except TypeError:
+            from inspect import signature
+
+            known = signature(function).parameters
+            callee = type(args[0]).__name__ if function.__name__ == "__init__" else function.__name__
+            for name in kwargs:
+                if name not in known:
+                    raise unknown_argument(callee, name, known) from None
+            raise
+
+    return wrapper  # pyright: ignore[reportReturnType]
 
 
 class ModelError(BatonError):

@@ -208,7 +208,7 @@ async def test_an_extractor_makes_the_result() -> None:
 
     inner = SequentialAgent("T", sub_agents=[speaker("a"), speaker("b")])
     for extract, expected in ((loud, "B"), (later, '{"who":"T","said":["a","b"]}')):
-        runner = desk(inner, [call("t", request="x"), "ok"], {}, output=extract)
+        runner = desk(inner, [call("t", request="x"), "ok"], {}, output_extractor=extract)
         assert results_of((await runner.run("hi")).events)[0][1] == expected
 
 
@@ -217,7 +217,7 @@ async def test_an_extractor_that_raises_is_told_to_the_caller() -> None:
     def extract(report: AgentToolResult) -> str:
         raise KeyError("nothing there")
 
-    result = await desk(speaker("T"), [call("t", request="x"), "ok"], {}, output=extract).run("hi")
+    result = await desk(speaker("T"), [call("t", request="x"), "ok"], {}, output_extractor=extract).run("hi")
     assert results_of(result.events) == [("Desk", "KeyError: 'nothing there'", True)]
 
 
@@ -285,7 +285,7 @@ async def test_inner_events_are_delivered_live_or_not_at_all() -> None:
     def run_with(events: Any) -> Runner[Any, Any]:
         chat = Agent("Chat", tools=[ask])
         steps = {"Chat": [call("ask", question="sure?"), "a word inside"]}
-        return desk(chat, [call("chat", request="x"), "a word"], steps, events=events, stream=True)
+        return desk(chat, [call("chat", request="x"), "a word"], steps, stream_events=events, stream=True)
 
     for events in (True, False):
         runner, heard = run_with(events), list[Any]()
@@ -627,9 +627,9 @@ async def test_nothing_of_a_nested_run_reaches_the_callers_messages() -> None:
 @pytest.mark.parametrize(
     ("facts", "complaint"),
     [
-        ({"events": "loud"}, "events of T.as_tool() is 'loud'; it can be: `forward`, `silent`"),
+        ({"events": "loud"}, "as_tool has no argument `events`; did you mean `stream_events`?"),
         ({"history": "all"}, "history of T.as_tool() is 'all'; it can be: `none`"),
-        ({"output": "text"}, "output of T.as_tool() is 'text'; give a function of the AgentToolResult"),
+        ({"output_extractor": "text"}, "output_extractor of T.as_tool() is 'text'; give a function of AgentToolResult"),
         ({"limits": 3}, "limits of T.as_tool() is 3; give Limits(…)"),
         ({"needs_approval": "yes"}, "has needs_approval='yes'"),
     ],

@@ -63,7 +63,7 @@ def test_an_agent_of_your_own_needs_a_name_too() -> None:
     class Nameless(BaseAgent):
         async def run(self, ctx: AgentContext) -> Action | None: ...
 
-    with pytest.raises(SetupError, match="a Nameless needs a name"):
+    with pytest.raises(SetupError, match="Nameless needs a name that is a non-empty string"):
         Nameless()
 
 
@@ -230,4 +230,4 @@ async def test_an_agent_that_declines_ends_the_run_with_its_reason() -> None:
     runner = Runner(Picky(), store="memory:")
     with pytest.raises(TaskDeclinedError, match="not my field"):
         await runner.run("hi", run_id="r")
-    assert transcript(await runner.events("r"))[-1] == "run failed with Declined: not my field"
+    assert transcript(await runner.events("r"))[-1] == "run failed with TaskDeclinedError: not my field"

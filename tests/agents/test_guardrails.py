@@ -252,7 +252,7 @@ async def test_a_no_counts_more_than_an_error_or_a_question(mode: Any) -> None:
 async def test_a_guardrail_that_raises_ends_the_run_and_is_named(mode: Any, stage: str) -> None:
     cause = OSError("no line")
     judge, steady = Judge("broken", cause, True), Judge("steady")
-    checks: dict[str, Any] = {stage: [judge, steady]}
+    checks: dict[str, Any] = {f"{stage}_guardrails": [judge, steady]}
     runner = Runner(with_guardrails(Agent("Desk", model=ScriptedModel(["hi", "hi"])), mode=mode, **checks))
     error, result = await failure_of(runner)
     assert isinstance(error, GuardrailFailedError)
@@ -296,7 +296,7 @@ async def test_what_is_no_verdict_is_refused(ruling: Any) -> None:
         Runner(with_guardrails(Agent("D", model=ScriptedModel(["hi"])), input_guardrails=[Judge("j", ruling)]))
     )
     assert isinstance(error, SetupError)
-    assert str(error).startswith(f"guardrail `j` returned {ruling!r}; return Verdict(…), True to let it pass")
+    assert str(error).startswith(f"guardrail `j` returned {ruling!r}; return GuardrailVerdict(…), True or None to pass")
 
 
 # Once, over every resume.
@@ -489,7 +489,7 @@ async def test_it_keeps_what_the_agent_is() -> None:
         inner._tool_specs(),
     )
     assert (desk.disallow_transfer_to_parent, desk.accepts, desk._referenced_agents()) == (True, inner.accepts, ())
-    assert repr(desk) == "Guarded('Desk')"
+    assert repr(desk) == "GuardedAgent('Desk')"
     model = ScriptedModel({"Front": [call("transfer_to_desk"), "alone then"]})
     result = await Runner(Agent("Front", handoffs=[desk]), model=model).run("go")
     assert "Front: transfer_to_desk failed -> Not transferred: [Desk] declined: closed today" in transcript(
@@ -564,7 +564,7 @@ async def test_with_then_transfer_inside_and_outside(mode: Any) -> None:
         ]
     )
     await runner.replay(result.events)
-    with pytest.raises(SetupError, match=r"then_transfer\(guarded\(…\), to=…\)"):
+    with pytest.raises(SetupError, match=r"then_transfer\(with_guardrails\(…\), to=…\)"):
         with_guardrails(then_transfer(Agent("Worker"), to="Boss"), output_guardrails=[judge])
 
 
@@ -593,23 +593,31 @@ untyped_guardrail: Any = guardrail
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: untyped("Desk"), r"guarded\('Desk'\) has nothing to guard; give an agent"),
-        (lambda: untyped(Agent("D"), mode="later"), r"guarded\(`D`\) has mode='later'; use \"blocking\" or \"beside\""),
-        (lambda: untyped(Agent("D"), input=Judge("j")), r"guarded\(`D`\) has input=.*; give a list of guardrails"),
-        (lambda: untyped(Agent("D"), output=[3]), r"3 is no guardrail; give a function"),
-        (lambda: untyped(Agent("D"), output=[Judge]), r"is no guardrail; give a function"),
+        (lambda: untyped("Desk"), r"with_guardrails\('Desk'\) has nothing to guard; give an agent"),
+        (
+            lambda: untyped(Agent("D"), mode="later"),
+            r"with_guardrails\(`D`\) has mode='later'; use \"blocking\" or \"parallel\"",
+        ),
+        (
+            lambda: untyped(Agent("D"), input_guardrails=Judge("j")),
+            r"with_guardrails\(`D`\) has input_guardrails=.*; give a list of guardrails",
+        ),
+        (lambda: untyped(Agent("D"), output_guardrails=[3]), r"3 is not a guardrail; give a function"),
+        (lambda: untyped(Agent("D"), output_guardrails=[Judge]), r"is not a guardrail; give a function"),
         (
             lambda: with_guardrails(Agent("D"), input_guardrails=[lambda ctx, given: True]),
             r"has no name .* use guardrail\(…, name=…\)",
         ),
-        (lambda: untyped_guardrail(len, name="one"), "the guardrail `one` must take two arguments"),
+        (lambda: untyped_guardrail(len, name="one"), "guardrail `one` must take two arguments"),
         (
-            lambda: untyped(Agent("D"), input=[Judge("j"), Judge("j")]),
-            r"the input of guarded\(`D`\) has two guardrails called `j`",
+            lambda: untyped(Agent("D"), input_guardrails=[Judge("j"), Judge("j")]),
+            r"the input of with_guardrails\(`D`\) has two guardrails called `j`",
         ),
         (
-            lambda: untyped(then_transfer(untyped(Agent("D"), input=[Judge("j")]), to="E"), input=[Judge("j")]),
-            r"the input of guarded\(`D`\) has two guardrails called `j`",
+            lambda: untyped(
+                then_transfer(untyped(Agent("D"), input_guardrails=[Judge("j")]), to="E"), input_guardrails=[Judge("j")]
+            ),
+            r"the input of with_guardrails\(`D`\) has two guardrails called `j`",
         ),
     ],
 )

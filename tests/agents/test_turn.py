@@ -39,7 +39,7 @@ def team(*steps: Any, **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
     model = ScriptedModel({"A": steps, "B": ["B is here"], "C": ["C is here"]})
     children = [Agent("B", description="b"), Agent("C", description="c")]
     facts.setdefault("tools", [note, direct, pay])
-    runner_facts = {name: facts.pop(name) for name in ("multiple_transfers", "corrections") if name in facts}
+    runner_facts = {name: facts.pop(name) for name in ("multiple_transfers", "max_corrections") if name in facts}
     return Runner(Agent("A", sub_agents=children, **facts), model=model, **runner_facts), model
 
 

@@ -21,7 +21,7 @@ def other_look_up(city: str) -> str:
 
 @pytest.mark.parametrize("name", ["", "   ", "\n", None, 7])
 def test_an_agent_without_a_name(name: Any) -> None:
-    with pytest.raises(SetupError, match="a Agent needs a name, a string that is not empty; it has ") as caught:
+    with pytest.raises(SetupError, match="Agent needs a name that is a non-empty string, not ") as caught:
         Agent(name)
     assert repr(name) in str(caught.value)
     assert isinstance(caught.value, BatonError)
@@ -37,7 +37,7 @@ def test_an_agent_without_turns(turns: int) -> None:
 def test_what_is_no_agent_among_sub_agents(wrong: Any) -> None:
     with pytest.raises(SetupError) as caught:
         Agent("A", sub_agents=[wrong])
-    assert str(caught.value) == f"`A` has {wrong!r} in sub_agents; only agents can stand there"
+    assert str(caught.value) == f"`A` has {wrong!r} in sub_agents; give agents only"
 
 
 @pytest.mark.parametrize("wrong", [42, None, object(), Agent, look_up])
@@ -51,7 +51,7 @@ def test_what_is_no_agent_among_handoffs(wrong: Any) -> None:
 def test_what_is_no_tool_among_tools(wrong: Any) -> None:
     with pytest.raises(SetupError) as caught:
         Agent("A", tools=[wrong])
-    assert str(caught.value) == f"`A` has {wrong!r} in tools; give a function or something made with @tool"
+    assert str(caught.value) == f"`A` has {wrong!r} in tools; give a function, a tool or a toolset"
 
 
 def test_an_agent_among_tools() -> None:
@@ -149,8 +149,7 @@ async def test_an_agent_without_a_model() -> None:
     with pytest.raises(SetupError) as caught:
         await Runner(Agent("A")).run("hi")
     assert str(caught.value) == (
-        "`A` has no model: give it Agent(model=…), or all agents one with Runner(model=…) "
-        "or BATON_MODEL in the environment"
+        "`A` has no model: set Agent(model=…), Runner(model=…) for all agents, or BATON_MODEL in the environment"
     )
 
 
@@ -168,7 +167,7 @@ async def test_an_output_type_without_a_schema() -> None:
         await Runner(Agent("A", model=ScriptedModel(["x"]), output_type=Mine)).run("hi")
 
 
-@pytest.mark.parametrize("options", [{"language": "fr"}, {"multiple_transfers": "frist"}, {"transfers": "hiden"}])
+@pytest.mark.parametrize("options", [{"prompt_language": "fr"}, {"multiple_transfers": "frist"}, {"history": "hiden"}])
 def test_a_misspelt_option_of_a_runner(options: dict[str, Any]) -> None:
     agent = Agent("A", sub_agents=[Agent("B")])
     with pytest.raises(SetupError):

@@ -198,8 +198,8 @@ async def test_places_may_be_words_and_stay_in_the_order_in_which_they_began() -
             return (writer, critic)
 
         async def run(self, ctx: AgentContext[Any]) -> None:
-            await ctx.inside(writer, "writing")
-            await ctx.inside(critic, "judging.first")
+            await ctx.run_agent(writer, "writing")
+            await ctx.run_agent(critic, "judging.first")
 
     writer, critic = Agent("Writer", handoffs=[Agent("Aide", description="d")]), Agent("Critic")
     script = {"Writer": [call("transfer_to_aide")], "Aide": ["w"], "Critic": ["c"]}

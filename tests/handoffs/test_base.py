@@ -27,7 +27,7 @@ def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
 @pytest.mark.parametrize("wrong", [42, None, ["B"], object()])
 def test_a_handoff_to_what_is_no_agent_is_refused(wrong: object) -> None:
     # handoffs.md H1
-    with pytest.raises(SetupError, match="a handoff goes to an agent or the name of one, not to ") as caught:
+    with pytest.raises(SetupError, match="the target of a handoff must be an agent or the name of one, not ") as caught:
         handoff(wrong)  # pyright: ignore[reportArgumentType]
     assert repr(wrong) in str(caught.value)
     with pytest.raises(SetupError):

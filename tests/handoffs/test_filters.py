@@ -214,7 +214,7 @@ def test_what_the_turn_needs_stays() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 2.5, "3", None])
 def test_a_number_that_cannot_be_followed_is_refused(wrong: Any) -> None:
-    with pytest.raises(SetupError, match=r"keep_last\(.*\) cannot be followed; give a whole number, 0 or more"):
+    with pytest.raises(SetupError, match=r"keep_last\(.*\): give an integer, 0 or more"):
         keep_last(wrong)
     with pytest.raises(SetupError, match="keep_tokens"):
         keep_tokens(wrong)
@@ -373,7 +373,7 @@ async def test_nobody_is_asked_to_sum_up_the_request_alone() -> None:
 
 async def test_a_silent_model_is_an_error() -> None:
     model = ScriptedModel([AssistantMessage("  ")], name="mute")
-    with pytest.raises(EmptyResponseError, match="the model `mute` gave no summary") as caught:
+    with pytest.raises(EmptyResponseError, match="the model `mute` returned no summary") as caught:
         await applied(summarize(model), data_of(given=[ASKED], before=said("a")))
     assert caught.value.retryable
 
@@ -433,7 +433,7 @@ async def test_a_filter_that_returns_something_else_is_named() -> None:
 
 def test_what_cannot_be_called_cannot_be_composed() -> None:
     wrong: Any = None
-    with pytest.raises(SetupError, match="compose takes filters, and None is nothing that can be called"):
+    with pytest.raises(SetupError, match="compose takes filters, but None is not callable"):
         compose(redact(), wrong)
 
 

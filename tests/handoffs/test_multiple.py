@@ -55,8 +55,8 @@ def results(result: RunResult[Any]) -> dict[str, str]:
     """What each call of `A` was told, in the order of the conversation."""
     said = next(event for event in result.events if isinstance(event, AgentResponded))
     names = {each.id: f"{each.name}{each.arguments}" for each in said.message.tool_calls}
-    told = [message for message in result.messages if getattr(message, "call_id", "") in names]
-    return {names[getattr(message, "call_id", "")]: text_of(message.content) for message in told}
+    told = [message for message in result.messages if getattr(message, "tool_call_id", "") in names]
+    return {names[getattr(message, "tool_call_id", "")]: text_of(message.content) for message in told}
 
 
 # --- in one response

@@ -94,7 +94,7 @@ async def test_a_target_that_just_says_no_is_not_handed_to() -> None:
     # H15
     model = ScriptedModel([call("transfer_to_b"), "I stay"])
     await Runner(Agent("A", model=model, handoffs=[Agent("B", accepts=Target(False))])).run("hi")
-    assert last_text(model.requests[1]) == "Not transferred: [B] declined: it does not take this"
+    assert last_text(model.requests[1]) == "Not transferred: [B] declined: it does not accept this"
 
 
 async def test_a_target_is_asked_with_the_checked_input() -> None:

@@ -232,8 +232,8 @@ def test_patterns_may_be_chosen_replaced_and_added() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"patterns": ["card", "iban"]}, "redact knows no pattern `iban`; it knows `card`, `ssn`, `email`, `phone`"),
-        ({"patterns": r"\d+"}, r"redact knows no pattern `\\d\+`"),
+        ({"patterns": ["card", "iban"]}, "redact has no pattern `iban`; it has `card`, `ssn`, `email`, `phone`"),
+        ({"patterns": r"\d+"}, r"redact has no pattern `\\d\+`"),
         ({"patterns": {"mine": "("}}, "the pattern `mine` given to redact is not a regular expression: missing"),
         ({"also": {"mine": 3}}, "the pattern `mine` given to redact is not a regular expression"),
         ({"also": {"mine": re.compile(b"x")}}, "the pattern `mine` given to redact is not a regular expression"),

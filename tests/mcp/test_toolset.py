@@ -93,7 +93,7 @@ async def test_prefix_separates_servers_and_duplicate_names_are_refused() -> Non
     await runner.run("hi")
     assert names(model)[:5] == ["ours_menu", "ours_plate", "ours_burn", "ours_cook", "menu"]
     runner, _ = caller([MCPToolset(kitchen()), MCPToolset(kitchen())])
-    with pytest.raises(SetupError, match="`A` is offered two tools called `menu`; give the source of one a prefix"):
+    with pytest.raises(SetupError, match="`A` has two tools called `menu`; give one of the toolsets a prefix"):
         await runner.run("hi")
 
 

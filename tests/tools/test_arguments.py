@@ -136,7 +136,7 @@ def test_a_field_without_default_is_required() -> None:
         return f"{size}{tags}"
 
     assert tool(needs).spec.parameters["required"] == ["size"]
-    assert tool(needs).checked('{"size": 2}') == {"size": 2, "tags": []}
+    assert tool(needs).check_arguments('{"size": 2}') == {"size": 2, "tags": []}
 
 
 def weather(city: str, days: Annotated[int, Field(ge=1)] = 1, place: Address | None = None) -> str:
@@ -154,8 +154,8 @@ def weather(city: str, days: Annotated[int, Field(ge=1)] = 1, place: Address | N
         ('{"city": "a", "place": {"title": "b", "lines": ["", 7]}}', ["`place.lines[1]`: Input should be a valid"]),
         ('{"days": "x", "z": 1}', ["`city` is required", "`days`: Input should be a valid integer", "`z` is not a"]),
         ('{"city": ', ["Invalid JSON: EOF while parsing", "write one JSON object"]),
-        ("[1]", ["the whole: Input should be an object, but it is [1]"]),
-        ("null", ["the whole: Input should be an object, but it is null"]),
+        ("[1]", ["the input: Input should be an object, but it is [1]"]),
+        ("null", ["the input: Input should be an object, but it is null"]),
         ('{"city": ["' + "x" * 500 + '"]}', ["but it is [" + '"' + "x" * 77 + "…"]),
     ],
 )
@@ -188,7 +188,7 @@ async def test_a_validation_error_of_the_function_itself_is_a_failure(ctx: Ctx) 
 
 @given(st.text())
 def test_no_text_at_all_makes_reading_raise(text: str) -> None:
-    assert isinstance(tool(weather).checked(text), ToolResult)
+    assert isinstance(tool(weather).check_arguments(text), ToolResult)
 
 
 @given(
@@ -213,7 +213,7 @@ def test_arguments_survive_the_way_through_json(values: dict[str, Any]) -> None:
     if "when" in values:
         expected["when"] = date.fromisoformat(values["when"])
     expected["point"] = Point(**values["point"]) if "point" in values else None
-    assert RECORDED.checked(json.dumps(values)) == {"when": date(2000, 1, 1), **expected}
+    assert RECORDED.check_arguments(json.dumps(values)) == {"when": date(2000, 1, 1), **expected}
 
 
 @tool

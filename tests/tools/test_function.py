@@ -261,7 +261,7 @@ def test_a_tool_is_not_made_twice() -> None:
 
 
 def test_a_misspelt_policy_is_found_at_once() -> None:
-    with pytest.raises(SetupError, match=r'on_error=\'ignore\'; use "tell", "raise" or a function'):
+    with pytest.raises(SetupError, match=r'on_error=\'ignore\'; use "return", "raise" or a function'):
         tool(failing, on_error="ignore")  # pyright: ignore[reportArgumentType]
 
 
@@ -298,7 +298,7 @@ async def test_something_may_be_put_around_the_bare_call(make_context: MakeConte
         return f"{item} shipped"
 
     noted: list[str] = []
-    twin, ctx = ship.around(Noted), make_context()
+    twin, ctx = ship._wrap_function(Noted), make_context()
     with pytest.raises(SuspendRun):
         await twin.call(ctx, '{"item": "lamp"}')
     assert (noted, twin.name, twin.spec) == ([], "ship", ship.spec)

@@ -126,10 +126,10 @@ def endless() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (object(), r"tool `t` returned a object, which no model can read \(object is not JSON\); return text"),
+        (object(), r"tool `t` returned a object, which a model cannot read \(object is not JSON\); return text"),
         (Waiter, "tool `t` returned a type"),
         (City, "tool `t` returned a ModelMetaclass"),
-        ([Waiter()], r"tool `t` returned a list, which no model can read \(Waiter is not JSON\)"),
+        ([Waiter()], r"tool `t` returned a list, which a model cannot read \(Waiter is not JSON\)"),
         ([Image(url="u"), object()], "tool `t` returned a object"),
         ({object(): 1}, "tool `t` returned a dict"),
         ((n for n in range(3)), "tool `t` returned a generator"),

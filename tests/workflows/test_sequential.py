@@ -211,7 +211,7 @@ async def test_the_runs_limits_hold_across_steps() -> None:
     ("name", "steps", "complaint"),
     [
         ("S", [], "`S` has no steps; give at least one agent"),
-        ("S", ["a"], "`S` has 'a' in sub_agents; only agents can stand there"),
+        ("S", ["a"], "`S` has 'a' in sub_agents; give agents only"),
         ("S", speaker("a"), r"`S` has sub_agents=FunctionAgent\('a'\); give a list"),
         ("", [speaker("a")], "needs a name"),
     ],

@@ -1,11 +1,10 @@
-"""Agents: the one that asks a model, and the contract for your own.
+"""Agents: `Agent`, which calls a model, and `BaseAgent` for your own.
 
-May import handoffs, models, tools and what is below them. An agent says what should happen (an action); it must not
-know which other agents there are, nor carry anything out itself.
+May import handoffs, models, tools and the packages below them. An agent returns an action; it does not know which other
+agents exist, and does not carry out transfers itself.
 """
 
-from .agent_tool import AgentToolResult
-from .base import AgentContext, BaseAgent, HistoryPolicy, MultipleTransfers, agent
+from .base import AgentContext, AgentToolResult, BaseAgent, HistoryPolicy, MultipleTransfers, agent
 from .definition import EXIT_TOOL
 from .guardrails import with_guardrails
 from .hooks import AgentHooks, RunHooks

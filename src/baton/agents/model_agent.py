@@ -1,9 +1,4 @@
-"""The agent that asks a model.
-
-How often a model has failed to mend its calls.
-
-One activation of an agent that asks a model: ask, run the calls, ask again, until there is an outcome.
-"""
+"""`Agent`, and the loop that calls its model and tools until there is an answer or action."""
 
 import asyncio
 from collections.abc import AsyncIterable, Coroutine
@@ -37,28 +32,32 @@ from .turn import execute_turn
 
 
 class CorrectionCounter:
-    """Counts corrections that failed: turns that are faulty right after a faulty one."""
+    """Counts failed corrections: faulty turns directly after a faulty turn.
+
+    Args:
+        allowed: How many failed corrections are tolerated.
+    """
 
     __slots__ = ("_allowed", "_failed", "_was_faulty")
 
     def __init__(self, allowed: int) -> None:
         self._allowed = allowed
-        self.start_over()
+        self.reset()
 
-    def note(self, fault: BatonError, *, is_over: bool = False) -> None:
-        """A turn was faulty. Raises the fault if too many corrections have failed, unless the agent is done anyway."""
+    def add_fault(self, fault: BatonError, *, is_over: bool = False) -> None:
+        """Count a faulty turn; raise the fault after too many, unless the agent is done."""
         if self._was_faulty:
             self._failed += 1
         self._was_faulty = True
         if self._failed >= self._allowed and not is_over:
             raise fault
 
-    def passed(self) -> None:
-        """A turn was in order."""
+    def add_success(self) -> None:
+        """Count a turn without fault."""
         self._was_faulty = False
 
-    def start_over(self) -> None:
-        """Somebody else has spoken: what was wrong before does not count."""
+    def reset(self) -> None:
+        """Forget earlier faults."""
         self._was_faulty = False
         self._failed = 0
 
@@ -68,71 +67,75 @@ _LAST_TURN = "You have used all your turns with tools. Answer now, as well as yo
 
 
 class ModelLoop:
-    """What one activation keeps in mind while it has the floor."""
+    """One activation of an agent that calls a model.
 
-    __slots__ = ("_agent", "_ctx", "_faults", "_invalid_answers", "_manner")
+    Args:
+        agent: The agent.
+        ctx: The context of the activation.
+    """
+
+    __slots__ = ("_agent", "_compiled", "_ctx", "_faults", "_invalid_answers")
 
     def __init__(self, agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> None:
         self._agent = agent
         self._ctx = ctx
-        self._manner = compile_agent(agent, ctx)
+        self._compiled = compile_agent(agent, ctx)
         self._faults: CorrectionCounter | None = None
         self._invalid_answers = 0
 
     async def run(self) -> Action | None:
-        """Take turns until one of them settles the matter."""
+        """Run turns until there is an answer or an action."""
         agent, ctx = self._agent, self._ctx
         signals = ctx._run.signals
         turn = 0
         while True:
             turn += 1
             if stop := signals.stop:
-                # A tool may have swallowed the cancellation; the run is over all the same.
+                # A tool may have swallowed the cancellation.
                 raise asyncio.CancelledError if stop == "now" else SuspendRun
             is_last = turn > agent.max_turns
             if is_last and (turn > agent.max_turns + 1 or agent.on_max_turns == "error"):
                 raise TurnLimitError(agent.name, agent.max_turns)
-            said = await self._ask(turn, is_last)
-            message = said.message
-            if not message.tool_calls:
-                if self._accepts(said):
+            response = await self._call_model(turn, is_last)
+            if not response.message.tool_calls:
+                if self._accept_answer(response):
                     return None
                 continue
             if is_last:
                 raise TurnLimitError(agent.name, agent.max_turns)
             ctx._turn_start = len(ctx._history.entries)
-            outcome = await execute_turn(agent, ctx, said, self._manner.toolbox)
+            outcome = await execute_turn(agent, ctx, response, self._compiled.tools)
             if outcome.fault is not None:
                 self._faults = self._faults or CorrectionCounter(ctx._options.max_corrections)
-                self._faults.note(outcome.fault, is_over=outcome.action is not None)
+                self._faults.add_fault(outcome.fault, is_over=outcome.action is not None)
             elif self._faults is not None:
-                self._faults.passed()
+                self._faults.add_success()
             if outcome.action is not None:
                 return outcome.action
             if outcome.answer is not None:
-                self._finish_with(self._direct_output(outcome.answer))
+                self._set_output(self._parse_final_result(outcome.answer))
                 return None
 
-    async def _ask(self, turn: int, is_last: bool) -> AgentResponded:
+    async def _call_model(self, turn: int, is_last: bool) -> AgentResponded:
         ctx = self._ctx
         run, origin, log = ctx._run, ctx._origin, ctx._run.log
         key = f"{ctx._scope}/m{turn}"
-        said = log.find(key, AgentResponded) if log.has_past else None
+        recorded = log.find(key, AgentResponded) if log.has_past else None
         run.meter.start_model_call(origin)
-        if said is None:
+        if recorded is None:
             if log.has_past:
                 log.announce(key, AgentResponded)
             if self._agent._toolsets:
-                self._manner = await with_toolsets(self._manner, ctx, key)
-            instructions = self._manner.instructions
+                self._compiled = await with_toolsets(self._compiled, ctx, key)
+            instructions = self._compiled.instructions
             if instructions is None:
                 instructions = await build_instructions(ctx, self._agent.instructions, template=self._agent.template)
             disabled = await disabled_handoffs(ctx, self._agent, key) if ctx._routes.conditional else ()
-            request = self._request(instructions, turn, is_last, disabled)
+            request = self._build_request(instructions, turn, is_last, disabled)
             if ctx._hooks is not None:
                 await ctx._hooks.model_start(ctx, request, turn=turn)
             try:
-                stream = self._manner.model.respond(request)
+                stream = self._compiled.model.respond(request)
             except BatonError:
                 raise
             except Exception as error:
@@ -140,54 +143,54 @@ class ModelLoop:
             if type(stream) is CompleteResponse and (log.sink is None or log.listener(origin) is None):
                 response = assemble_response(stream.chunks)
             else:
-                response = await self._heard(stream)
-            said = AgentResponded(
+                response = await self._collect(stream)
+            recorded = AgentResponded(
                 key,
                 origin,
                 time(),
-                self._checked(response.message, key),
-                response.model or self._manner.model.name,
+                self._check_message(response.message, key),
+                response.model or self._compiled.model.name,
                 response.usage,
                 response.stop_reason,
                 ctx._take_changes(),
                 disabled,
             )
-            log.write(said)
+            log.write(recorded)
             if ctx._hooks is not None:
                 await ctx._hooks.model_end(ctx, response, turn=turn)
             if log.sink is not None:
-                await log.settle(can_defer=self._manner.toolbox.only_reads(said.message.tool_calls))
+                await log.settle(can_defer=self._compiled.tools.only_reads(recorded.message.tool_calls))
         else:
-            run.call_ids.update([call.id for call in said.message.tool_calls])
+            run.call_ids.update([call.id for call in recorded.message.tool_calls])
             if self._agent._toolsets:
-                self._manner = await with_recorded_tools(self._manner, ctx, said)
+                self._compiled = await with_recorded_tools(self._compiled, ctx, recorded)
             if ctx._hooks is not None:
                 await ctx._hooks.model_start(ctx, None, turn=turn)
-            ctx._apply_changes(said.value_changes)
+            ctx._apply_changes(recorded.value_changes)
             if ctx._hooks is not None:
                 await ctx._hooks.model_end(ctx, None, turn=turn)
-        if said.usage is not None:
-            run.meter.add_usage(said.usage, origin)
-        return said
+        if recorded.usage is not None:
+            run.meter.add_usage(recorded.usage, origin)
+        return recorded
 
-    def _request(self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...]) -> ModelRequest:
-        manner, agent = self._manner, self._agent
-        messages = self._ctx.messages()
+    def _build_request(self, instructions: str, turn: int, is_last: bool, disabled: tuple[str, ...]) -> ModelRequest:
+        compiled, agent = self._compiled, self._agent
+        messages = self._ctx._view.messages()
         log = self._ctx._run.log
-        is_heard = log.sink is not None and log.listener(self._ctx._origin) is not None
+        is_streamed = log.sink is not None and log.listener(self._ctx._origin) is not None
         if is_last:
-            told = [*messages, UserMessage(_LAST_TURN)]
-            return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name, is_heard)
-        settings = manner.settings
+            messages = [*messages, UserMessage(_LAST_TURN)]
+            return ModelRequest(messages, instructions, (), compiled.settings, compiled.output, agent.name, is_streamed)
+        settings = compiled.settings
         if turn == 1 and agent.tool_choice != "auto":
             settings = replace(settings, tool_choice=agent.tool_choice)
-        specs = manner.specs
+        specs = compiled.specs
         if disabled:
             specs = tuple([spec for spec in specs if spec.name not in disabled])
-        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name, is_heard)
+        return ModelRequest(messages, instructions, specs, settings, compiled.output, agent.name, is_streamed)
 
-    def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
-        """The model's message, if it says anything, with call ids that no other call of the run has."""
+    def _check_message(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
+        """Return the message with unique call ids. Raises EmptyResponseError."""
         if message is not None and message.tool_calls:
             used = self._ctx._run.call_ids
             for position, call in enumerate(message.tool_calls):
@@ -198,37 +201,35 @@ class ModelLoop:
         if message is not None and message.content and isinstance(message.content, str):
             return message
         if message is None or is_empty(AssistantMessage(message.content)):
-            name = self._manner.model.name
-            what = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
-            raise EmptyResponseError(what, model=name, retryable=True)
+            name = self._compiled.model.name
+            text = f"the model `{name}` of `{self._agent.name}` answered with neither text nor calls"
+            raise EmptyResponseError(text, model=name, retryable=True)
         return message
 
-    async def _heard(self, stream: AsyncIterable[Chunk]) -> ModelResponse:
-        """The whole answer; whoever listens to the run hears it piece by piece."""
+    async def _collect(self, stream: AsyncIterable[Chunk]) -> ModelResponse:
+        """Collect the response, and forward its chunks to subscribers."""
         sink = self._ctx._run.log.listener(self._ctx._origin)
         chunks: list[Chunk] = []
         try:
             if sink is not None:
-                await self._listen(stream, sink, chunks)
+                await self._forward(stream, sink, chunks)
             else:
                 async for chunk in stream:
                     chunks.append(chunk)  # noqa: PERF401 - a comprehension is one more coroutine for every model call
         except BaseException as error:
-            # An iterator that is left halfway keeps its connection open until it is closed.
+            # An iterator that is not exhausted keeps its connection open until it is closed.
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
-            if not isinstance(error, Exception):
-                raise
-            if isinstance(error, BatonError):
+            if not isinstance(error, Exception) or isinstance(error, BatonError):
                 raise
             raise self._model_error(error) from error
         return assemble_response(chunks)
 
-    async def _listen(self, stream: AsyncIterable[Chunk], sink: EventSink, chunks: list[Chunk]) -> None:
-        keep, put, origin = chunks.append, sink.put, self._ctx._origin
+    async def _forward(self, stream: AsyncIterable[Chunk], sink: EventSink, chunks: list[Chunk]) -> None:
+        append, put, origin = chunks.append, sink.put, self._ctx._origin
         async for chunk in stream:
-            keep(chunk)
+            append(chunk)
             # Text first: nearly every chunk is text, and this runs once per token.
             if type(chunk) is TextChunk:
                 put(TextDelta(origin, chunk.text))
@@ -240,20 +241,20 @@ class ModelLoop:
                 await sink.drain()
 
     def _model_error(self, error: Exception) -> ModelError:
-        name = self._manner.model.name
+        name = self._compiled.model.name
         what = f"the model `{name}` of `{self._agent.name}` raised {type(error).__name__}: {error}"
         return ModelError(what, model=name)
 
-    def _accepts(self, said: AgentResponded) -> bool:
-        """Whether this is a valid answer; if not, the model is told why and asked again."""
-        agent, ctx, message = self._agent, self._ctx, said.message
+    def _accept_answer(self, response: AgentResponded) -> bool:
+        """Store a valid answer as output; tell the model what is wrong with an invalid one."""
+        agent, ctx, message = self._agent, self._ctx, response.message
         output: Any = text_of(message.content)
         if agent._output_parser is not None:
             try:
-                output = agent._output_parser.read(output)
+                output = agent._output_parser.parse(output)
             except ValueError as error:
-                if said.stop_reason == "refusal":
-                    # Who will not answer at all does not write JSON when told to: asking again changes nothing.
+                if response.stop_reason == "refusal":
+                    # A refusal does not become JSON by asking again.
                     raise OutputError(
                         agent.name, f"`{agent._output_parser.type_name}`", f"it refused: {output}"
                     ) from None
@@ -261,27 +262,27 @@ class ModelLoop:
                 if self._invalid_answers > _OUTPUT_CORRECTIONS:
                     raise OutputError(agent.name, f"`{agent._output_parser.type_name}`", str(error)) from None
                 complaint = f"This answer does not fit the required schema: {error}. Answer again, with JSON only."
-                # Only this activation reads of it: to all later ones the answer is what was valid.
+                # Only this activation reads the invalid answer; later ones read the valid one.
                 ctx._history.hidden_at.append(len(ctx._history.entries))
-                for unfit in (message, UserMessage(complaint)):
-                    ctx._history.entries.append(HistoryEntry(unfit, ctx._origin, hidden=(WHOLE_MESSAGE,)))
+                for invalid in (message, UserMessage(complaint)):
+                    ctx._history.entries.append(HistoryEntry(invalid, ctx._origin, undone=(WHOLE_MESSAGE,)))
                 return False
         ctx._history.add(message, ctx._origin, is_answer=True)
-        self._finish_with(output)
+        self._set_output(output)
         return True
 
-    def _direct_output(self, answer: str) -> Any:
-        """A tool's result that is the answer, as a value of the output type."""
+    def _parse_final_result(self, answer: str) -> Any:
+        """Parse the final result of a tool as the output type."""
         agent = self._agent
         if agent._output_parser is None:
             return answer
         try:
-            return agent._output_parser.read(answer)
+            return agent._output_parser.parse(answer)
         except ValueError as error:
             problems = f"a tool's result is returned directly, and {error}"
             raise OutputError(agent.name, f"`{agent._output_parser.type_name}`", problems) from None
 
-    def _finish_with(self, output: Any) -> None:
+    def _set_output(self, output: Any) -> None:
         agent, ctx = self._agent, self._ctx
         ctx.output = output
         if agent.output_key is not None:
@@ -294,12 +295,12 @@ class ModelLoop:
 
 
 def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start: int) -> AssistantMessage:
-    """The message with new ids for calls from `start` on that have none, or one that is taken."""
+    """Replace missing and duplicate ids of calls from `start` on."""
     calls = list(message.tool_calls)
     for position in range(start, len(calls)):
         call = calls[position]
         if not call.id or call.id in used:
-            # Some providers leave ids out, or count anew in every turn.
+            # Some providers omit ids, or reuse them in every turn.
             id = f"call_{key.replace('/', '_').replace('.', '_')}_{position}"
             while id in used:
                 id += "x"
@@ -308,16 +309,43 @@ def _with_unique_ids(message: AssistantMessage, key: str, used: set[str], start:
     return replace(message, tool_calls=tuple(calls))
 
 
-C = TypeVar("C", default=Any)
+C = TypeVar("C", default=Any, contravariant=True)
 Out = TypeVar("Out", default=str, covariant=True)
 
 
 class Agent(AgentDefinition[C, Out]):
-    """An agent that asks a model, runs the tools it calls, and answers or hands the conversation on.
+    """An agent that calls a model and tools until it answers, transfers or exits.
 
-    A frozen value: the same agent may stand in several teams and run many times at once.
+    Agents are frozen: the same agent may be part of several teams and of many concurrent runs.
+
+    Args:
+        name: The name, unique in the team.
+        description: Tells other agents when to transfer to this one.
+        instructions: The system prompt, or a function of the context that returns it, sync or async.
+        model: A model, a string such as `"openai:gpt-5"`, or None for the runner's model.
+        model_settings: Settings that override the runner's.
+        tools: Tools, functions to make tools of, and toolsets.
+        handoffs: Agents, handoffs or names of agents it can transfer to, each with a tool of its own.
+        sub_agents: Agents it can transfer to with one shared tool, and that can transfer back.
+        output_type: The type of the answer: any type that pydantic can validate, including unions.
+        hooks: Lifecycle callbacks.
+        tool_choice: What the first turn must do: `"auto"`, `"required"`, `"none"` or the name of a tool.
+        max_turns: Maximum number of model calls per activation.
+        on_max_turns: After the last turn: `"answer"` asks once more without tools, `"error"` fails at once.
+        concurrent_tools: Whether the tool calls of one response run concurrently.
+        history: How it reads the messages of agents that were active before it.
+        accepts: Decides whether it takes a conversation: `(ctx, input) -> True`, or a reason why not.
+        examples: Example questions that other agents read with the description.
+        template: Whether `{name}` in the instructions is replaced by the run's value of that name.
+        exit_tool: Whether the model may end the whole run with `exit(final_result)`.
+        disallow_transfer_to_parent: Whether transfers to its parent are forbidden.
+        output_key: The key under which the answer is stored in the run's values.
     """
 
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
-        """Ask the model until it answers, transfers or exits."""
+        """Run one activation.
+
+        Args:
+            ctx: The context of the activation.
+        """
         return ModelLoop(self, ctx).run()

@@ -1,9 +1,4 @@
-"""An agent around an agent: it bears the same name and has the same edges, and does something more.
-
-Let an agent work; if it fails, whoever comes next is told so in a message instead.
-
-An agent around another that always hands on: after a normal end, control goes to one named agent.
-"""
+"""Agents that wrap another agent, and `then_transfer`."""
 
 import logging
 from collections.abc import Sequence
@@ -16,19 +11,24 @@ from typing_extensions import TypeVar
 from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
 from ..context.values import TrackedValues
-from ..errors import SetupError, check_choice, ends_run
+from ..errors import SetupError, check_arguments, check_choice, ends_run
 from ..events import Action, AgentResponded, StepCompleted, ToolReturned, Transfer, ValueChanges
 from ..handoffs import TRANSFER_TOOL, Handoff
 from ..log import FAILED
 from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
 from .base import AgentContext, BaseAgent
 
-C = TypeVar("C", default=Any)
+C = TypeVar("C", default=Any, contravariant=True)
 Out = TypeVar("Out", default=str, covariant=True)
 
 
 class AgentWrapper(BaseAgent[C, Out]):
-    """What wrappers share; `further_handoffs` are edges that the wrapper adds."""
+    """Base class of agents that wrap another: same name, same edges.
+
+    Args:
+        inner: The wrapped agent.
+        further_handoffs: Edges that the wrapper adds.
+    """
 
     def __init__(self, inner: BaseAgent[C, Out], *, further_handoffs: Sequence[Handoff] = ()) -> None:
         super().__init__(
@@ -45,19 +45,16 @@ class AgentWrapper(BaseAgent[C, Out]):
         self.inner = inner
 
     def _tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The inner agent's tools."""
         return self.inner._tool_specs()
 
     def _referenced_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agents the inner agent's functions may return."""
         return self.inner._referenced_agents()
 
     def _transfer_children(self) -> Sequence[BaseAgent[Any, Any]]:
-        """The inner agent's children."""
         return self.inner._transfer_children()
 
     def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agents inside the inner agent."""
+        """Return the inner agents of the wrapped agent."""
         return self.inner.inner_agents()
 
 
@@ -65,12 +62,18 @@ _logger = logging.getLogger("baton.agents")
 
 
 async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
-    """The agent's action. If it fails, all that is left of it is a message that says so, once, also after a restart."""
+    """Run an agent; if it fails, replace its messages by a report of the error.
+
+    Args:
+        agent: The agent to run.
+        ctx: The context of the activation.
+        to: The name of the next agent, for the log.
+    """
     log, key = ctx._run.log, f"{ctx._scope}/{FAILED}"
-    mark = len(ctx._history.entries)
+    start = len(ctx._history.entries)
     failed = log.find(key, StepCompleted)
     if failed is not None:
-        # It failed before a restart: it must not try again, but what it did to the values counts.
+        # It failed before a restart: it must not run again, but its value changes count.
         ctx._run.meter.recount(log.visit(ctx._scope))
         ctx._apply_changes(failed.value_changes)
     else:
@@ -85,13 +88,13 @@ async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, t
             problem = f"[{agent.name}] failed: {type(error).__name__}: {error}"
             failed = StepCompleted(key, ctx._origin, time(), FAILED, problem, _all_changes(ctx, values))
             log.write(failed)
-    ctx._history.truncate(mark)
+    ctx._history.truncate(start)
     ctx._history.add(UserMessage(str(failed.result)), ctx._origin)
     return None
 
 
 def _all_changes(ctx: AgentContext[Any], values: TrackedValues) -> ValueChanges | None:
-    """What the agent and everything inside it did to the values. Not what each event has: some of that is undone."""
+    """Value changes of the agent and everything inside it, without those that were undone."""
     ctx._take_changes()
     own, inside = ctx._all_changes(), values.changes()
     if own is None or inside is None:
@@ -99,52 +102,67 @@ def _all_changes(ctx: AgentContext[Any], values: TrackedValues) -> ValueChanges 
     return ValueChanges({**own.written, **inside.written}, tuple(sorted({*own.removed, *inside.removed})))
 
 
-class ThenTransfer(AgentWrapper[Any, Any]):
-    """Runs another agent under its own name, then transfers to `to`. Exit, transfer and interrupt pass through."""
+class ThenTransfer(AgentWrapper[C, Out]):
+    """Transfers to `to` when the wrapped agent has finished without an action.
 
-    def __init__(self, inner: BaseAgent[Any, Any], to: str, on_error: Literal["raise", "report"]) -> None:
+    Args:
+        inner: The wrapped agent.
+        to: The name of the next agent.
+        on_error: Whether an error ends the run or is reported to the next agent.
+    """
+
+    def __init__(self, inner: BaseAgent[C, Out], to: str, on_error: Literal["raise", "report"]) -> None:
         super().__init__(inner, further_handoffs=[Handoff(agent=to, offered_to_model=False)])
         self.to = to
         self.on_error = on_error
 
-    async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Let the inner agent work, then hand on."""
+    async def run(self, ctx: AgentContext[C]) -> Action | None:
+        """Run the wrapped agent, then transfer."""
         if self.on_error == "report":
             action = await run_or_report(self.inner, ctx, to=self.to)
         else:
             action = await self.inner.run(ctx)
-        return action if action is not None else await self._hand_on(ctx)
+        return action if action is not None else await self._transfer(ctx)
 
-    async def _hand_on(self, ctx: AgentContext[Any]) -> Transfer:
-        """Leave the same trace as a transfer that a model asked for."""
+    async def _transfer(self, ctx: AgentContext[Any]) -> Transfer:
+        """Record the same events as a transfer that a model asked for."""
         call = ToolCall(
             f"call_{ctx._scope.replace('/', '_').replace('.', '_')}_then",
             TRANSFER_TOOL,
             msgspec.json.encode({"agent_name": self.to}).decode(),
         )
         log, origin = ctx._run.log, ctx._origin
-        said = log.find(f"{ctx._scope}/then", AgentResponded)
-        if said is None:
-            said = AgentResponded(f"{ctx._scope}/then", origin, time(), AssistantMessage(tool_calls=(call,)))
-            log.write(said)
-        returned = log.find(f"{said.key}.0", ToolReturned)
+        response = log.find(f"{ctx._scope}/then", AgentResponded)
+        if response is None:
+            response = AgentResponded(f"{ctx._scope}/then", origin, time(), AssistantMessage(tool_calls=(call,)))
+            log.write(response)
+        returned = log.find(f"{response.key}.0", ToolReturned)
         if returned is None:
-            told = f"successfully transferred to agent [{self.to}]"
-            returned = ToolReturned(f"{said.key}.0", origin, time(), call.id, call.name, told, requested_agent=self.to)
+            text = f"successfully transferred to agent [{self.to}]"
+            returned = ToolReturned(
+                f"{response.key}.0", origin, time(), call.id, call.name, text, requested_agent=self.to
+            )
             log.write(returned)
         await log.settle()
-        ctx._history.entries.append(HistoryEntry(said.message, origin, followed=(0,)))
+        ctx._history.entries.append(HistoryEntry(response.message, origin, followed=(0,)))
         ctx._history.entries.append(HistoryEntry(returned.message, origin, followed=(WHOLE_MESSAGE,)))
-        # By no edge's rules: the agent's own handoffs may lead to the same agent on other terms.
+        # Not via an edge: the agent's own handoffs may lead to the same agent with other options.
         return Transfer(self.to, call.id, via="then_transfer")
 
 
+@check_arguments
 def then_transfer(
-    agent: BaseAgent[Any, Any], *, to: str, on_error: Literal["raise", "report"] = "raise"
-) -> BaseAgent[Any, Any]:
-    """The agent, with control going to the agent named `to` whenever it ends normally.
+    agent: BaseAgent[C, Out], *, to: str, on_error: Literal["raise", "report"] = "raise"
+) -> BaseAgent[C, Out]:
+    """Transfer to another agent whenever an agent finishes normally.
 
-    An error ends the run, unless `on_error="report"`: then it is told to the next agent as a message.
+    Args:
+        agent: The agent.
+        to: The name of the next agent.
+        on_error: `"raise"` ends the run; `"report"` reports the error to the next agent in a message.
+
+    Raises:
+        SetupError: `to` is the agent itself, or `on_error` is invalid.
     """
     if agent.name == to:
         raise SetupError(f"then_transfer(`{to}`, to=`{to}`) would never end; name another agent")

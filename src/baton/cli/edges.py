@@ -13,6 +13,7 @@ from ..handoffs.routes import Route
 from ..patterns.deep_agents import TaskTool
 from ..tools import FunctionTool, Tool
 from ..tools.base import unwrap_tool
+from ..tools.function import referenced_objects
 from ..workflows import ParallelAgent
 from ..workflows.sequential import Workflow
 
@@ -138,6 +139,6 @@ def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator
     for entry in definition.tools if definition is not None else ():
         tool: Any = unwrap_tool(cast("Tool", entry))
         if isinstance(tool, FunctionTool):
-            mentioned: tuple[object, ...] = tool.mentioned()
+            mentioned: tuple[object, ...] = referenced_objects(tool.function)
             if any(isinstance(thing, BaseAgent) and thing.name == target for thing in mentioned):
                 yield str(tool.name)

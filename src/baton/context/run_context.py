@@ -23,7 +23,7 @@ from ..messages import ToolCall
 from .run_state import RunState
 from .values import Values, to_json_value
 
-C = TypeVarWithDefault("C", default=Any)
+C = TypeVarWithDefault("C", default=Any, covariant=True)
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 

@@ -150,7 +150,7 @@ class TeamFlow:
         self.used_fallback = True
         return Transfer(name)
 
-    def inside(
+    def run_agent(
         self,
         agent: BaseAgent[Any, Any],
         *,

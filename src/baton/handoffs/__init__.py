@@ -1,6 +1,6 @@
-"""Edges between agents: what a handoff is, what it is called, and the tools through which a model asks for one.
+"""Handoffs: edges between agents, the tools through which a model asks for them, and input filters.
 
-May import models, tools and what is below them. Must not know what an agent does, only its name and description.
+May import models, tools and the packages below them; of an agent it knows only the name and description.
 """
 
 from .base import (

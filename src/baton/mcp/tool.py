@@ -251,7 +251,7 @@ class MCPTool:
         # In a strict copy of the schema, null stands for a missing property.
         self._nullable = optional_properties(tool.input_schema) if spec.strict else frozenset[str]()
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
         """Parse the arguments, or return an error for the model. The server validates them."""
         given = parse_json_object(arguments, self.spec.name)
         if isinstance(given, ToolResult):
@@ -260,7 +260,7 @@ class MCPTool:
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
         """Call the tool, again with answers whenever the server asks for input."""
-        given = self.checked(arguments)
+        given = self.check_arguments(arguments)
         if isinstance(given, ToolResult):
             return given
         handler = ServerRequestHandler(

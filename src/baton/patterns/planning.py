@@ -141,7 +141,7 @@ class PlanPhase(BaseAgent[Any, Any]):
         history = brief_history(ctx, brief)
         mark = len(history.entries)
         try:
-            return await ctx.inside(self.agent, "0", history=history)
+            return await ctx.run_agent(self.agent, "0", history=history)
         finally:
             ctx._history.join(history, mark)
 
@@ -156,7 +156,7 @@ class PlanningPhase(PlanPhase):
             ctx: The context of the activation.
         """
         objective = get_objective(ctx)
-        outcome = await ctx.inside(self.agent, "0")
+        outcome = await ctx.run_agent(self.agent, "0")
         if type(outcome.action) is not Exit:
             plan = self.state.parse_plan(outcome.output, self.agent.name)
             self.state.write(ctx, PlanProgress(objective, plan))
@@ -358,7 +358,7 @@ class PlanTool:
             arguments: The plan as JSON.
         """
         try:
-            plan = self._parser.dump(self._parser.read(arguments))
+            plan = self._parser.dump(self._parser.parse(arguments))
         except ValueError as error:
             return ToolResult(f"This is not a plan: {error}. Correct it and call `plan` again.", is_error=True)
         return ToolResult(msgspec.json.encode(plan).decode(), is_final=True)

@@ -142,7 +142,7 @@ class PlanState:
             OutputError: The output is not a plan.
         """
         try:
-            return self._parser.dump(self._parser.read(as_text(output)))
+            return self._parser.dump(self._parser.parse(as_text(output)))
         except ValueError as error:
             raise OutputError(author, f"a `{self._parser.type_name}`", str(error)) from None
 
@@ -171,7 +171,7 @@ class PlanState:
         Args:
             progress: The progress.
         """
-        plan: Any = self._parser.read(msgspec.json.encode(progress.plan).decode())
+        plan: Any = self._parser.parse(msgspec.json.encode(progress.plan).decode())
         steps: Any = (
             cast("dict[str, Any]", plan).get("steps") if isinstance(plan, dict) else getattr(plan, "steps", None)
         )

@@ -24,7 +24,7 @@ from ..errors import GuardrailTrippedError, ModelError, RunError, SetupError
 from ..events import Action, AgentResponded, Origin, ResponseTruncated, Transfer, UserMessageAdded
 from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, is_empty, text_of
 from ..models import ModelRequest, ModelResponse, ModelSettings
-from ..tools.guardrails import write_again
+from ..tools.guardrails import copy_changes
 from .controller import SessionController
 from .definition import PreparedAgent, RealtimeDefinition
 from .events import GuardrailTripped, SessionErrorReported
@@ -133,7 +133,7 @@ class LiveActivation:
     ) -> None:
         ctx = self._ctx
         ready = self._ready = await talk.enter(self._agent, ctx, self)
-        write_again(ctx, ready.changes)
+        copy_changes(ctx, ready.changes)
         if isinstance(self._action, Transfer):
             talk.claim(self._action.to, self.origin)
         for item_id in talk.unheard:
@@ -356,7 +356,7 @@ class LiveActivation:
     async def _record_heard(self, slot: TranscriptSlot, message: UserMessage, item_id: str = "") -> None:
         log = self._ctx._run.log
         log.write(UserMessageAdded(slot.key, self.origin, time(), message, item_id))
-        self._faults.start_over()
+        self._faults.reset()
         await log.settle()
 
     # What becomes of it.
@@ -375,9 +375,9 @@ class LiveActivation:
             self._action = self._action or outcome.action
             return
         if outcome.fault is not None:
-            self._faults.note(outcome.fault)
+            self._faults.add_fault(outcome.fault)
         else:
-            self._faults.passed()
+            self._faults.add_success()
         if self._ready is not None:
             self._ready = await talk.refresh(self._agent, self._ctx, self._ready)
         await talk.give(slot.results())

@@ -23,7 +23,7 @@ from ..events import Origin, ValueChanges
 from ..flow.follow import TeamFlow
 from ..handoffs.routes import Routes
 from ..tools import Tool
-from ..tools.guardrails import GuardrailFunction, as_guardrails
+from ..tools.guardrails import GuardrailFunction, to_guardrails
 from .protocol import RealtimeModel
 from .settings import RealtimeSettings, SessionConfig
 
@@ -49,7 +49,7 @@ class RealtimeDefinition(AgentWithTools[C, str]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        (checked,) = as_guardrails(f"`{self.name}`", output_guardrails=self.output_guardrails)
+        (checked,) = to_guardrails(f"`{self.name}`", output_guardrails=self.output_guardrails)
         object.__setattr__(self, "guardrails", checked)
         for edge in self._edges():
             for what, is_there in (

@@ -66,7 +66,7 @@ class ResponseGuard:
         while not self._is_over:
             self._judged, self._asked = len(self._text), self._asked + 1
             place = RunContext(self._ctx._run, self._ctx._origin, f"{self._key}/g{self._asked}")
-            trip = await GuardrailChecks(self._guardrails, place, "output").trip(self._text)
+            trip = await GuardrailChecks(self._guardrails, place, "output").run(self._text)
             if trip is not None:
                 self._is_over = True
                 self._on_trip(trip)

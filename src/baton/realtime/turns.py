@@ -90,7 +90,7 @@ class RunningTurns:
             self._refuse(slot, said, ctx)
             return TurnOutcome()
         try:
-            outcome = await TurnExecutor(self.agent, ctx, said, toolbox, is_beside_others=True).run()
+            outcome = await TurnExecutor(self.agent, ctx, said, toolbox, is_concurrent=True).run()
         except GuardrailTrippedError:
             self.break_off(slot, said, NO_RESULT)
             raise

@@ -14,7 +14,7 @@ from ..events import AgentResponded, Event, StepCompleted
 from ..events.types import Interrupt, to_interrupt
 from ..messages import Message, Usage
 from ..tools import GuardrailVerdict
-from ..tools.guardrails import verdict_in
+from ..tools.guardrails import parse_verdict
 
 __all__ = [
     "GuardrailResult",
@@ -210,7 +210,7 @@ def guardrail_results(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
     """
     results: list[GuardrailResult] = []
     for event in events:
-        verdict = verdict_in(event) if isinstance(event, StepCompleted) else None
+        verdict = parse_verdict(event) if isinstance(event, StepCompleted) else None
         if verdict is not None:
             stage, name, given = verdict
             results.append(GuardrailResult(name, stage, event.agent, given))

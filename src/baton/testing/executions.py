@@ -60,7 +60,7 @@ class ToolExecutions(list[ToolExecution]):
     def _wrap(self, tool: Tool) -> Tool:
         effect = tool_effect(tool)
         if isinstance(tool, FunctionTool):
-            return cast("FunctionTool[..., Any]", tool).around(lambda bare: _RecordingTool(bare, effect, self))
+            return cast("FunctionTool[..., Any]", tool)._wrap_function(lambda bare: _RecordingTool(bare, effect, self))
         inner: Any = getattr(tool, "inner", None)
         if callable(getattr(inner, "call", None)):
             clone: Any = copy(tool)

@@ -1,9 +1,9 @@
-"""Do something outside: the contract of a tool, and tools made of Python functions.
+"""Tools: the protocol, tools made of Python functions, and wrappers for approval, timeouts and guardrails.
 
-May import context and what is below it. Must not know models or agents.
+May import context and the packages below it; must not import models or agents.
 """
 
-from .base import Tool, ToolResult, Toolset
+from .base import Tool, ToolFunction, ToolResult, Toolset
 from .function import FunctionTool, tool, with_tool_guardrails
 from .guardrails import Guardrail, GuardrailVerdict, guardrail
 from .wrappers import Approval, NeedsApproval, ToolEffect
@@ -16,6 +16,7 @@ __all__ = [
     "NeedsApproval",
     "Tool",
     "ToolEffect",
+    "ToolFunction",
     "ToolResult",
     "Toolset",
     "guardrail",

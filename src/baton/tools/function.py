@@ -1,34 +1,29 @@
-"""Tools made of Python functions.
-
-The bare call of a function: arguments in, outcome out. Nobody is asked, and no clock runs.
-
-What a function's code refers to, without calling it: so that a team finds the agents a tool may return.
-"""
+"""Tools made of Python functions: `tool`, `FunctionTool` and `with_tool_guardrails`."""
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
 from inspect import isfunction, ismethod, ismodule
 from types import CodeType, FunctionType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypedDict, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, cast, overload
 
-from typing_extensions import Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from ..context import RunContext
-from ..errors import SetupError, check_choice
+from ..errors import SetupError, check_arguments, check_choice, unknown_argument
 from ..messages import ToolSpec
-from .base import Tool, ToolResult
-from .guardrails import GuardrailFunction, as_guardrails, refuse_same_names
-from .results import NOT_FOR_THE_MODEL, ErrorPolicy, checked_policy, outcome_of_error, to_tool_result
+from .base import Tool, ToolFunction, ToolResult
+from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
+from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
 from .signature import (
     FunctionSignature,
     Source,
     compile_signature,
-    description_in,
-    docstring_of,
-    layers_of,
-    parameters_in,
-    resolved,
+    get_description,
+    get_docstring,
+    get_parameter_descriptions,
+    resolve_annotations,
+    unwrap_function,
 )
 from .worker_threads import in_thread
 from .wrappers import (
@@ -39,15 +34,29 @@ from .wrappers import (
     TimeoutTool,
     ToolEffect,
     TripPolicy,
-    guardrails_inside,
+    find_guardrails,
 )
 
 if TYPE_CHECKING:
     from .arguments import ArgumentParser
 
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+C = TypeVar("C", default=Any, contravariant=True)
+
 
 class FunctionInvoker:
-    """A tool that calls a function. Its schema and validator are compiled at first use, then never again."""
+    """The bare call of a function; schema and validator are compiled at first use.
+
+    Args:
+        signature: The function's compiled signature.
+        description: Overrides the description from the docstring.
+        on_error: The error policy.
+        return_directly: Whether results are final.
+        in_thread: Whether a sync function runs in a worker thread.
+        strict: Whether the provider is asked to enforce the schema.
+    """
 
     def __init__(
         self,
@@ -56,7 +65,7 @@ class FunctionInvoker:
         description: str | None,
         on_error: ErrorPolicy,
         return_directly: bool,
-        thread: bool,
+        in_thread: bool,
         strict: bool,
     ) -> None:
         self._signature = signature
@@ -66,230 +75,243 @@ class FunctionInvoker:
         self._description = description
         self._on_error: ErrorPolicy = on_error
         self._return_directly = return_directly
-        self._thread = thread
+        self._in_thread = in_thread
         self._strict = strict
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """The name, description and schema that the model sees."""
         return self._spec
 
     @cached_property
     def _spec(self) -> ToolSpec:
-        described = self._description
-        if described is None:
-            described = description_in(docstring_of(self._signature))
-        arguments, _ = self._compiled
-        return ToolSpec(self._name, described, arguments.schema, self._strict)
+        description = self._description
+        if description is None:
+            description = get_description(get_docstring(self._signature))
+        return ToolSpec(self._name, description, self._compiled[0].schema, self._strict)
 
     @cached_property
     def _compiled(self) -> "tuple[ArgumentParser, tuple[tuple[str, Source], ...]]":
         from .arguments import ArgumentParser
 
-        hints, sources = resolved(self._signature)
-        arguments = ArgumentParser(
-            self._name,
-            hints,
-            defaults=self._signature.defaults,
-            descriptions=parameters_in(docstring_of(self._signature)),
-        )
-        return arguments, tuple(sources.items())
+        hints, sources = resolve_annotations(self._signature)
+        descriptions = get_parameter_descriptions(get_docstring(self._signature))
+        parser = ArgumentParser(self._name, hints, defaults=self._signature.defaults, descriptions=descriptions)
+        return parser, tuple(sources.items())
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
-        """What the function would be called with, defaults included; or an outcome that says what does not fit."""
-        compiled, sources = self._compiled
-        given = compiled.read(arguments)
-        if isinstance(given, ToolResult):
-            return given
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """Return the arguments including defaults, or an error result."""
+        parser, sources = self._compiled
+        parsed = parser.parse(arguments)
+        if isinstance(parsed, ToolResult):
+            return parsed
         hidden = dict(sources)
         defaults = {name: value for name, value in self._signature.defaults.items() if name not in hidden}
-        return defaults | given
+        return defaults | parsed
 
     async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Call the function with these arguments."""
-        compiled, sources = self._compiled
-        given = compiled.read(arguments)
-        if type(given) is ToolResult:
-            return given
-        given = cast("dict[str, Any]", given)
+        """Call the function."""
+        parser, sources = self._compiled
+        kwargs = parser.parse(arguments)
+        if type(kwargs) is ToolResult:
+            return kwargs
+        kwargs = cast("dict[str, Any]", kwargs)
         for name, source in sources:
-            given[name] = source(ctx)
+            kwargs[name] = source(ctx)
         try:
-            value: Any = await (self._function(**given) if self._is_async else self._call_sync(given))
-        except NOT_FOR_THE_MODEL:
+            value: Any = await (self._function(**kwargs) if self._is_async else self._call_sync(kwargs))
+        except FATAL_ERRORS:
             raise
         except Exception as error:  # noqa: BLE001 - here a failure becomes a result
-            return outcome_of_error(error, self._name, policy=self._on_error)
+            return to_error_result(error, self._name, policy=self._on_error)
         return to_tool_result(value, self._name, is_final=self._return_directly)
 
-    async def _call_sync(self, given: dict[str, Any]) -> Any:
-        function = partial(self._function, **given)
-        value: Any = await in_thread(function, self._name) if self._thread else function()
-        # Lambdas and decorated functions may hand on the coroutine of an async one without being async themselves.
+    async def _call_sync(self, kwargs: dict[str, Any]) -> Any:
+        function = partial(self._function, **kwargs)
+        value: Any = await in_thread(function, self._name) if self._in_thread else function()
+        # Lambdas and decorated functions may return the coroutine of an async function without being async themselves.
         return await cast(Awaitable[Any], value) if isinstance(value, Awaitable) else value
 
     def __repr__(self) -> str:
-        return f"Invocation({self._name!r})"
+        return f"tool({self._name!r})"
 
 
-def mentioned_by(function: object) -> tuple[object, ...]:
-    """The objects that a function may get hold of by name, each once. Names it never uses may be among them.
+def referenced_objects(function: object) -> tuple[object, ...]:
+    """Find the objects that a function's code may refer to by name, without calling it.
 
-    They come from globals, closures, defaults, what a partial has filled in, and the attributes that the code names
-    of its own object or of a module.
+    They come from globals, closures, defaults, bound arguments of partials, and the attributes that the code names of
+    its own object or of a module. Names that are never used may be among them.
     """
-    layers = list(layers_of(function))
+    layers = list(unwrap_function(function))
     names = {name: None for layer in layers if isfunction(layer) for name in _names_in(layer.__code__)}
-    found = [thing for layer in layers for thing in _near(layer, names)]
-    owners = [*map(_owner, layers), *filter(ismodule, found)]
-    found.extend(thing for owner in owners for thing in _attributes(owner, names))
+    found = [thing for layer in layers for thing in _direct_references(layer, names)]
+    holders = [*(layer.__self__ if ismethod(layer) else layer for layer in layers), *filter(ismodule, found)]
+    found.extend(thing for holder in holders for thing in _stored_attributes(holder, names))
     return tuple({id(thing): thing for thing in found}.values())
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
     yield from code.co_names
-    # Comprehensions and inner functions are code of their own.
+    # Comprehensions and inner functions have code objects of their own.
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names_in(constant)
 
 
-def _near(layer: object, names: Iterable[str]) -> Iterator[object]:
+def _direct_references(layer: object, names: Iterable[str]) -> Iterator[object]:
     if isinstance(layer, partial):
         bound = cast(partial[Any], layer)
         yield from bound.args
         yield from bound.keywords.values()
     elif isfunction(layer):
         yield from (layer.__globals__[name] for name in names if name in layer.__globals__)
-        yield from _enclosed(layer)
+        yield from _closure_contents(layer)
         yield from layer.__defaults__ or ()
         yield from (layer.__kwdefaults__ or {}).values()
 
 
-def _enclosed(function: FunctionType) -> Iterator[object]:
+def _closure_contents(function: FunctionType) -> Iterator[object]:
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
         except ValueError:
-            continue  # Not assigned yet: the function was made before what it refers to.
+            continue  # Not assigned yet: the function was defined before the object it refers to.
 
 
-def _owner(layer: object) -> object:
-    return layer.__self__ if ismethod(layer) else layer
-
-
-def _attributes(owner: object, names: Iterable[str]) -> Iterator[object]:
-    # Only what is stored: reading a property would run somebody's code.
+def _stored_attributes(holder: object, names: Iterable[str]) -> Iterator[object]:
+    # Only stored attributes: reading a property would run user code.
     try:
-        stored = object.__getattribute__(owner, "__dict__")
+        stored = object.__getattribute__(holder, "__dict__")
     except AttributeError:
         return
     yield from (stored[name] for name in names if name in stored)
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
 class ToolOptions(TypedDict, total=False):
-    """What can be said about a tool beyond its function."""
+    """Keyword arguments of `tool`."""
 
     name: str | None
-    """What the model calls it; the function's own name by default."""
+    """The name that the model calls; by default the function's name."""
     description: str | None
-    """What the model is told about it; the docstring up to its sections by default."""
-    timeout: float | None
-    """Seconds a call may take; no limit by default. Waiting for approval does not count."""
-    on_error: ErrorPolicy
-    """"return" the model (default), "raise" and end the run, or a function (error) -> text for the model."""
-    return_directly: bool
-    """Whether its result is the agent's answer."""
+    """The description that the model reads; by default the docstring up to its first section."""
     needs_approval: NeedsApproval
-    """Whether a person must allow a call: True, False (default), or a function (ctx, arguments) -> bool."""
-    in_thread: bool
-    """Whether a function that is not async runs in a worker thread (default), where it may block."""
+    """Requires a person to approve calls: True, False (default), or a function `(ctx, arguments) -> bool`."""
+    timeout: float | None
+    """Maximum seconds per call; no limit by default. Waiting for approval does not count."""
+    on_error: ErrorPolicy
+    """`"return"` errors to the model (default), `"raise"` to end the run, or a function `(error) -> text`."""
     effect: ToolEffect
-    """What a call does outside: "read" nothing, "idempotent" (default) may happen twice, "once" must not."""
+    """Effect of a call outside: `"read"` (none), `"idempotent"` (default; may happen twice) or `"once"`."""
+    return_directly: bool
+    """True if the result is the agent's answer."""
     strict: bool
-    """Whether the provider is asked to keep the model strictly to the schema."""
+    """True if the provider is asked to enforce the schema."""
+    in_thread: bool
+    """True if a sync function runs in a worker thread (default), where it may block."""
 
 
-class FunctionTool(Generic[P, R]):
-    """A tool made of a function. Called like the function it is the function; a model calls it through `call`."""
+class FunctionTool(Generic[P, R, C]):
+    """A tool made of a function; calling it calls the function.
 
+    Args:
+        function: A function, bound method or callable object, sync or async, with annotated parameters.
+        name: The name that the model calls; by default the function's name.
+        description: The description that the model reads; by default the docstring up to its first section.
+        needs_approval: Whether a person must approve calls.
+        timeout: Maximum seconds per call.
+        on_error: The error policy.
+        effect: Effect of a call outside.
+        return_directly: Whether the result is the agent's answer.
+        strict: Whether the provider is asked to enforce the schema.
+        in_thread: Whether a sync function runs in a worker thread.
+    """
+
+    if TYPE_CHECKING:
+        # See ToolFunction.
+        __sizeof__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @check_arguments
     def __init__(
         self,
         function: Callable[P, R],
         *,
         name: str | None = None,
         description: str | None = None,
+        needs_approval: NeedsApproval = False,
         timeout: float | None = None,
         on_error: ErrorPolicy = "return",
-        return_directly: bool = False,
-        needs_approval: NeedsApproval = False,
-        in_thread: bool = True,
         effect: ToolEffect = "idempotent",
+        return_directly: bool = False,
         strict: bool = False,
+        in_thread: bool = True,
         _untyped: Any = None,
         _inject: Mapping[str, Source] | None = None,
     ) -> None:
-        """`untyped` is the type of parameters without annotation; `inject` gives hidden ones their values."""
+        # `_untyped` is the type of parameters without annotation; `_inject` supplies hidden parameters.
         if isinstance(function, FunctionTool):
             raise SetupError(f"`{function.name}` is a tool already; give its options where it is made")
         self.function = function
         self._signature = compile_signature(function, name, untyped=_untyped, inject=_inject)
-        self._invocation = FunctionInvoker(
+        self._invoker = FunctionInvoker(
             self._signature,
             description=description,
-            on_error=checked_policy(on_error, self.name),
+            on_error=check_error_policy(on_error, self.name),
             return_directly=return_directly,
-            thread=in_thread,
+            in_thread=in_thread,
             strict=strict,
         )
         check_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
         self.effect: ToolEffect = effect
 
-        def assembled(whole: Tool) -> Tool:
+        def assemble(inner: Tool) -> Tool:
             if timeout is not None:
-                whole = TimeoutTool(whole, timeout, on_error=on_error)
+                inner = TimeoutTool(inner, timeout, on_error=on_error)
             if effect == "once":
-                whole = OnceTool(whole, is_final=return_directly)
+                inner = OnceTool(inner, is_final=return_directly)
             # Outside the timeout: a person may take days.
-            return ApprovalTool(whole, needs_approval) if needs_approval is not False else whole
+            return ApprovalTool(inner, needs_approval) if needs_approval is not False else inner
 
-        self._assembled = assembled
-        self._call = assembled(self._invocation).call
+        self._assemble = assemble
+        self._call = assemble(self._invoker).call
         self.__name__ = self.name
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model calls."""
         return self._signature.tool
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
-        return self._invocation.spec
+        """The name, description and schema that the model sees."""
+        return self._invoker.spec
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
-        """Do it, with arguments as the model wrote them: approved, in time, and its errors turned into results."""
+    async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
+        """Call the tool with approval, timeout and error policy.
+
+        Args:
+            ctx: The context of this call.
+            arguments: A JSON object, as the model wrote it.
+        """
         return await self._call(ctx, arguments)
 
-    def around(self, wrap: Callable[[Tool], Tool]) -> Self:
-        """The same tool with something around the bare call of its function, inside its approval, record and time."""
-        twin = copy(self)
-        twin._call = self._assembled(wrap(self._invocation)).call
-        return twin
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """Validate arguments without calling the function.
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolResult:
-        """What the function would be called with; or an outcome that tells the model what does not fit."""
-        return self._invocation.checked(arguments)
+        Args:
+            arguments: A JSON object.
 
-    def mentioned(self) -> tuple[object, ...]:
-        """The objects the function's code refers to by name: agents it may return are among them."""
-        return mentioned_by(self.function)
+        Returns:
+            The arguments including defaults, or an error result that tells the model what to correct.
+        """
+        return self._invoker.check_arguments(arguments)
+
+    def _wrap_function(self, wrap: Callable[[Tool], Tool]) -> Self:
+        """Return a copy with a wrapper around the bare call, inside approval, record and timeout."""
+        clone = copy(self)
+        clone._call = self._assemble(wrap(self._invoker)).call
+        return clone
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -298,41 +320,74 @@ class FunctionTool(Generic[P, R]):
         return f"FunctionTool({self.name!r})"
 
 
+class _ToolDecorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[RunContext[T], P], R], /
+    ) -> FunctionTool[Concatenate[RunContext[T], P], R, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R, Any]: ...
+
+
 @overload
-def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
-@overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
-    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
-) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """A tool made of a function: `@tool`, `@tool(timeout=3)` or `tool(function, name="…")`."""
+    function: Callable[Concatenate[RunContext[T], P], R], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[Concatenate[RunContext[T], P], R, T]: ...
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R, Any]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> _ToolDecorator: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(timeout=3)` or `tool(function, name="…")`.
+
+    A parameter annotated as `RunContext` receives the context and is hidden from the model. Make it the first one:
+    then type checkers compare its context type with the agent's.
+
+    Args:
+        function: A function, bound method or callable object, sync or async, with annotated parameters.
+        **options: See `ToolOptions`.
+
+    Raises:
+        SetupError: The function cannot be a tool, or an option is invalid.
+    """
+    for name in options:
+        if name not in ToolOptions.__annotations__:
+            raise unknown_argument("tool", name, ToolOptions.__annotations__)
     if function is not None:
         return FunctionTool(function, **options)
-    return lambda function: FunctionTool(function, **options)
+    return partial(FunctionTool[..., Any, Any], **options)
 
 
+@check_arguments
 def with_tool_guardrails(
-    tool: Tool | Callable[..., Any],
+    tool: Tool[C] | ToolFunction,
     *,
     input_guardrails: Sequence[GuardrailFunction] = (),
     output_guardrails: Sequence[GuardrailFunction] = (),
     on_trip: TripPolicy = "return",
-) -> GuardedTool:
-    """The tool, with guardrails `before` (ctx, arguments) and `after` (ctx, outcome) each call.
+) -> Tool[C]:
+    """Add guardrails to a tool or function.
 
-    A no is told to the model, which may try something else; with `on_trip="raise"` it ends the run.
+    Args:
+        tool: The tool, or a function to make one of.
+        input_guardrails: Checks `(ctx, arguments)` that run before each call.
+        output_guardrails: Checks `(ctx, result)` that run after each call.
+        on_trip: `"return"` tells the model which guardrail failed and why; `"raise"` ends the run.
+
+    Raises:
+        SetupError: There is nothing to guard, or two guardrails have the same name.
     """
     given: Any = tool
-    inner: Tool = given if callable(getattr(given, "call", None)) else _made_of(given)
-    owner = f"guarded_tool({inner!r})"
+    inner: Tool = given if callable(getattr(given, "call", None)) else _to_tool(given)
+    owner = f"with_tool_guardrails({inner!r})"
     if on_trip not in ("return", "raise"):
         raise SetupError(f'{owner} has on_trip={on_trip!r}; use "return" or "raise"')
-    first, then = as_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
-    refuse_same_names(owner, [*first, *then, *guardrails_inside(inner)])
-    return GuardedTool(inner, first, then, on_trip=on_trip)
+    before, after = to_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
+    reject_duplicate_names(owner, [*before, *after, *find_guardrails(inner)])
+    return GuardedTool(inner, before, after, on_trip=on_trip)
 
 
-def _made_of(given: Any) -> Tool:
+def _to_tool(given: Any) -> Tool:
     if not callable(given):
-        raise SetupError(f"guarded_tool({given!r}) has nothing to guard; give a tool or a function")
+        raise SetupError(f"with_tool_guardrails({given!r}) has nothing to guard; give a tool or a function")
     return tool(given)

@@ -1,7 +1,7 @@
-"""What a guardrail is and what it says: a function of what it guards that gives a verdict, asked once and recorded.
+"""Guardrails: checks that return a verdict, run once and recorded.
 
-Guardrails of one place are asked at once and all of them are heard, so that which one stops a run does not depend on
-who is faster. A verdict that is recorded is final: a resumed run neither asks again nor hears another.
+All guardrails of one stage run concurrently and all of them finish, so that the one that stops a run does not depend
+on timing. A recorded verdict is final: a resumed run does not call the guardrail again.
 """
 
 import asyncio
@@ -16,63 +16,74 @@ from msgspec import Struct
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
-from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError
+from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError, check_arguments
 from ..events import StepCompleted, ValueChanges
 
 Stage: TypeAlias = Literal["input", "output", "tool"]
 PREFIX = "guardrail:"
-"""What the names of recorded verdicts begin with; the stage and the guardrail's name follow."""
+"""Prefix of the names of recorded verdicts; the stage and the guardrail's name follow."""
 
-_WORKS = "return Verdict(…), True to let it pass, False to stop it, or None to let it pass"
+_VALID_RESULTS = "return GuardrailVerdict(…), True or None to pass, or False to stop"
 
 
 class GuardrailVerdict(Struct, frozen=True, omit_defaults=True):
-    """What a guardrail says. `info` is for whoever reads the result: anything that JSON can hold."""
+    """The verdict of a guardrail."""
 
     passed: bool
+    """True if the check passed."""
     reason: str = ""
+    """Why it did not pass."""
     info: Any = None
+    """Details for readers of the run's result; any JSON value."""
 
 
 GuardrailReturn: TypeAlias = GuardrailVerdict | bool | None
 GuardrailFunction: TypeAlias = Callable[[RunContext[Any], Any], GuardrailReturn | Awaitable[GuardrailReturn]]
-"""A guardrail as one writes it: what the context is, what it guards, and what it says to that."""
+"""A check `(ctx, value) -> verdict`, sync or async; the verdict may be a bool or None."""
 
 
 class Guardrail(Struct, frozen=True):
-    """A check with a name, under which its verdict is recorded. It is called like the check it is made of."""
+    """A check with a name; calling it calls the check."""
 
     name: str
+    """The name under which its verdict is recorded."""
     check: GuardrailFunction
+    """The function that returns the verdict."""
 
-    def __call__(self, ctx: RunContext[Any], given: Any) -> GuardrailReturn | Awaitable[GuardrailReturn]:
-        return self.check(ctx, given)
+    def __call__(self, ctx: RunContext[Any], value: Any) -> GuardrailReturn | Awaitable[GuardrailReturn]:
+        return self.check(ctx, value)
 
 
 @overload
 def guardrail(check: GuardrailFunction, /, *, name: str = "") -> Guardrail: ...
 @overload
 def guardrail(*, name: str = "") -> Callable[[GuardrailFunction], Guardrail]: ...
+@check_arguments
 def guardrail(
     check: GuardrailFunction | None = None, /, *, name: str = ""
 ) -> Guardrail | Callable[[GuardrailFunction], Guardrail]:
-    """A guardrail with a name, the function's own by default: `@guardrail(name="no secrets")`."""
+    """Give a check a name: `@guardrail(name="no secrets")`.
+
+    Args:
+        check: A function `(ctx, value)` that returns a `GuardrailVerdict`, a bool or None.
+        name: The name under which verdicts are recorded; by default the function's name.
+    """
     if check is None:
-        return lambda check: _named(check, name)
-    return _named(check, name)
+        return lambda check: _to_guardrail(check, name)
+    return _to_guardrail(check, name)
 
 
-def as_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[tuple[Guardrail, ...], ...]:
-    """What stands in these lists as guardrails. Raises SetupError if something else does, or two have one name."""
+def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[tuple[Guardrail, ...], ...]:
+    """Convert lists of checks, given by parameter name, to guardrails."""
     found: list[tuple[Guardrail, ...]] = []
-    for word, given in lists.items():
-        if not isinstance(given, list | tuple):
-            raise SetupError(f"{owner} has {word}={given!r}; give a list of guardrails, also for a single one")
-        found.append(tuple(_named(entry, "") for entry in given))
+    for parameter, checks in lists.items():
+        if not isinstance(checks, list | tuple):
+            raise SetupError(f"{owner} has {parameter}={checks!r}; give a list of guardrails, also for a single one")
+        found.append(tuple(_to_guardrail(check, "") for check in checks))
     return tuple(found)
 
 
-def refuse_same_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
+def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
     """Raise SetupError if two guardrails would record their verdicts under the same name."""
     seen: set[str] = set()
     for each in guardrails:
@@ -85,7 +96,13 @@ def refuse_same_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
 
 
 class GuardrailChecks:
-    """The guardrails of one stage, at one place in a run."""
+    """The guardrails of one stage in one scope of a run.
+
+    Args:
+        guardrails: The checks to run.
+        ctx: The context whose scope holds the recorded verdicts.
+        stage: The stage that is part of the recorded names.
+    """
 
     __slots__ = ("_ctx", "_guardrails", "_stage")
 
@@ -96,31 +113,36 @@ class GuardrailChecks:
 
     @property
     def are_recorded(self) -> bool:
-        """Whether there is nobody left to ask."""
+        """True if every verdict is recorded already."""
         log = self._ctx._run.log
         return not self._guardrails or (log.has_past and all(log.has(self._key(each)) for each in self._guardrails))
 
-    async def enforce(self, given: Any, *, on_trip: Callable[[], object] | None = None) -> None:
-        """Return if all let it pass. Raises GuardrailTrippedError if one does not."""
-        trip = await self.trip(given, on_trip=on_trip)
-        if trip is not None:
-            raise trip
+    async def enforce(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> None:
+        """Raise GuardrailTrippedError unless all guardrails pass."""
+        error = await self.run(value, on_trip=on_trip)
+        if error is not None:
+            raise error
 
-    async def trip(self, given: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTrippedError | None:
-        """The first guardrail's no, in the order they are listed. `on_trip` is called as soon as there is any no."""
+    async def run(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTrippedError | None:
+        """Return the error of the first guardrail that does not pass; None if all pass.
+
+        Args:
+            value: The value to check.
+            on_trip: Called as soon as any guardrail does not pass.
+        """
         missing: list[Guardrail] = []
         for each in self._guardrails:
             verdict = self._recorded(each)
             if verdict is None:
                 missing.append(each)
             elif not verdict.passed:
-                return self._tripped(each, verdict)
-        asked = [self._asked(each, given, on_trip) for each in missing]
-        ended: list[GuardrailVerdict | BaseException] = await asyncio.gather(*asked, return_exceptions=True)
-        for each, verdict in zip(missing, ended, strict=True):
+                return self._to_error(each, verdict)
+        pending = [self._check(each, value, on_trip) for each in missing]
+        results: list[GuardrailVerdict | BaseException] = await asyncio.gather(*pending, return_exceptions=True)
+        for each, verdict in zip(missing, results, strict=True):
             if isinstance(verdict, GuardrailVerdict) and not verdict.passed:
-                return self._tripped(each, verdict)
-        raised = [error for error in ended if isinstance(error, BaseException)]
+                return self._to_error(each, verdict)
+        raised = [error for error in results if isinstance(error, BaseException)]
         if raised:
             raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
         return None
@@ -128,8 +150,8 @@ class GuardrailChecks:
     def _key(self, guardrail: Guardrail) -> str:
         return f"{self._ctx._scope}/{PREFIX}{self._stage}:{guardrail.name}"
 
-    def _place_of(self, guardrail: Guardrail) -> RunContext[Any]:
-        # A place of its own: its questions and steps are counted apart from those of whoever is asked beside it.
+    def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
+        # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
         return RunContext(self._ctx._run, self._ctx._origin, self._key(guardrail), self._ctx.tool_call)
 
     def _recorded(self, guardrail: Guardrail) -> GuardrailVerdict | None:
@@ -137,21 +159,21 @@ class GuardrailChecks:
         event = log.find(self._key(guardrail), StepCompleted) if log.has_past else None
         if event is None:
             return None
-        self._place_of(guardrail)._apply_changes(event.value_changes)
-        self._keep(event.value_changes)
+        self._scope_for(guardrail)._apply_changes(event.value_changes)
+        self._record_changes(event.value_changes)
         return msgspec.convert(event.result, GuardrailVerdict)
 
-    def _keep(self, changes: ValueChanges | None) -> None:
-        # What happens inside a tool call is not looked for any more once the call is recorded as a whole.
+    def _record_changes(self, changes: ValueChanges | None) -> None:
+        # Once a tool call is recorded as a whole, events inside it are not read again.
         if self._ctx.tool_call is not None:
-            write_again(self._ctx, changes)
+            copy_changes(self._ctx, changes)
 
-    async def _asked(self, guardrail: Guardrail, given: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
-        ctx, own, log = self._ctx, self._place_of(guardrail), self._ctx._run.log
+    async def _check(self, guardrail: Guardrail, value: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
+        ctx, own, log = self._ctx, self._scope_for(guardrail), self._ctx._run.log
         log.announce(own._scope, StepCompleted)
         try:
-            ruling = guardrail.check(own, given)
-            verdict = _verdict(await ruling if isawaitable(ruling) else ruling, guardrail.name)
+            returned = guardrail.check(own, value)
+            verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
         except (SetupError, RunError):
             raise
         except Exception as error:
@@ -159,13 +181,13 @@ class GuardrailChecks:
             raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
         name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own._take_changes()
         log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
-        self._keep(changes)
+        self._record_changes(changes)
         if on_trip is not None and not verdict.passed:
             on_trip()
         await log.settle()
         return verdict
 
-    def _tripped(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
+    def _to_error(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
         return GuardrailTrippedError(
             guardrail.name,
             self._ctx.agent,
@@ -176,49 +198,48 @@ class GuardrailChecks:
         )
 
 
-def write_again(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
-    """Let what a part of an effect did to the values be recorded with the whole of it, too."""
+def copy_changes(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
+    """Copy value changes into a context, so that its own effect records them too."""
     if changes is not None:
         ctx.values.update(changes.written)
         for name in changes.removed:
             ctx.values.delete(name)
 
 
-def verdict_in(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
-    """The stage, the guardrail and the verdict that the event records; None if it records something else."""
-    # A step of the application may have such a name too, but its key says that it is a step.
+def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
+    """Return the stage, guardrail name and verdict of an event; None for other events."""
+    # A step of the application may have such a name too, but its key differs.
     if not event.name.startswith(PREFIX) or not event.key.endswith(f"/{event.name}"):
         return None
     stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
     return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
 
 
-def _named(check: Any, name: str) -> Guardrail:
+def _to_guardrail(check: Any, name: str) -> Guardrail:
     if isinstance(check, Guardrail) and not name:
         return check
     if not callable(check) or isinstance(check, type):
-        raise SetupError(f"{check!r} is no guardrail; give a function (ctx, what it guards) that gives a verdict")
-    called: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
-    if not isinstance(called, str) or called == "<lambda>":
-        raise SetupError(f"the guardrail {check!r} has no name to record its verdict under; use guardrail(…, name=…)")
+        raise SetupError(f"{check!r} is not a guardrail; give a function (ctx, value) that returns a verdict")
+    chosen: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
+    if not isinstance(chosen, str) or chosen == "<lambda>":
+        raise SetupError(f"guardrail {check!r} has no name to record its verdict under; use guardrail(…, name=…)")
     try:
         signature(check).bind(None, None)
     except TypeError:
-        raise SetupError(f"the guardrail `{called}` must take two arguments: the context, and what it guards") from None
+        raise SetupError(f"guardrail `{chosen}` must take two arguments: the context and the value to check") from None
     except ValueError:
-        pass  # Some callables have no signature to look at; they show at the first call whether they fit.
-    return Guardrail(called, cast(GuardrailFunction, check))
+        pass  # Some callables have no signature; the first call shows whether they fit.
+    return Guardrail(chosen, cast(GuardrailFunction, check))
 
 
-def _verdict(ruling: Any, name: str) -> GuardrailVerdict:
-    """The verdict as it will be read back from the log."""
-    match ruling:
+def _to_verdict(returned: Any, name: str) -> GuardrailVerdict:
+    match returned:
         case None:
             return GuardrailVerdict(True)
         case bool():
-            return GuardrailVerdict(ruling)
+            return GuardrailVerdict(returned)
         case GuardrailVerdict(passed=bool(), reason=str()):
-            info = to_json_value(f"the info in the verdict of guardrail `{name}`", ruling.info)
-            return msgspec.structs.replace(ruling, info=info)
+            info = to_json_value(f"the info in the verdict of guardrail `{name}`", returned.info)
+            return msgspec.structs.replace(returned, info=info)
         case _:
-            raise SetupError(f"guardrail `{name}` returned {ruling!r}; {_WORKS}")
+            raise SetupError(f"guardrail `{name}` returned {returned!r}; {_VALID_RESULTS}")

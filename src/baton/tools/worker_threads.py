@@ -1,7 +1,7 @@
-"""Run a function that may block in a worker thread, and go on without it when it must be.
+"""Worker threads for blocking functions that can be abandoned.
 
-Python cannot stop a thread. Ours are daemons and not those of a ThreadPoolExecutor, which both the event loop and
-the interpreter wait for when they end: one function that hangs would then hang the whole program.
+Python cannot stop a thread. These are daemon threads instead of a ThreadPoolExecutor, which the event loop and the
+interpreter wait for at exit: one function that hangs would then hang the whole program.
 """
 
 import asyncio
@@ -17,61 +17,63 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 GRACE_SECONDS = 5.0
-"""How long a cancelled run waits for a function in a thread before it goes on without it."""
+"""Seconds that a cancelled run waits for a function in a thread before it abandons it."""
 
 GIVE_UP = "baton: give up at once"
-"""The message of a cancellation that does not wait: a tool's time is up, and the run has other things to do."""
+"""Cancellation message of a tool timeout: abandon the function at once."""
 
-_MOST_IDLE = 32
+_MAX_IDLE = 32
 
-logger = getLogger("baton.tools")
+_logger = getLogger("baton.tools")
 
 
 class _Job(Generic[T]):
-    """One call of a function on its way through a thread and back to the event loop."""
+    """One call of a function in a worker thread."""
 
     def __init__(self, function: Callable[[], T], name: str) -> None:
         self.name = name
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.given_up_at: float | None = None
+        self.abandoned_at: float | None = None
         self._function = function
         self._context = copy_context()
         self._value: T
         self._error: BaseException | None = None
 
     def work(self) -> None:
-        """Call the function, in the thread."""
+        """Call the function; runs in the thread."""
         try:
             self._value = self._context.run(self._function)
-        except BaseException as error:  # noqa: BLE001 - it is raised again by `result`, where the caller is
+        except BaseException as error:  # noqa: BLE001 - raised again by `result`
             self._error = error
 
     def report(self) -> None:
-        """Tell the event loop, from the thread, that the work is done."""
-        if self.given_up_at is not None:
-            late = monotonic() - self.given_up_at
-            logger.warning("tool `%s` came back %.1f s after it was given up; its result is lost", self.name, late)
+        """Notify the event loop that the work is done; runs in the thread."""
+        if self.abandoned_at is not None:
+            late = monotonic() - self.abandoned_at
+            _logger.warning("tool `%s` finished %.1f s after it was abandoned; its result is lost", self.name, late)
             return
         try:
             self.done.get_loop().call_soon_threadsafe(self._finish)
         except RuntimeError:
-            logger.warning("tool `%s` came back after its event loop had ended; its result is lost", self.name)
+            _logger.warning("tool `%s` finished after its event loop was closed; its result is lost", self.name)
 
     def result(self) -> T:
-        """What the function returned, or what it raised. Only when `done`."""
+        """Return or raise the outcome, once `done`."""
         if self._error is not None:
             raise self._error
         return self._value
 
-    async def leave(self, seconds: float) -> None:
-        """Wait a little longer, then give it up."""
+    async def abandon(self, seconds: float) -> None:
+        """Wait for up to so many seconds, then abandon the job."""
         try:
             if seconds > 0:
                 await asyncio.wait((self.done,), timeout=seconds)
         finally:
             if not self.done.done():
-                self.given_up_at = monotonic()
-                logger.warning("tool `%s` was given up, but its thread cannot be stopped and goes on", self.name)
+                self.abandoned_at = monotonic()
+                _logger.warning(
+                    "tool `%s` was abandoned, but its thread cannot be stopped and keeps running", self.name
+                )
 
     def _finish(self) -> None:
         if not self.done.done():
@@ -79,20 +81,20 @@ class _Job(Generic[T]):
 
 
 class _Worker(Thread):
-    """A thread that does one job after the other, and ends when enough others are idle."""
+    """A thread that runs jobs one after the other, and ends when enough others are idle."""
 
     def __init__(self) -> None:
         super().__init__(name="baton-tool", daemon=True)
         self.jobs: SimpleQueue[_Job[object]] = SimpleQueue()
 
     def run(self) -> None:
-        is_kept = True
-        while is_kept:
+        stays = True
+        while stays:
             job = self.jobs.get()
             job.work()
-            # Idle before it reports: whoever gets the report may want a thread at once.
-            is_kept = len(_idle) < _MOST_IDLE
-            if is_kept:
+            # Idle before it reports: the receiver of the report may need a thread at once.
+            stays = len(_idle) < _MAX_IDLE
+            if stays:
                 _idle.append(self)
             job.report()
             del job
@@ -114,15 +116,18 @@ def _start(job: _Job[T]) -> None:
 
 
 async def in_thread(function: Callable[[], T], name: str, *, grace: float = GRACE_SECONDS) -> T:
-    """What the function returns, called in a worker thread that sees the caller's context variables.
+    """Call a function in a worker thread that sees the caller's context variables.
 
-    Cancelled, it waits `grace` seconds for the function to end, and not at all if the cancellation says GIVE_UP.
+    Args:
+        function: The function to call.
+        name: The tool's name, for log messages.
+        grace: Seconds to wait for the function after a cancellation, unless its message is `GIVE_UP`.
     """
     job = _Job(function, name)
     _start(job)
     try:
         await asyncio.wait((job.done,))
     except asyncio.CancelledError as cancelled:
-        await job.leave(0 if GIVE_UP in cancelled.args else grace)
+        await job.abandon(0 if GIVE_UP in cancelled.args else grace)
         raise
     return job.result()

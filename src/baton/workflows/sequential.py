@@ -56,7 +56,7 @@ class Workflow(BaseAgent[Any, Out]):
             if ctx._run.signals.stop == "now":
                 # A step may have swallowed the cancellation; the run stops nevertheless.
                 raise asyncio.CancelledError
-            outcome = await ctx.inside(step, f"{round}{position}", after=after)
+            outcome = await ctx.run_agent(step, f"{round}{position}", _after=after)
             ctx.output, after = outcome.output, outcome.first
             if outcome.action is not None:
                 return outcome.action, after

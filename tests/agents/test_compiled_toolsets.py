@@ -157,7 +157,7 @@ async def test_a_tool_that_nobody_offered_is_still_unknown_when_the_run_is_repla
 async def test_two_tools_of_one_name_cannot_be_told_apart(own: Tool | None) -> None:
     sources = [Shelf(look_up)] if own is not None else [Shelf(look_up), Shelf(look_up)]
     agent = Agent("A", tools=[*([own] if own else []), *sources], model=ScriptedModel(["never"]))
-    with pytest.raises(SetupError, match="`A` is offered two tools called `look_up`; give the source of one a prefix"):
+    with pytest.raises(SetupError, match="`A` has two tools called `look_up`; give one of the toolsets a prefix"):
         await Runner(agent).run("hi")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from baton.tools import FunctionTool, tool
+from baton.tools.function import referenced_objects
 
 THIS = sys.modules[__name__]
 
@@ -81,7 +82,7 @@ def not_yet() -> tuple[Callable[[], Agent], tuple[object, ...]]:
     def inner() -> Agent:
         return mine
 
-    early = tool(inner).mentioned()
+    early = referenced_objects(inner)
     mine = weather
     return inner, early
 
@@ -106,7 +107,7 @@ def given(to: Agent, other: Agent) -> Agent:
     ],
 )
 def test_agents_are_found_wherever_they_are_named(function: Callable[..., Any], agents: set[Agent]) -> None:
-    found = tool(function, name="t").mentioned()
+    found = referenced_objects(tool(function, name="t").function)
     assert {thing for thing in found if isinstance(thing, Agent)} == agents
     assert len({id(thing) for thing in found}) == len(found)
 
@@ -114,7 +115,7 @@ def test_agents_are_found_wherever_they_are_named(function: Callable[..., Any], 
 def test_defaults_are_found() -> None:
     def context(ctx: Any) -> None: ...
 
-    found = FunctionTool(by_default, _inject={"to": context, "other": context}).mentioned()
+    found = referenced_objects(FunctionTool(by_default, _inject={"to": context, "other": context}).function)
     assert weather in found
     assert chat in found
 
@@ -122,11 +123,9 @@ def test_defaults_are_found() -> None:
 def test_a_name_without_a_value_yet_is_passed_over() -> None:
     inner, early = not_yet()
     assert weather not in early
-    assert weather in tool(inner).mentioned()
+    assert weather in referenced_objects(inner)
 
 
 def test_what_is_not_written_in_python_mentions_nothing() -> None:
-    from baton.tools.function import mentioned_by
-
     for thing in (len, "abc".upper, dict, 3, None, object()):
-        assert mentioned_by(thing) == ()
+        assert referenced_objects(thing) == ()

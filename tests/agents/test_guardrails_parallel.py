@@ -198,7 +198,7 @@ async def test_beside_needs_an_agent_that_asks_a_model() -> None:
         await ctx.say("hi")
 
     with pytest.raises(
-        SetupError, match=r'guarded\(`Desk`\) has mode="parallel", but FunctionAgent\(\'Desk\'\) asks no'
+        SetupError, match=r'with_guardrails\(`Desk`\) has mode="parallel", but FunctionAgent\(\'Desk\'\) does not call'
     ):
         with_guardrails(desk, input_guardrails=[Judge("j")], mode="parallel")
     assert (await Runner(with_guardrails(desk, input_guardrails=[Judge("j")])).run("go")).output == "hi"

@@ -45,5 +45,5 @@ async def test_an_agent_made_of_a_function_has_edges_and_a_history_of_its_own() 
 def test_a_function_that_is_not_async_is_refused() -> None:
     def sync(ctx: AgentContext) -> None: ...
 
-    with pytest.raises(SetupError, match=r"@agent wants `async def …\(ctx\)`, not <function"):
+    with pytest.raises(SetupError, match=r"@agent decorates `async def …\(ctx\)`, not <function"):
         agent()(sync)  # pyright: ignore[reportArgumentType]

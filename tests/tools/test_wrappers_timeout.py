@@ -59,7 +59,7 @@ async def test_a_sync_function_is_left_behind_at_once(ctx: Ctx, caplog: pytest.L
         assert await asyncio.wait_for(made.call(ctx, ""), 3) == TOO_LATE
     finally:
         may_end.set()
-    assert any("was given up" in record.message for record in caplog.records)
+    assert any("was abandoned" in record.message for record in caplog.records)
 
 
 async def test_cancelling_the_run_is_not_a_timeout(ctx: Ctx) -> None:
@@ -130,5 +130,5 @@ async def test_any_tool_can_be_timed(ctx: Ctx) -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan")])
 def test_no_time_at_all_is_a_mistake(seconds: float) -> None:
-    with pytest.raises(SetupError, match="give it a timeout above 0"):
+    with pytest.raises(SetupError, match="give a number of seconds above 0"):
         tool(wait, timeout=seconds)

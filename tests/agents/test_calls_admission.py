@@ -167,7 +167,7 @@ def three_parameters(ctx: Any, given: Any, more: Any) -> None: ...
         (two_parameters, None, r"is called with \(ctx\), because it has no input_type, but it takes \(ctx"),
         (one_parameter, Reason, r"is called with \(ctx, input\), because it has an input_type, but it takes \(ctx"),
         (three_parameters, Reason, r"is called with \(ctx, input\)"),
-        (42, None, "must be something to call, not 42"),
+        (42, None, "must be callable, not 42"),
     ],
 )
 def test_a_callback_of_the_wrong_form_is_refused_at_once(callback: Any, input_type: Any, wanted: str) -> None:

@@ -54,7 +54,7 @@ class Records(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.messages.append(record.getMessage())
-        if "came back" in record.getMessage():
+        if "finished" in record.getMessage():
             self.has_come_back.set()
 
 
@@ -129,10 +129,10 @@ async def test_a_cancelled_run_does_not_wait_for_ever(blocking: Blocking, record
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not blocking.has_ended
-    assert records.messages == ["tool `block` was given up, but its thread cannot be stopped and goes on"]
+    assert records.messages == ["tool `block` was abandoned, but its thread cannot be stopped and keeps running"]
     blocking.may_end.set()
     assert await asyncio.to_thread(records.has_come_back.wait, 10)
-    assert "s after it was given up; its result is lost" in records.messages[1]
+    assert "s after it was abandoned; its result is lost" in records.messages[1]
 
 
 async def test_a_second_cancellation_does_not_wait(blocking: Blocking, records: Records) -> None:

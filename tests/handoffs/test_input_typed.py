@@ -287,7 +287,7 @@ async def test_after_the_budget_it_is_a_typed_error(corrections: int) -> None:
     # H6, T19
     keeper = Keeper()
     wrong = [call("transfer_to_b", subject=7)] * 9
-    runner, model = desk(*wrong, max_corrections=corrections, input_type=Ticket, on_handoff=keeper)
+    runner, model = desk(*wrong, corrections=corrections, input_type=Ticket, on_handoff=keeper)
     with pytest.raises(HandoffInputError) as caught:
         await runner.run("hi")
     assert len(model.requests) == corrections + 1
