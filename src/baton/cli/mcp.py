@@ -40,7 +40,7 @@ def serve_over_http(
     from ..serving import serve
 
     ways = auth_from(token_env, auth)
-    app = mcp_app(load(reference), host=host, auth=ways or None, **options)
+    app = mcp_app(load(reference), host=host, auth=ways or None, allow_anonymous=allow_anyone, **options)
     click.echo(f"serving MCP at http://{host}:{port}/mcp", err=True)
     serve(app, host=host, port=port, allow_anonymous=bool(ways) or allow_anyone)
 

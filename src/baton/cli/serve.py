@@ -59,8 +59,8 @@ class AppOptions:
     """What is the same for all faces."""
 
     auth: "AuthLike | None" = None
-    cors: tuple[str, ...] = ()
-    allow_anyone: bool = False
+    cors_origins: tuple[str, ...] = ()
+    allow_anonymous: bool = False
     show_errors: bool = False
 
 
@@ -85,7 +85,7 @@ def _a2a(hub: BackgroundRunner, manner: AppOptions) -> Any:
         from ..serving.a2a import a2a_app
     except ImportError:
         raise SetupError("baton serve --a2a needs the SDK of A2A: pip install 'baton-adk[a2a]'") from None
-    return a2a_app(hub, auth=manner.auth)
+    return a2a_app(hub, **vars(manner))
 
 
 FACES: dict[str, tuple[str, Face]] = {
@@ -117,7 +117,7 @@ def run_server(
         raise SetupError("baton serve needs a server: pip install 'baton-adk[serving]'") from None
     runner = runner_of(target, store=store, model=model)
     ways = auth_from(token_env, auth)
-    manner = AppOptions(auth=ways or None, cors=cors, allow_anyone=allow_anyone, show_errors=show_errors)
+    manner = AppOptions(auth=ways or None, cors_origins=cors, allow_anonymous=allow_anyone, show_errors=show_errors)
     wanted = [name for name in FACES if faces.get(name)] or ["api"]
     app = app_of(runner, wanted, manner)
     for name in wanted:
