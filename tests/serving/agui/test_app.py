@@ -144,12 +144,12 @@ async def test_a_question_interrupts_and_its_answer_resumes_on_any_replica() -> 
         other.messages, other.count = front.messages, front.count
         assert await other.refused("never mind") == (409, "thread_busy")
         unknown = [{"interruptId": "elsewhere", "status": "resolved", "payload": 1}]
-        assert await other.refused(resume=unknown) == (422, "answer_not_wanted")
+        assert await other.refused(resume=unknown) == (422, "invalid_answer")
         answer = [{"interruptId": interrupt["id"], "status": "resolved", "payload": 3}]
         rest = await other.run(resume=answer)
         assert text_in(rest) == "thanks"
         assert [event["content"] for event in rest if event["type"] == "TOOL_CALL_RESULT"] == ["3"]
-        assert await other.refused(resume=answer) == (409, "not_waiting")
+        assert await other.refused(resume=answer) == (409, "not_suspended")
 
 
 async def test_questions_inside_subagents_suspend_them_and_they_go_on() -> None:

@@ -58,7 +58,7 @@ class GRPCBinding:
         if method.server_streaming:
             make = self._grpc.unary_stream_rpc_method_handler
             behavior = self._streaming(name)
-        return make(behavior, request_deserializer=kind.FromString, response_serializer=ProtoMessage.SerializeToString)
+        return make(behavior, request_deserializer=kind.FromString, response_serializer=_serialize)
 
     def _unary(self, name: str) -> Any:
         async def handle(params: ProtoMessage, call: Any) -> ProtoMessage:
@@ -116,3 +116,7 @@ def _to_request(call: Any) -> Any:
     client = (host.strip("[]"), int(port)) if port.isdigit() else None
     scope = {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b""}
     return Request({**scope, "headers": headers, "client": client, "server": None})
+
+
+def _serialize(message: ProtoMessage) -> bytes:
+    return message.SerializeToString()
