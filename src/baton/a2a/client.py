@@ -86,7 +86,7 @@ class A2AServiceClient:
 
     @property
     def supports_streaming(self) -> bool:
-        """Whether the service streams updates."""
+        """True if the service streams updates."""
         return self.card is not None and self.card.capabilities.streaming
 
     async def send(self, message: Message) -> AsyncGenerator[StreamResponse]:
@@ -167,7 +167,7 @@ class RemoteTask:
         self._on_text = on_text
         self._stream: AsyncGenerator[StreamResponse] | None = None
         self._may_be_stale = False
-        """Whether the next task may still have the state before our message."""
+        """True while the next task may still have the state before our message."""
         self._task = Task()
         self._reply: Message | None = None
         self._sent_lengths: dict[str, int] = {}

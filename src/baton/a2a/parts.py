@@ -93,7 +93,7 @@ def to_struct(values: Mapping[str, Any]) -> Struct:
 
 
 def plain_value(message: Value | Struct) -> Any:
-    """Return a protobuf value as plain JSON; integral floats become integers, as protobuf has floats only.
+    """Return a protobuf value as plain JSON; integral floats become integers.
 
     Args:
         message: The value.

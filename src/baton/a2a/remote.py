@@ -24,7 +24,9 @@ _CANCEL_TIMEOUT = 5.0
 
 
 class RemoteAgent(BaseAgent[Any, Any]):
-    """An agent that runs as an A2A service. Its questions become interrupts; their answers are sent to the service.
+    """An agent that runs as an A2A service.
+
+    Its questions become interrupts, whose answers are sent to the service.
 
     Args:
         url_or_card: The URL of the service, or its agent card.
@@ -196,7 +198,7 @@ def _question(agent: str, outcome: dict[str, Any], sent: dict[str, Any]) -> dict
 
 
 def _unsent_parts(ctx: AgentContext[Any], *, is_known: bool) -> list[Part]:
-    """Return the messages that the service has not received: all, or those after its own last message."""
+    """Return the messages that the service has not received."""
     messages: Sequence[Any] = ctx.messages()
     own = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
     if is_known and own and own[-1] + 1 < len(messages):

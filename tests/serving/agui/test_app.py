@@ -224,7 +224,7 @@ async def test_a_front_end_tool_that_failed_says_so_and_one_may_be_answered_by_r
         front.messages.append({**failed, "content": "", "error": "no screen"})
         answer = [{"interruptId": interrupts["input"]["id"], "status": "resolved", "payload": "2"}]
         assert text_in(await front.run(resume=answer)) == "well"
-    results = [message for message in model.requests[1].messages if hasattr(message, "call_id")]
+    results = [message for message in model.requests[1].messages if hasattr(message, "tool_call_id")]
     assert [(getattr(each, "content"), getattr(each, "is_error")) for each in results] == [  # noqa: B009
         ("no screen", True),
         ("2", False),

@@ -137,7 +137,7 @@ def _update_card(card: AgentCard, given: Mapping[str, Any]) -> None:
 
 
 def with_interfaces(card: AgentCard, url: str, *, compat_03: bool, grpc_url: str | None = None) -> AgentCard:
-    """Return a copy of a card that lists the service's interfaces, unless the card lists some itself.
+    """Return a copy of a card with the service's interfaces, unless it lists some.
 
     Args:
         card: The card.
@@ -175,7 +175,9 @@ _LEASE_SECONDS = 5.0
 
 
 class A2AApp:
-    """The ASGI app that `a2a_app` returns. It drives tasks in the background and takes over abandoned ones.
+    """The ASGI app that `a2a_app` returns.
+
+    It drives tasks in the background and takes over abandoned ones.
 
     Attributes:
         runner: The runner of the tasks.
@@ -280,7 +282,7 @@ class A2AApp:
         self.start()
 
     def start(self) -> None:
-        """Start to take over abandoned tasks. The first request does so too; calling it again has no effect."""
+        """Start to take over abandoned tasks, as the first request does. Safe to call again."""
         self._background.caretaker.start(self._context_factory)
 
     async def close(self) -> None:

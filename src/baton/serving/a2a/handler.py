@@ -103,7 +103,7 @@ def to_a2a_error(error: Exception) -> tuple[A2AError, int | None, Mapping[str, s
 
 
 class A2ARequestGuard:
-    """The checks that every request passes: authentication, body, protocol version and extensions.
+    """Checks of authentication, body, protocol version and extensions.
 
     Args:
         card: The agent card, which names the required extensions.
@@ -170,7 +170,7 @@ class A2ARequestGuard:
 
 
 def _is_encodable(body: bytes) -> bool:
-    """Return whether the strings of a JSON body can be encoded; JSON can express unpaired surrogates."""
+    """Return whether a JSON body is free of unpaired surrogates."""
     try:
         json.dumps(json.loads(body), ensure_ascii=False).encode()
     except UnicodeEncodeError:
@@ -235,7 +235,7 @@ class A2ARequestHandler(RequestHandler):
         self._push = push
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """Start or continue a task, and wait until it stops unless an immediate response is requested.
+        """Start or continue a task, and wait until it stops unless told not to.
 
         Args:
             params: The parameters of the operation.

@@ -90,7 +90,7 @@ class LegacyTranslator(RequestHandler03):
         return version.startswith("0.") and (method in _METHODS or method == _CARD_METHOD)
 
     def check(self, request: Request, context: ServerCallContext) -> None:
-        """Raise unless the client supports all required extensions, which 0.3 sends in another header.
+        """Raise unless the client supports all required extensions.
 
         Args:
             request: The incoming request.

@@ -99,7 +99,7 @@ class TaskProjection:
         self.interrupts: dict[str, InterruptRaised] = {}
         """The open interrupts by id."""
         self.replies_with_message = False
-        """Whether the agent replies with a message instead of a task."""
+        """True if the agent replies with a message instead of a task."""
         self._show_errors = show_errors
         self._artifacts: dict[str, Artifact] = {}
         self._response_counts: dict[str, int] = {}
@@ -107,7 +107,7 @@ class TaskProjection:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the task has ended."""
+        """True once the task has ended."""
         return self.task.status.state in TERMINAL
 
     def apply(self, event: Event) -> list[Update]:

@@ -123,7 +123,7 @@ class RESTBinding:
 def make_endpoint(
     admit: Callable[[Request], Awaitable[ServerCallContext]], operation: Operation
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return an endpoint that admits a request and performs an operation; every failure becomes an error response.
+    """Return an endpoint that admits a request, performs an operation and reports failures.
 
     Args:
         admit: Checks the request and returns its call context.

@@ -101,7 +101,7 @@ def _only_interrupt(interrupts: Mapping[str, InterruptRaised]) -> str:
 
 
 def _parse_text(text: str, interrupt: InterruptRaised) -> Any:
-    """Return text as the expected kind of answer: a boolean for an approval, JSON unless text is expected."""
+    """Parse text as a boolean for approvals, and as JSON unless text is expected."""
     payload: Any = interrupt.payload
     kind = cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
     if kind == "approval" and text.strip().lower() in _YES | _NO:
@@ -287,7 +287,7 @@ class TaskService:
             continue
 
     async def stream(self, broadcast: TaskBroadcast, subscriber: TaskSubscriber) -> AsyncGenerator[Update]:
-        """Stream a task that was just started or resumed here: its first snapshot, then its updates until it stops.
+        """Stream a task that was just started or resumed here, beginning with a snapshot.
 
         If its agent replies with a message, only that message is streamed.
 
@@ -347,7 +347,7 @@ class TaskService:
                 yield update
 
     async def _wait_for_resume(self, projection: TaskProjection) -> AsyncGenerator[Update]:
-        """Yield the updates of a suspended task once it is resumed here; nothing if another process resumes it."""
+        """Yield a suspended task's updates; none if another process resumes it."""
         task_id, subscriber = projection.task.id, TaskSubscriber()
         if self.broadcasts.get(task_id) is not None:
             return

@@ -46,7 +46,7 @@ class ResumeRequest(Struct, frozen=True):
     answered_calls: tuple[str, ...] = ()
     """Ids of the calls whose results were sent as messages."""
     abandons: bool = False
-    """Whether the user declined to answer an interrupt, so that the run is cancelled."""
+    """True if the user declined to answer an interrupt, so that the run is cancelled."""
 
 
 def parse_request(content: bytes) -> agui.RunAgentInput:
@@ -73,7 +73,7 @@ def parse_request(content: bytes) -> agui.RunAgentInput:
 
 
 def initial_values(request: agui.RunAgentInput) -> dict[str, Any]:
-    """Return the values of a new run: the state, the frontend tools, the context and the forwarded properties.
+    """Return the initial values of a run: state, frontend tools, context and properties.
 
     Args:
         request: The parsed request.

@@ -214,7 +214,7 @@ class _OpenMessage(Struct):
 
 
 class MessageTranslator:
-    """Text, reasoning and tool calls of one stream; each activation has at most one open message.
+    """Text, reasoning and tool calls of one stream.
 
     Args:
         run_id: The prefix of message ids.
@@ -382,7 +382,7 @@ class EventTranslator:
         self._responses: list[AgentResponded] = []
         self._output: str | None = None
         self.is_finished = False
-        """Whether the final event has been sent."""
+        """True once the final event has been sent."""
         for event in past:
             self._record(event)
         self._handlers: dict[type, Callable[[Any], _AGUIEvents]] = {

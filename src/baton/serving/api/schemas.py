@@ -69,7 +69,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 
 
 class RunDetail(RunView, frozen=True, kw_only=True):
-    """A run with the details of its log: active agent, output, open interrupts, error type and usage."""
+    """A run with its active agent, output, open interrupts, error type and usage."""
 
     active_agent: str
     output: str | None

@@ -68,7 +68,7 @@ def make_app(
     context_factory: ContextFactory | None,
     exception_handlers: dict[Any, Any] | None = None,
 ) -> "Starlette":
-    """Return a Starlette app that recovers abandoned runs while it is served and releases its runs at the end.
+    """Return a Starlette app that recovers abandoned runs and releases its own at shutdown.
 
     Args:
         background: The runner that drives the app's runs.

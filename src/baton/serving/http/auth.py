@@ -23,12 +23,12 @@ TokenLike: TypeAlias = str | Mapping[str, str] | TokenVerifier
 
 
 class Principal(Struct, frozen=True):
-    """The authenticated sender of a request. Runs and threads of named principals are isolated from each other."""
+    """The sender of a request. Named principals see only their own runs and threads."""
 
     name: str = ""
     """The name that becomes the owner of the principal's runs; "" for an anonymous principal."""
     sees_all: bool = False
-    """Whether the principal may see the runs of every owner."""
+    """True if the principal may see the runs of every owner."""
 
     @property
     def prefix(self) -> str:
@@ -108,7 +108,7 @@ class TokenRegistry:
 
 
 class Auth(ABC):
-    """An authentication scheme; the same object enforces it and describes it in OpenAPI and in agent cards."""
+    """An authentication scheme that is enforced and declared by the same object."""
 
     name: str
     """The scheme's name in OpenAPI documents and agent cards."""
@@ -314,7 +314,7 @@ class BasicAuth(Auth):
 
 
 class MutualTLSAuth(Auth):
-    """Client certificates that a reverse proxy has verified; the proxy sends the subject in a header.
+    """Client certificates that a reverse proxy verifies and reports in a header.
 
     Args:
         header: The header with the certificate's subject.

@@ -129,7 +129,7 @@ def is_local(host: str) -> bool:
 
 
 def _require_loopback(request: Request) -> None:
-    """Reject requests from other machines, and those whose Host header is not a loopback name (DNS rebinding)."""
+    """Reject other machines, and Host headers that are no loopback name (DNS rebinding)."""
     peer: Any = request.client
     if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(request.url.hostname or ""):
         raise ServingError(403, "forbidden", "without auth, this server accepts requests from its own machine only")
@@ -172,7 +172,7 @@ def _replay(body: bytes, receive: "Receive") -> "Receive":
 
 
 def get_principal(request: Request | None) -> Principal:
-    """Return the principal that `AuthMiddleware` stored; one that sees everything if there is no middleware.
+    """Return the principal that `AuthMiddleware` stored, else one that sees everything.
 
     Args:
         request: The request, or None for a transport without requests.

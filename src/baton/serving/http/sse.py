@@ -70,7 +70,7 @@ class SSEResponse(StreamingResponse):
 
 
 async def with_heartbeat(source: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:
-    """Yield the items of a source, and None whenever it has been silent for some time. Closes the source.
+    """Yield the items of a source, and None after each silence. Closes the source.
 
     Args:
         source: The items.
@@ -104,7 +104,7 @@ async def _next(source: AsyncGenerator[T]) -> T:
 async def stream_response(
     updates: AsyncGenerator[T], encode: Callable[[T], str], encode_error: Callable[[Exception], str]
 ) -> SSEResponse:
-    """Return a stream of updates; an error before the first update is raised instead of streamed.
+    """Return a stream of updates. Raises the error of the first update, if any.
 
     Args:
         updates: The updates to send.
