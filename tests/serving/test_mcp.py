@@ -92,12 +92,12 @@ async def test_the_root_is_a_tool_and_its_run_reports_how_far_it_is() -> None:
         result = await client.call_tool("desk", {"request": "a trip"}, progress_callback=note)
     assert (text_in(result), result.is_error) == ("booked", False)
     assert told == [
-        (1, "Desk has the floor"),
+        (1, "Desk is active"),
         (2, "on the way"),
-        (3, "Desk has used fetch"),
-        (4, "Desk has used transfer_to_bookings"),
-        (5, "Desk hands over to Bookings"),
-        (6, "Bookings has the floor"),
+        (3, "Desk called fetch"),
+        (4, "Desk called transfer_to_bookings"),
+        (5, "Desk transfers to Bookings"),
+        (6, "Bookings is active"),
     ]
 
 
@@ -110,7 +110,7 @@ async def test_every_agent_can_be_a_tool_and_structured_output_stays_structured(
         result = await client.call_tool("bookings", {"request": "a trip"})
     assert result.structured_content == {"euro": 40}
     assert text_in(result) == '{"euro": 40}'
-    with pytest.raises(SetupError, match="give the agent to say these here"):
+    with pytest.raises(SetupError, match="pass the agent instead"):
         mcp_server(Runner(team), tool_per_agent=True)
 
 
@@ -121,7 +121,7 @@ async def test_questions_of_the_team_are_put_to_the_clients_user(mode: str) -> N
     async with served(mcp_app(team), free_port()) as url, Client(url, mode=mode, elicitation_callback=user) as client:
         result = await client.call_tool("desk", {"request": "hi"})
     assert text_in(result) == "done"
-    assert user.asked == ['Desk wants to use pay with {"euro": 5}. May it?', "Desk asks: Which size?"]
+    assert user.asked == ['Desk requests approval for pay with {"euro": 5}.', "Desk asks: Which size?"]
 
 
 async def test_who_declines_an_approval_has_refused_and_who_declines_a_question_leaves_it_open() -> None:
@@ -138,7 +138,7 @@ async def test_a_client_that_cannot_ask_is_told_what_is_open_and_how_to_answer()
         result = await client.call_tool("desk", {"request": "hi"})
         assert result.is_error
         told = text_in(result)
-        assert 'Desk wants to use pay with {"euro": 5}. May it?' in told
+        assert 'Desk requests approval for pay with {"euro": 5}.' in told
         assert "call the tool `answer_run`" in told
         run_id = told.split("`")[1]
         ids = [line.split("`")[1] for line in told.splitlines() if line.startswith("- ")]
@@ -175,7 +175,7 @@ async def test_what_goes_wrong_is_told_without_what_is_nobodys_business() -> Non
         assert "failed: ModelError" in text_in(result)
         assert "1234" not in text_in(result)
         nothing = await client.call_tool("desk", {"request": " "})
-        assert 'give what should be done as text: {"request": "…"}' in text_in(nothing)
+        assert 'pass the request as text: {"request": "…"}' in text_in(nothing)
         # The protocol has an error of its own for a tool that there is not.
         with pytest.raises(MCPError, match="the tools are: `desk`, `answer_run`") as unknown:
             await client.call_tool("nonsense", {})
@@ -210,6 +210,6 @@ async def test_a_team_can_use_another_team_as_a_server_and_questions_go_all_the_
     )
     result = await outer.run("hi")
     [question] = result.interrupts
-    assert question.payload["message"] == 'Desk wants to use pay with {"euro": 5}. May it?'
+    assert question.payload["message"] == 'Desk requests approval for pay with {"euro": 5}.'
     result = await outer.resume(result.run_id, {"approved": True})
     assert result.output == "fine"

@@ -62,5 +62,5 @@ async def test_runs_belong_to_whoever_asked_for_them() -> None:
         assert "Which size?" in await ann.called("desk", request="a shirt")
         (record,) = (await runner._require_store("test").list()).records
         assert record.owner == "ann"
-        assert "no run" in await bob.called("answer_run", run_id=record.run_id, answers="3")
+        assert "there is no suspended run" in await bob.called("answer_run", run_id=record.run_id, answers="3")
         assert await ann.called("answer_run", run_id=record.run_id, answers="3") == "done"

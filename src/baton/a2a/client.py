@@ -1,7 +1,4 @@
-"""The connection to a remote service: its card, and the SDK's client on an HTTP client of our own.
-
-One turn of a remote task: what is sent, what is heard until it stops, and what it comes to.
-"""
+"""The client of an A2A service, and the state of one remote task."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -36,76 +33,99 @@ from .parts import TERMINAL, plain_value
 if TYPE_CHECKING:
     import httpx
 
-_CONNECT = 10.0
+_CONNECT_TIMEOUT = 10.0
 
 Credentials: TypeAlias = str | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
-"""A bearer token, or a function that gives the headers for the next request."""
+"""A bearer token, or a function that returns headers and is called for each request."""
 
 
 class A2AServiceClient:
-    """One service, in one event loop."""
+    """A client of one service, for one event loop.
+
+    Args:
+        url_or_card: The URL of the service, or its agent card.
+        auth: The credentials.
+        headers: Headers of every request.
+        timeout: Seconds without data after which a request fails.
+    """
 
     def __init__(
-        self, where: str | AgentCard, *, auth: Credentials | None, headers: Mapping[str, str], timeout: float
+        self, url_or_card: str | AgentCard, *, auth: Credentials | None, headers: Mapping[str, str], timeout: float
     ) -> None:
         import httpx
 
-        self._where = where
+        self._url_or_card = url_or_card
         self._auth = auth
-        # Answers may take long; that there is no connection is known soon.
-        limits = httpx.Timeout(timeout, connect=_CONNECT)
-        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._sign]}
+        # Responses may take long; a connection is established quickly or not at all.
+        limits = httpx.Timeout(timeout, connect=_CONNECT_TIMEOUT)
+        hooks: dict[str, list[Callable[..., Any]]] = {"request": [self._authorize]}
         self._http = httpx.AsyncClient(timeout=limits, headers=dict(headers), event_hooks=hooks)
-        self._client: Client | None = None
-        self.card: AgentCard | None = where if isinstance(where, AgentCard) else None
+        self._sdk_client: Client | None = None
+        self.card: AgentCard | None = url_or_card if isinstance(url_or_card, AgentCard) else None
 
-    async def _sign(self, request: "httpx.Request") -> None:
+    async def _authorize(self, request: "httpx.Request") -> None:
         if isinstance(self._auth, str):
             request.headers["Authorization"] = f"Bearer {self._auth}"
         elif self._auth is not None:
-            given = self._auth()
-            request.headers.update(await given if isawaitable(given) else given)
+            headers = self._auth()
+            request.headers.update(await headers if isawaitable(headers) else headers)
 
     async def client(self) -> Client:
-        """The SDK's client; the card is fetched when it is first needed."""
-        if self._client is None:
+        """Return the SDK's client; the card is fetched on first use."""
+        if self._sdk_client is None:
             if self.card is None:
-                self.card = await A2ACardResolver(self._http, cast("str", self._where)).get_agent_card()
+                self.card = await A2ACardResolver(self._http, cast("str", self._url_or_card)).get_agent_card()
             config = ClientConfig(
                 httpx_client=self._http,
                 supported_protocol_bindings=[TransportProtocol.JSONRPC, TransportProtocol.HTTP_JSON],
-                streaming=self.streams,
-                polling=not self.streams,
+                streaming=self.supports_streaming,
+                polling=not self.supports_streaming,
             )
-            self._client = ClientFactory(config).create(self.card)
-        return self._client
+            self._sdk_client = ClientFactory(config).create(self.card)
+        return self._sdk_client
 
     @property
-    def streams(self) -> bool:
-        """Whether the service tells what happens while it happens."""
+    def supports_streaming(self) -> bool:
+        """True if the service streams updates."""
         return self.card is not None and self.card.capabilities.streaming
 
     async def send(self, message: Message) -> AsyncGenerator[StreamResponse]:
-        """Say something; what comes of it. If the service does not stream, that is a task to look at again."""
+        """Send a message and yield the responses; without streaming, one task that must be polled.
+
+        Args:
+            message: The message.
+        """
         client = await self.client()
         async for response in _closing(client.send_message(SendMessageRequest(message=message))):
             yield response
 
-    async def listen(self, task_id: str) -> AsyncGenerator[StreamResponse]:
-        """How a task stands, and what happens in it if the service streams."""
+    async def subscribe(self, task_id: str) -> AsyncGenerator[StreamResponse]:
+        """Yield the current state of a task, and its updates if the service streams.
+
+        Args:
+            task_id: The task.
+        """
         client = await self.client()
-        if not self.streams:
+        if not self.supports_streaming:
             yield StreamResponse(task=await self.get(task_id))
             return
         async for response in _closing(client.subscribe(SubscribeToTaskRequest(id=task_id))):
             yield response
 
     async def get(self, task_id: str) -> Task:
-        """How a task stands."""
+        """Return the current state of a task.
+
+        Args:
+            task_id: The task.
+        """
         return await (await self.client()).get_task(GetTaskRequest(id=task_id))
 
     async def cancel(self, task_id: str) -> None:
-        """Have a task stopped."""
+        """Cancel a task.
+
+        Args:
+            task_id: The task.
+        """
         await (await self.client()).cancel_task(CancelTaskRequest(id=task_id))
 
     async def close(self) -> None:
@@ -114,7 +134,7 @@ class A2AServiceClient:
 
 
 async def _closing(responses: AsyncIterator[StreamResponse]) -> AsyncGenerator[StreamResponse]:
-    # The SDK's generators, one inside the other, would close the response only when they are collected.
+    # The SDK's nested generators close the response only when they are garbage-collected.
     stream = cast("AsyncGenerator[StreamResponse]", responses)
     try:
         async for response in stream:
@@ -123,118 +143,139 @@ async def _closing(responses: AsyncIterator[StreamResponse]) -> AsyncGenerator[S
         await stream.aclose()
 
 
-_FIRST_PAUSE = 0.2
-_LONGEST_PAUSE = 3.0
-_WAITS = (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED)
+_MIN_DELAY = 0.2
+_MAX_DELAY = 3.0
+_SUSPENDED = (TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED)
 
 
 class RemoteTask:
-    """What is known of one remote task while we listen to it. `hear` is called with text that is new."""
+    """The state of one remote task while its updates are received.
 
-    def __init__(self, agent: str, link: A2AServiceClient, patience: float, hear: Callable[[str], Any]) -> None:
+    Args:
+        agent: The agent's name, for error messages.
+        client: The client of the service.
+        unavailable_timeout: Seconds that the service may be unavailable.
+        on_text: Called with new text of the task's artifacts.
+    """
+
+    def __init__(
+        self, agent: str, client: A2AServiceClient, unavailable_timeout: float, on_text: Callable[[str], Any]
+    ) -> None:
         self._agent = agent
-        self._link = link
-        self._patience = patience
-        self._hear = hear
-        self._open: AsyncGenerator[StreamResponse] | None = None
-        self._is_fresh = False
-        """Whether the next task that comes may still show the state before our message."""
+        self._client = client
+        self._unavailable_timeout = unavailable_timeout
+        self._on_text = on_text
+        self._stream: AsyncGenerator[StreamResponse] | None = None
+        self._may_be_stale = False
+        """True while the next task may still have the state before our message."""
         self._task = Task()
         self._reply: Message | None = None
-        self._told: dict[str, int] = {}
+        self._sent_lengths: dict[str, int] = {}
 
     async def send(self, message: Message) -> dict[str, Any]:
-        """Say something, and keep listening. The ids of the task, or the reply if there is no task."""
-        latest, pause, may_be_there = monotonic() + self._patience, _FIRST_PAUSE, False
+        """Send a message and keep its stream open.
+
+        Args:
+            message: The message.
+
+        Returns:
+            The ids of the task and its context, or the reply if there is no task.
+        """
+        deadline, delay, may_have_arrived = monotonic() + self._unavailable_timeout, _MIN_DELAY, False
         while True:
             try:
-                if not may_be_there or not await self._is_past(message):
-                    await self._begin(message)
+                if not may_have_arrived or not await self._has_moved_on(message):
+                    await self._send_once(message)
                 break
             except StopAsyncIteration:
-                raise RemoteError(self._agent, "it closed the connection and said nothing") from None
+                raise RemoteError(self._agent, "the service closed the connection without a response") from None
             except A2AClientError as error:
-                # What has left may have arrived. If there is a task already, it tells; if not, nobody does.
-                may_be_there = may_be_there or not _never_left(error)
-                if (may_be_there and not message.task_id) or monotonic() + pause > latest:
+                # A message that was sent may have arrived; only an existing task can tell.
+                may_have_arrived = may_have_arrived or not _is_connect_error(error)
+                if (may_have_arrived and not message.task_id) or monotonic() + delay > deadline:
                     raise self._unavailable(error) from error
             except A2AError as error:
-                # If it has the answer already, we were stopped before we could write that down.
-                if message.task_id and await self._is_past(message):
+                # If the task has the answer already, we were stopped before we could record that.
+                if message.task_id and await self._has_moved_on(message):
                     break
-                raise RemoteError(self._agent, f"it does not take the message: {error.message}") from error
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+                raise RemoteError(self._agent, f"the service rejected the message: {error.message}") from error
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, _MAX_DELAY)
         if self._reply is not None:
             return {"reply": [MessageToDict(part) for part in self._reply.parts]}
         return {"task": self._task.id, "context": self._task.context_id}
 
     async def outcome(self, task_id: str) -> dict[str, Any]:
-        """Listen until the task stops; what it has come to. A connection that is lost is made anew."""
+        """Receive updates until the task stops, reconnecting as needed, and return its outcome.
+
+        Args:
+            task_id: The task.
+        """
         self._task.id = task_id
-        since, pause = monotonic(), _FIRST_PAUSE
+        last_response, delay = monotonic(), _MIN_DELAY
         while not self._has_stopped():
-            stream, self._open = self._open or self._link.listen(task_id), None
+            stream, self._stream = self._stream or self._client.subscribe(task_id), None
             try:
                 async for response in stream:
-                    since, pause = monotonic(), _FIRST_PAUSE
-                    await self._take(response)
+                    last_response, delay = monotonic(), _MIN_DELAY
+                    await self._handle(response)
                     if self._has_stopped():
                         break
                 else:
-                    self._is_fresh = False
-                    await self._take(StreamResponse(task=await self._link.get(task_id)))
+                    self._may_be_stale = False
+                    await self._handle(StreamResponse(task=await self._client.get(task_id)))
             except TaskNotFoundError as error:
-                raise RemoteError(self._agent, "it does not know the task any more", task_id=task_id) from error
+                raise RemoteError(self._agent, "the service no longer has the task", task_id=task_id) from error
             except UnsupportedOperationError:
-                # It has ended between two looks at it.
-                await self._take(StreamResponse(task=await self._link.get(task_id)))
+                # It has ended since the last update.
+                await self._handle(StreamResponse(task=await self._client.get(task_id)))
             except A2AClientError as error:
-                if monotonic() - since > self._patience:
+                if monotonic() - last_response > self._unavailable_timeout:
                     raise self._unavailable(error) from error
             except A2AError as error:
                 raise RemoteError(self._agent, error.message, task_id=task_id) from error
             finally:
                 await stream.aclose()
             if not self._has_stopped():
-                await asyncio.sleep(pause)
-                pause = min(pause * 1.5, _LONGEST_PAUSE)
+                await asyncio.sleep(delay)
+                delay = min(delay * 1.5, _MAX_DELAY)
         return self._summary()
 
-    async def _begin(self, message: Message) -> None:
-        self._open = self._link.send(message)
-        self._is_fresh = True
-        await self._take(await anext(self._open))
+    async def _send_once(self, message: Message) -> None:
+        self._stream = self._client.send(message)
+        self._may_be_stale = True
+        await self._handle(await anext(self._stream))
 
-    async def _is_past(self, message: Message) -> bool:
-        """Whether a task waits no more for what a message answers."""
-        self._open, self._is_fresh = None, False
-        self._task.CopyFrom(await self._link.get(message.task_id))
-        answered, asked = _interrupts_in(message), _interrupts_in(self._task.status.message)
-        return self._task.status.state not in _WAITS or bool(answered and asked and not answered & asked)
+    async def _has_moved_on(self, message: Message) -> bool:
+        """Return whether the task no longer needs the answers in a message."""
+        self._stream, self._may_be_stale = None, False
+        self._task.CopyFrom(await self._client.get(message.task_id))
+        answered, raised = _interrupt_ids(message), _interrupt_ids(self._task.status.message)
+        return self._task.status.state not in _SUSPENDED or bool(answered and raised and not answered & raised)
 
     def _has_stopped(self) -> bool:
         state = self._task.status.state
-        return state in TERMINAL or (state in _WAITS and not self._is_fresh)
+        return state in TERMINAL or (state in _SUSPENDED and not self._may_be_stale)
 
-    async def _take(self, response: StreamResponse) -> None:
+    async def _handle(self, response: StreamResponse) -> None:
         kind = response.WhichOneof("payload")
         if kind == "message":
             self._reply = response.message
         elif kind == "task":
-            was_fresh, self._is_fresh = self._is_fresh, False
             self._task.CopyFrom(response.task)
-            self._is_fresh = was_fresh and response.task.status.state in _WAITS and self._link.streams
+            self._may_be_stale = (
+                self._may_be_stale and response.task.status.state in _SUSPENDED and self._client.supports_streaming
+            )
             for artifact in self._task.artifacts:
-                _joined(artifact)
-                await self._tell(artifact)
+                _join_texts(artifact)
+                await self._send_text(artifact)
         elif kind == "status_update":
-            self._is_fresh = False
+            self._may_be_stale = False
             self._task.status.CopyFrom(response.status_update.status)
         elif kind == "artifact_update":
-            await self._take_artifact(response.artifact_update)
+            await self._handle_artifact(response.artifact_update)
 
-    async def _take_artifact(self, update: TaskArtifactUpdateEvent) -> None:
+    async def _handle_artifact(self, update: TaskArtifactUpdateEvent) -> None:
         id = update.artifact.artifact_id
         known = next((each for each in self._task.artifacts if each.artifact_id == id), None)
         if known is None:
@@ -245,16 +286,16 @@ class RemoteTask:
             known.metadata.MergeFrom(update.artifact.metadata)
         else:
             known.CopyFrom(update.artifact)
-        _joined(known)
-        await self._tell(known)
+        _join_texts(known)
+        await self._send_text(known)
 
-    async def _tell(self, artifact: Artifact) -> None:
-        """Pass on what is new of an artifact's text; what was replaced is not told again."""
+    async def _send_text(self, artifact: Artifact) -> None:
+        """Send the new text of an artifact; replaced text is not sent again."""
         text = "".join(part.text for part in artifact.parts)
-        told = self._told.get(artifact.artifact_id, 0)
-        if len(text) > told:
-            self._told[artifact.artifact_id] = len(text)
-            await self._hear(text[told:])
+        sent = self._sent_lengths.get(artifact.artifact_id, 0)
+        if len(text) > sent:
+            self._sent_lengths[artifact.artifact_id] = len(text)
+            await self._on_text(text[sent:])
 
     def _summary(self) -> dict[str, Any]:
         status, task = self._task.status, self._task
@@ -270,16 +311,22 @@ class RemoteTask:
         }
 
     def _unavailable(self, error: A2AClientError) -> RemoteUnavailableError:
-        return RemoteUnavailableError(self._agent, f"it cannot be reached: {error.message}", task_id=self._task.id)
+        return RemoteUnavailableError(
+            self._agent, f"the service is unavailable: {error.message}", task_id=self._task.id
+        )
 
 
-def parts_from(given: list[dict[str, Any]]) -> list[Part]:
-    """Parts as they were recorded."""
-    return [ParseDict(each, Part()) for each in given]
+def parse_parts(recorded: list[dict[str, Any]]) -> list[Part]:
+    """Return parts from the JSON in the log.
+
+    Args:
+        recorded: The parts as JSON.
+    """
+    return [ParseDict(part, Part()) for part in recorded]
 
 
-def _joined(artifact: Artifact) -> None:
-    """Make one text of chunks of text that follow one another."""
+def _join_texts(artifact: Artifact) -> None:
+    """Join consecutive text parts."""
     parts: list[Part] = []
     for part in artifact.parts:
         if parts and part.WhichOneof("content") == "text" and parts[-1].WhichOneof("content") == "text":
@@ -292,19 +339,18 @@ def _joined(artifact: Artifact) -> None:
     artifact.parts.extend(parts)
 
 
-def _interrupts_in(message: Message) -> set[str]:
-    """The ids of questions that a message asks or answers; none if it does so in words alone."""
-    given = [plain_value(part.data) for part in message.parts if part.HasField("data")]
-    known = [cast("dict[str, Any]", each) for each in given if isinstance(each, dict)]
-    return {str(each["interruptId"]) for each in known if each.get("interruptId")}
+def _interrupt_ids(message: Message) -> set[str]:
+    values = [plain_value(part.data) for part in message.parts if part.HasField("data")]
+    data = [cast("dict[str, Any]", value) for value in values if isinstance(value, dict)]
+    return {str(item["interruptId"]) for item in data if item.get("interruptId")}
 
 
 def _is_answer(artifact: Artifact) -> bool:
-    """Whether it is not only a remark on the way: services of Baton say so, others say nothing about it."""
+    # Services of Baton mark intermediate responses in the metadata.
     return "answer" not in artifact.metadata or bool(artifact.metadata["answer"])
 
 
-def _never_left(error: A2AClientError) -> bool:
+def _is_connect_error(error: A2AClientError) -> bool:
     import httpx
 
     cause: BaseException | None = error

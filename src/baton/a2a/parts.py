@@ -1,7 +1,4 @@
-"""Between what is said in a run and the parts of A2A: text, files by value or by address, structured values.
-
-The questions of a run, as callers of A2A are asked them: in words, and as data.
-"""
+"""Conversion between message content and A2A parts, and the A2A form of interrupts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
@@ -13,28 +10,35 @@ from google.protobuf.struct_pb2 import Struct, Value
 
 from ..events import InterruptRaised
 from ..messages import Audio, Content, Data, File, Image, Text
-from ..messages import Part as OurPart
+from ..messages import Part as ContentPart
 
-_LARGEST_WHOLE = 2**53
+_MAX_EXACT_INT = 2**53
 
 
 def content_of(parts: Iterable[Part]) -> Content:
-    """What the parts say, as the content of a message: plain text if there is nothing else."""
-    given = [our_part(part) for part in parts]
-    if all(isinstance(part, Text) for part in given):
-        return "\n".join(part.text for part in given if isinstance(part, Text))
-    return tuple(given)
+    """Convert A2A parts to message content; plain text if there are only text parts.
+
+    Args:
+        parts: The parts.
+    """
+    converted = [_from_part(part) for part in parts]
+    if all(isinstance(part, Text) for part in converted):
+        return "\n".join(part.text for part in converted if isinstance(part, Text))
+    return tuple(converted)
 
 
-def parts_of(content: Content) -> list[Part]:
-    """The content of a message as parts."""
+def to_parts(content: Content) -> list[Part]:
+    """Convert message content to A2A parts.
+
+    Args:
+        content: The content.
+    """
     if isinstance(content, str):
         return [Part(text=content)] if content else []
-    return [_their_part(part) for part in content]
+    return [_to_part(part) for part in content]
 
 
-def our_part(part: Part) -> OurPart:
-    """One part as ours: what it is, its media type says."""
+def _from_part(part: Part) -> ContentPart:
     kind = part.WhichOneof("content")
     if kind == "data":
         return Data(plain_value(part.data))
@@ -50,48 +54,60 @@ def our_part(part: Part) -> OurPart:
     return Text(part.text)
 
 
-def _their_part(part: OurPart) -> Part:
+def _to_part(part: ContentPart) -> Part:
     match part:
         case Text(text):
             return Part(text=text)
         case Data(value):
-            return data_part(value)
+            return to_data_part(value)
         case Image() | Audio():
-            return _file(part.url, part.data, part.media_type, "")
+            return _file_part(part.url, part.data, part.media_type, "")
         case File():
-            return _file(part.url, part.data, part.media_type, part.name or "")
+            return _file_part(part.url, part.data, part.media_type, part.name or "")
 
 
-def _file(url: str | None, data: bytes | None, media_type: str, name: str) -> Part:
+def _file_part(url: str | None, data: bytes | None, media_type: str, name: str) -> Part:
     if data is not None:
         return Part(raw=data, media_type=media_type, filename=name)
     return Part(url=url or "", media_type=media_type, filename=name)
 
 
-def data_part(value: Any) -> Part:
-    """A structured value as a part."""
+def to_data_part(value: Any) -> Part:
+    """Return a structured value as a part.
+
+    Args:
+        value: A JSON value.
+    """
     return Part(data=ParseDict(msgspec.to_builtins(value), Value()), media_type="application/json")
 
 
-def struct_of(values: Mapping[str, Any]) -> Struct:
-    """Metadata, as the protocol has it."""
-    made = Struct()
-    made.update(msgspec.to_builtins(dict(values)))
-    return made
+def to_struct(values: Mapping[str, Any]) -> Struct:
+    """Return a mapping as a protobuf Struct.
+
+    Args:
+        values: JSON values by key.
+    """
+    struct = Struct()
+    struct.update(msgspec.to_builtins(dict(values)))
+    return struct
 
 
 def plain_value(message: Value | Struct) -> Any:
-    """A structured value as JSON has it. The protocol knows only floats: whole numbers are made whole again."""
-    return _whole(MessageToDict(message))
+    """Return a protobuf value as plain JSON; integral floats become integers.
+
+    Args:
+        message: The value.
+    """
+    return _restore_ints(MessageToDict(message))
 
 
-def _whole(value: Any) -> Any:
-    if isinstance(value, float) and value.is_integer() and abs(value) < _LARGEST_WHOLE:
+def _restore_ints(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_EXACT_INT:
         return int(value)
     if isinstance(value, dict):
-        return {key: _whole(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: _restore_ints(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_whole(item) for item in cast("Sequence[Any]", value)]
+        return [_restore_ints(item) for item in cast("Sequence[Any]", value)]
     return value
 
 
@@ -105,31 +121,45 @@ TERMINAL = frozenset(
 )
 
 AUTH_REQUIRED = "auth_required"
-"""The `kind` in the payload of a question that asks for credentials."""
+"""The `kind` in the payload of an interrupt that asks for credentials."""
 
 
-def question_text(asked: InterruptRaised) -> str:
-    """A question in words, for whoever cannot read its data."""
-    payload: Any = asked.payload
+def interrupt_text(interrupt: InterruptRaised) -> str:
+    """Return an interrupt as text, for clients that do not read its data.
+
+    Args:
+        interrupt: The interrupt.
+    """
+    payload: Any = interrupt.payload
     if isinstance(payload, str):
         return payload
     if isinstance(payload, dict):
-        facts = cast("dict[str, Any]", payload)
+        fields = cast("dict[str, Any]", payload)
         for name in ("question", "message", "text", "prompt"):
-            if isinstance(facts.get(name), str):
-                return facts[name]
-    if asked.tool_call is not None:
-        return f"May `{asked.tool_call.name}` be called with {asked.tool_call.arguments}?"
-    return msgspec.json.encode(payload).decode() if payload is not None else f"{asked.agent} waits for an answer."
+            if isinstance(fields.get(name), str):
+                return fields[name]
+    if interrupt.tool_call is not None:
+        return f"Allow the call of `{interrupt.tool_call.name}` with {interrupt.tool_call.arguments}?"
+    return msgspec.json.encode(payload).decode() if payload is not None else f"{interrupt.agent} needs an answer."
 
 
-def question_data(asked: InterruptRaised) -> dict[str, Any]:
-    """A question as data: its id, by which it is answered, what is asked, and what answers must look like."""
-    call = None if asked.tool_call is None else {"name": asked.tool_call.name, "arguments": asked.tool_call.arguments}
-    facts = {"interruptId": asked.key, "agent": asked.agent, "payload": asked.payload, "schema": asked.schema}
-    return {**facts, "call": call} if call else facts
+def interrupt_data(interrupt: InterruptRaised) -> dict[str, Any]:
+    """Return an interrupt as data: its id, agent, payload, answer schema and tool call.
+
+    Args:
+        interrupt: The interrupt.
+    """
+    data: dict[str, Any] = {"interruptId": interrupt.key, "agent": interrupt.agent, "payload": interrupt.payload}
+    data["schema"] = interrupt.schema
+    call = interrupt.tool_call
+    return data if call is None else {**data, "call": {"name": call.name, "arguments": call.arguments}}
 
 
-def kind_of(asked: InterruptRaised) -> Any:
-    payload: Any = asked.payload
+def interrupt_kind(interrupt: InterruptRaised) -> Any:
+    """Return the `kind` in the payload of an interrupt, or None.
+
+    Args:
+        interrupt: The interrupt.
+    """
+    payload: Any = interrupt.payload
     return cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None

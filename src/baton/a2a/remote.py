@@ -1,4 +1,4 @@
-"""A service that speaks A2A as an agent: transfer to it, call it as a tool, put it into a workflow."""
+"""`RemoteAgent`: an A2A service as an agent for handoffs, tools and workflows."""
 
 import asyncio
 import logging
@@ -16,15 +16,31 @@ from ..errors import RemoteError, RemoteRejectedError, SetupError
 from ..events import Action
 from ..messages import AssistantMessage, is_empty
 from ..models.sdk_clients import PerEventLoop
-from .client import A2AServiceClient, Credentials, RemoteTask, parts_from
-from .parts import AUTH_REQUIRED, content_of, data_part, parts_of
+from .client import A2AServiceClient, Credentials, RemoteTask, parse_parts
+from .parts import AUTH_REQUIRED, content_of, to_data_part, to_parts
 
 _logger = logging.getLogger("baton.a2a")
-_CANCEL_SECONDS = 5.0
+_CANCEL_TIMEOUT = 5.0
 
 
 class RemoteAgent(BaseAgent[Any, Any]):
-    """An agent that lives elsewhere. What it asks is asked here; what it is answered here is sent there."""
+    """An agent that runs as an A2A service.
+
+    Its questions become interrupts, whose answers are sent to the service.
+
+    Args:
+        url_or_card: The URL of the service, or its agent card.
+        name: The agent's name; defaults to that of the card, or one derived from the URL.
+        description: The agent's description; defaults to that of the card.
+        auth: A bearer token, or a function that returns headers and is called for each request.
+        headers: Headers of every request.
+        timeout: Seconds without data after which a request fails.
+        unavailable_timeout: Seconds that the service may be unavailable before the run fails.
+        history: The history that the agent reads.
+
+    Raises:
+        SetupError: `url_or_card` is neither an http(s) URL nor an agent card.
+    """
 
     def __init__(
         self,
@@ -38,89 +54,96 @@ class RemoteAgent(BaseAgent[Any, Any]):
         unavailable_timeout: float = 60.0,
         history: HistoryPolicy | None = None,
     ) -> None:
-        """`where` is the service's address or its card. `timeout` is for how many seconds it may say nothing.
-
-        `patience` is for how many seconds it may be away before that is an error.
-        """
         card = url_or_card if isinstance(url_or_card, AgentCard) else None
         if card is None and not urlsplit(str(url_or_card)).scheme.startswith("http"):
-            raise SetupError(
-                f"RemoteAgent({url_or_card!r}) wants the address of a service, http(s)://…, or its agent card"
-            )
+            raise SetupError(f"RemoteAgent({url_or_card!r}) needs the URL of a service, http(s)://…, or its agent card")
         super().__init__(
-            name or (card.name if card is not None else _name_from(str(url_or_card))),
+            name or (card.name if card is not None else _name_from_url(str(url_or_card))),
             description=description or (card.description if card is not None else ""),
             history=history,
         )
-        self._patience = unavailable_timeout
+        self._unavailable_timeout = unavailable_timeout
         make = partial(A2AServiceClient, url_or_card, auth=auth, headers=dict(headers or {}), timeout=timeout)
-        self._links: PerEventLoop[A2AServiceClient] = PerEventLoop(make, A2AServiceClient.close)
+        self._clients: PerEventLoop[A2AServiceClient] = PerEventLoop(make, A2AServiceClient.close)
 
     @classmethod
     async def discover(cls, url: str, *, auth: Credentials | None = None, **options: Any) -> "RemoteAgent":
-        """The agent at an address, with the name and the description that its card has."""
-        link = A2AServiceClient(url, auth=auth, headers=options.get("headers") or {}, timeout=30)
+        """Create an agent with the name and description of the service's card.
+
+        Args:
+            url: The URL of the service.
+            auth: The credentials.
+            options: Further options of `RemoteAgent`.
+
+        Raises:
+            SetupError: There is no agent card at the URL.
+        """
+        client = A2AServiceClient(url, auth=auth, headers=options.get("headers") or {}, timeout=30)
         try:
-            await link.client()
-            assert link.card is not None
-            return cls(link.card, auth=auth, **options)
+            await client.client()
+            assert client.card is not None
+            return cls(client.card, auth=auth, **options)
         except A2AError as error:
-            raise SetupError(f"there is no agent card at {url}: {error.message}") from error
+            raise SetupError(f"could not load an agent card from {url}: {error.message}") from error
         finally:
-            await link.close()
+            await client.close()
 
     async def close(self) -> None:
-        """Close the connections of this event loop; the next message opens new ones."""
-        await self._links.close()
+        """Close the connections of this event loop; the next run opens new ones."""
+        await self._clients.close()
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Send what was said, listen, pass questions on, and say what comes of it."""
-        visit = RemoteTask(self.name, await self._links.get(), self._patience, ctx.stream_text)
-        sent = await ctx.step("a2a.send", partial(self._begin, ctx, visit))
+        """Send the new messages, raise the service's questions as interrupts, and say its answer.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        task = RemoteTask(self.name, await self._clients.get(), self._unavailable_timeout, ctx.stream_text)
+        sent = await ctx.step("a2a.send", partial(self._start, ctx, task))
         if "reply" in sent:
-            await ctx.say(content_of(parts_from(sent["reply"])))
+            await ctx.say(content_of(parse_parts(sent["reply"])))
             return None
         while True:
-            outcome = await ctx.step("a2a.outcome", partial(self._outcome, ctx, visit, sent["task"]))
+            outcome = await ctx.step("a2a.outcome", partial(self._outcome, ctx, task, sent["task"]))
             if outcome["state"] == "completed":
-                await ctx.say(content_of(parts_from(outcome["parts"])))
+                await ctx.say(content_of(parse_parts(outcome["parts"])))
                 return None
             if outcome["state"] not in ("input_required", "auth_required"):
                 raise self._failure(outcome, sent)
             question = _question(self.name, outcome, sent)
             answer = await ctx.interrupt(question, schema=question["schema"])
-            await ctx.step("a2a.answer", partial(self._answer, ctx, visit, sent, question, answer))
+            await ctx.step("a2a.answer", partial(self._answer, ctx, task, sent, question, answer))
 
-    async def _begin(self, ctx: AgentContext[Any], visit: RemoteTask) -> dict[str, Any]:
-        memory = f"a2a.context:{self.name}"
-        context_id = str(ctx.values.get(memory) or "")
-        parts = _since_my_words(ctx, is_known=bool(context_id))
+    async def _start(self, ctx: AgentContext[Any], task: RemoteTask) -> dict[str, Any]:
+        key = f"a2a.context:{self.name}"
+        context_id = str(ctx.values.get(key) or "")
+        parts = _unsent_parts(ctx, is_known=bool(context_id))
         if not parts:
-            raise RemoteError(self.name, "there is nothing to send to it: nothing was said before it got the floor")
+            raise RemoteError(self.name, "there is nothing to send: the history has no new messages")
         message = Message(message_id=ctx.idempotency_key, role=Role.ROLE_USER, parts=parts, context_id=context_id)
-        sent = await self._sent(ctx, visit, message)
+        sent = await self._send(ctx, task, message)
         if sent.get("context"):
-            ctx.values.set(memory, sent["context"])
+            ctx.values.set(key, sent["context"])
         return sent
 
-    async def _sent(self, ctx: AgentContext[Any], visit: RemoteTask, message: Message) -> dict[str, Any]:
-        """Send a message. If that is cancelled, the task's id is waited for all the same: it is to be cancelled."""
-        sending = asyncio.ensure_future(visit.send(message))
+    async def _send(self, ctx: AgentContext[Any], task: RemoteTask, message: Message) -> dict[str, Any]:
+        # If the run is cancelled meanwhile, wait for the task's id in order to cancel the task.
+        sending = asyncio.ensure_future(task.send(message))
         try:
             return await asyncio.shield(sending)
         except asyncio.CancelledError:
             if ctx._run.signals.stop == "now":
-                await asyncio.wait([sending], timeout=_CANCEL_SECONDS)
+                await asyncio.wait([sending], timeout=_CANCEL_TIMEOUT)
                 if sending.done() and not sending.cancelled() and sending.exception() is None:
                     await self._cancel(sending.result().get("task", ""))
             sending.cancel()
             raise
 
-    async def _outcome(self, ctx: AgentContext[Any], visit: RemoteTask, task_id: str) -> dict[str, Any]:
+    async def _outcome(self, ctx: AgentContext[Any], task: RemoteTask, task_id: str) -> dict[str, Any]:
         try:
-            return await visit.outcome(task_id)
+            return await task.outcome(task_id)
         except asyncio.CancelledError:
-            # Not if the run is only left to another process: that one goes on listening.
+            # Not if the run is released to another process, which will wait for the task.
             if ctx._run.signals.stop == "now":
                 await self._cancel(task_id)
             raise
@@ -128,39 +151,39 @@ class RemoteAgent(BaseAgent[Any, Any]):
     async def _cancel(self, task_id: str) -> None:
         if not task_id:
             return
-        link = await self._links.get()
+        client = await self._clients.get()
         try:
-            async with asyncio.timeout(_CANCEL_SECONDS):
-                await link.cancel(task_id)
+            async with asyncio.timeout(_CANCEL_TIMEOUT):
+                await client.cancel(task_id)
         except (A2AError, TimeoutError) as error:
             _logger.warning(
-                "the task `%s` of `%s` may go on: it could not be cancelled (%s)", task_id, self.name, error
+                "task `%s` of `%s` could not be cancelled and may still be running: %s", task_id, self.name, error
             )
 
     async def _answer(
-        self, ctx: AgentContext[Any], visit: RemoteTask, sent: dict[str, Any], question: dict[str, Any], answer: Any
+        self, ctx: AgentContext[Any], task: RemoteTask, sent: dict[str, Any], question: dict[str, Any], answer: Any
     ) -> None:
         if question["interruptId"]:
-            part = data_part({"interruptId": question["interruptId"], "answer": answer})
+            part = to_data_part({"interruptId": question["interruptId"], "answer": answer})
         else:
-            part = Part(text=answer) if isinstance(answer, str) else data_part(answer)
+            part = Part(text=answer) if isinstance(answer, str) else to_data_part(answer)
         id = f"{sent['task']}:{question['interruptId'] or question['question']}"
         message = Message(message_id=id, role=Role.ROLE_USER, parts=[part])
         message.task_id, message.context_id = sent["task"], sent["context"]
-        await self._sent(ctx, visit, message)
+        await self._send(ctx, task, message)
 
     def _failure(self, outcome: dict[str, Any], sent: dict[str, Any]) -> RemoteError:
         state = outcome["state"]
         kind = RemoteRejectedError if state == "rejected" else RemoteError
-        said = f": {outcome['said']}" if outcome["said"] else ""
-        return kind(self.name, f"its task is {state}{said}", task_id=sent["task"], state=state)
+        details = f": {outcome['said']}" if outcome["said"] else ""
+        return kind(self.name, f"the task is {state}{details}", task_id=sent["task"], state=state)
 
 
 def _question(agent: str, outcome: dict[str, Any], sent: dict[str, Any]) -> dict[str, Any]:
-    """The first of the questions that are open there; the others are asked when it is answered."""
+    """Return the first open question; the others follow when it is answered."""
     questions: list[Any] = outcome["questions"]
-    known: list[dict[str, Any]] = [each for each in questions if isinstance(each, dict) and "interruptId" in each]
-    asked = known[0] if known else {}
+    known: list[dict[str, Any]] = [item for item in questions if isinstance(item, dict) and "interruptId" in item]
+    raised = known[0] if known else {}
     first = outcome["said"].split("\n")[0] if len(known) > 1 else outcome["said"]
     return {
         "kind": AUTH_REQUIRED if outcome["state"] == "auth_required" else "a2a",
@@ -168,25 +191,25 @@ def _question(agent: str, outcome: dict[str, Any], sent: dict[str, Any]) -> dict
         "question": first,
         "taskId": sent["task"],
         "contextId": sent["context"],
-        "interruptId": asked.get("interruptId", ""),
-        "payload": asked.get("payload"),
-        "schema": schema if isinstance(schema := asked.get("schema"), dict) else None,
+        "interruptId": raised.get("interruptId", ""),
+        "payload": raised.get("payload"),
+        "schema": schema if isinstance(schema := raised.get("schema"), dict) else None,
     }
 
 
-def _since_my_words(ctx: AgentContext[Any], *, is_known: bool) -> list[Part]:
-    """What the other side has not read yet: all of it if it does not know us, else what came after its own words."""
+def _unsent_parts(ctx: AgentContext[Any], *, is_known: bool) -> list[Part]:
+    """Return the messages that the service has not received."""
     messages: Sequence[Any] = ctx.messages()
-    own = [number for number, each in enumerate(messages) if isinstance(each, AssistantMessage)]
+    own = [index for index, message in enumerate(messages) if isinstance(message, AssistantMessage)]
     if is_known and own and own[-1] + 1 < len(messages):
         messages = messages[own[-1] + 1 :]
     parts: list[Part] = []
     for message in messages:
         if not is_empty(message) and not getattr(message, "tool_calls", ()):
-            parts.extend(parts_of(message.content))
+            parts.extend(to_parts(message.content))
     return parts
 
 
-def _name_from(url: str) -> str:
+def _name_from_url(url: str) -> str:
     parts = urlsplit(url)
     return re.sub(r"\W+", "-", f"{parts.netloc}{parts.path}").strip("-")

@@ -38,7 +38,7 @@ def serve_over_http(
     from ..serving import serve
 
     methods = load_auth(token_env, auth)
-    app = mcp_app(load_target(reference), host=host, auth=methods or None, **options)
+    app = mcp_app(load_target(reference), host=host, auth=methods or None, allow_anonymous=allow_anonymous, **options)
     click.echo(f"serving MCP at http://{host}:{port}/mcp", err=True)
     serve(app, host=host, port=port, allow_anonymous=bool(methods) or allow_anonymous)
 

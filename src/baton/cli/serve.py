@@ -87,7 +87,7 @@ def _a2a(background: BackgroundRunner, options: AppOptions) -> Any:
         from ..serving.a2a import a2a_app
     except ImportError:
         raise SetupError("baton serve --a2a needs the A2A SDK: pip install 'baton-adk[a2a]'") from None
-    return a2a_app(background, auth=options.auth)
+    return a2a_app(background, **vars(options))
 
 
 PROTOCOLS: dict[str, tuple[str, AppFactory]] = {

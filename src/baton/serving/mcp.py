@@ -1,20 +1,9 @@
-"""A team as an MCP server: each tool of it is a run.
-
-Open questions of a run, as an MCP client puts them to a person.
-
-What becomes of a call to a team that is an MCP server: a run, from its start or its open questions to its end.
-"""
+"""Serve a team as an MCP server: each tool starts a run, and interrupts become elicitations."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, cast
-
-import mcp_types as types
-from mcp.server import ServerRequestContext
-from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from ..agents import BaseAgent
 from ..context.values import to_json_value
@@ -24,61 +13,68 @@ from ..handoffs import tool_name_for
 from ..log import Log
 from ..mcp.convert import to_blocks
 from ..models import Model
-from ..runner import Interrupt, Runner, RunResult, RunStream
+from ..runner import BackgroundRunner, Interrupt, Runner, RunResult, RunStream
 from ..runner.backends import run_started_event
 from ..runner.result import to_interrupt
 from ..stores import Store
 from ..version import __version__
-from .http import Principal
-from .http.guard import principal_of
+from .http import AuthLike, Principal
+from .http.app import AppTarget, ContextFactory, cors_middleware, make_context
+from .http.guard import AuthMiddleware, RequestGuard, get_principal
+
+try:
+    import mcp_types as types
+    from mcp.server import Server, ServerRequestContext
+    from mcp.shared.exceptions import MCPError
+    from mcp_types import INVALID_PARAMS
+    from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+except ImportError as error:
+    raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from .http import AuthLike
-
 _PRIMITIVE = ("string", "number", "integer", "boolean")
-_APPROVAL: dict[str, Any] = {
+_APPROVAL_FORM: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "approved": {"type": "boolean", "description": "Whether it may be done."},
-        "reason": {"type": "string", "description": "Why not, if it may not."},
+        "approved": {"type": "boolean", "description": "Whether the call is approved."},
+        "reason": {"type": "string", "description": "The reason for a rejection."},
     },
     "required": ["approved"],
 }
-_ANYTHING: dict[str, Any] = {
+_FREE_FORM: dict[str, Any] = {
     "type": "object",
-    "properties": {"answer": {"type": "string", "description": "The answer; JSON if it is not just text."}},
+    "properties": {"answer": {"type": "string", "description": "The answer; JSON unless it is plain text."}},
     "required": ["answer"],
 }
 
 
-def question_of(interrupt: Interrupt) -> str:
-    """The question in words."""
+def _interrupt_text(interrupt: Interrupt) -> str:
     payload, agent = interrupt.payload, interrupt.agent
     if isinstance(payload, dict):
-        asked = cast("dict[str, Any]", payload)
-        if asked.get("kind") == "approval":
-            what = asked.get("tool") or f"the transfer to {asked.get('handoff')}"
-            return f"{agent} wants to use {what} with {_shown(asked.get('arguments', asked.get('input')))}. May it?"
-        if isinstance(asked.get("message"), str):
-            return f"{agent} asks: {asked['message']}"
-    return f"{agent} asks: {payload}" if isinstance(payload, str) else f"{agent} waits for an answer: {_shown(payload)}"
+        fields = cast("dict[str, Any]", payload)
+        if fields.get("kind") == "approval":
+            what = fields.get("tool") or f"the transfer to {fields.get('handoff')}"
+            arguments = _to_json(fields.get("arguments", fields.get("input")))
+            return f"{agent} requests approval for {what} with {arguments}."
+        if isinstance(fields.get("message"), str):
+            return f"{agent} asks: {fields['message']}"
+    return f"{agent} asks: {payload}" if isinstance(payload, str) else f"{agent} needs an answer: {_to_json(payload)}"
 
 
-def elicitation_of(interrupt: Interrupt) -> types.ElicitRequest:
-    """The question as a form."""
-    params = types.ElicitRequestFormParams(message=question_of(interrupt), requested_schema=_form_of(interrupt))
+def _to_elicitation(interrupt: Interrupt) -> types.ElicitRequest:
+    params = types.ElicitRequestFormParams(message=_interrupt_text(interrupt), requested_schema=_answer_form(interrupt))
     return types.ElicitRequest(params=params)
 
 
-def answer_in(result: types.ElicitResult, interrupt: Interrupt) -> tuple[Any] | None:
-    """The answer that a filled-in form gives; None if the person gave none."""
-    form = _form_of(interrupt)
+def _parse_answer(result: types.ElicitResult, interrupt: Interrupt) -> tuple[Any] | None:
+    """Return the answer in a 1-tuple, or None if the user gave none."""
+    form = _answer_form(interrupt)
     if result.action != "accept" or result.content is None:
-        return ({"approved": False},) if form is _APPROVAL and result.action == "decline" else None
+        return ({"approved": False},) if form is _APPROVAL_FORM and result.action == "decline" else None
     content: dict[str, Any] = {key: value for key, value in result.content.items() if value is not None}
-    if form is not _ANYTHING:
+    if form is not _FREE_FORM:
         return (content,)
     answer = content.get("answer", "")
     schema = interrupt.schema
@@ -90,168 +86,186 @@ def answer_in(result: types.ElicitResult, interrupt: Interrupt) -> tuple[Any] | 
         return (answer,)
 
 
-def open_questions(run_id: str, interrupts: tuple[Interrupt, ...], *, answer_tool: str) -> str:
-    """What is open in a run and how to answer it, for a client that cannot ask its user."""
-    lines = [f"The run `{run_id}` is not finished: it waits for answers."]
+def _describe_interrupts(run_id: str, interrupts: tuple[Interrupt, ...], *, answer_tool: str) -> str:
+    """Describe the open interrupts of a run for a client that does not support elicitation."""
+    lines = [f"The run `{run_id}` is suspended and needs answers."]
     for interrupt in interrupts:
-        fits = f" The answer must fit this JSON schema: {_shown(interrupt.schema)}" if interrupt.schema else ""
-        if _form_of(interrupt) is _APPROVAL:
-            fits = ' Answer true, false, or {"approved": false, "reason": "…"}.'
-        lines.append(f"- `{interrupt.id}`: {question_of(interrupt)}{fits}")
+        expected = f" The answer must match this JSON schema: {_to_json(interrupt.schema)}" if interrupt.schema else ""
+        if _answer_form(interrupt) is _APPROVAL_FORM:
+            expected = ' Answer true, false, or {"approved": false, "reason": "…"}.'
+        lines.append(f"- `{interrupt.id}`: {_interrupt_text(interrupt)}{expected}")
     example = {"run_id": run_id, "answers": {interrupt.id: "…" for interrupt in interrupts}}
-    lines.append(f"To go on, call the tool `{answer_tool}` with {_shown(example)}")
+    lines.append(f"To resume it, call the tool `{answer_tool}` with {_to_json(example)}")
     return "\n".join(lines)
 
 
-def _form_of(interrupt: Interrupt) -> dict[str, Any]:
-    """A form can ask for nothing but plain fields; whatever does not fit into one is asked for as text."""
+def _answer_form(interrupt: Interrupt) -> dict[str, Any]:
+    # A form has primitive fields only; other answers are requested as text.
     if _is_approval(interrupt):
-        return _APPROVAL
+        return _APPROVAL_FORM
     schema = interrupt.schema or {}
     properties = schema.get("properties")
     if schema.get("type") == "object" and isinstance(properties, dict):
         fields = cast("dict[str, Any]", properties).values()
         if all(isinstance(field, dict) and cast("Any", field).get("type") in _PRIMITIVE for field in fields):
             return {key: schema[key] for key in ("type", "properties", "required") if key in schema}
-    return _ANYTHING
+    return _FREE_FORM
 
 
 def _is_approval(interrupt: Interrupt) -> bool:
     payload = interrupt.payload
-    asked = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
-    return interrupt.tool_call is not None and asked.get("kind") == "approval"
+    fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+    return interrupt.tool_call is not None and fields.get("kind") == "approval"
 
 
-def _shown(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
 class ToolCallHandler:
-    """Carries out calls. `runners` are by the names of their tools."""
+    """Executes tool calls.
 
-    def __init__(self, runners: Mapping[str, Runner[Any, Any]], *, answer_tool: str) -> None:
+    Args:
+        runners: Runners by tool name.
+        answer_tool: The name of the tool that takes answers.
+        context_factory: Creates the run's context object from the owner's name.
+    """
+
+    def __init__(
+        self, runners: Mapping[str, Runner[Any, Any]], *, answer_tool: str, context_factory: ContextFactory | None
+    ) -> None:
         self._runners = runners
         self._answer_tool = answer_tool
+        self._context_factory = context_factory
 
-    async def made(
+    async def call(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """What one call comes to: the run's result, or what must be known before it can go on.
+        """Execute a call and return the run's result, or the input that it needs.
 
-        Raises MCPError if there is no such tool.
+        Args:
+            ctx: The context of the request.
+            params: The tool and its arguments.
+
+        Raises:
+            MCPError: There is no such tool.
         """
-        given, caller = params.arguments or {}, principal_of(ctx.request)
+        arguments, principal = params.arguments or {}, get_principal(ctx.request)
+        context = make_context(self._context_factory, principal.name)
         if params.request_state is not None:
-            return await self._answered(ctx, params)
+            return await self._resume(ctx, params)
         if params.name == self._answer_tool:
-            run_id = str(given.get("run_id", ""))
-            runner = await self._runner_with(run_id, caller)
-            live = runner.stream_resume(run_id, given.get("answers"))
+            run_id = str(arguments.get("run_id", ""))
+            runner = await self._find_runner(run_id, principal)
+            stream = runner.stream_resume(run_id, arguments.get("answers"), context=context)
         elif params.name in self._runners:
-            request = given.get("request")
+            request = arguments.get("request")
             if not isinstance(request, str) or not request.strip():
-                return error_result('give what should be done as text: {"request": "…"}')
+                return _error_result('pass the request as text: {"request": "…"}')
             runner = self._runners[params.name]
-            live = runner.stream(request, owner=caller.name)
+            stream = runner.stream(request, owner=principal.name, context=context)
         else:
             names = [*self._runners, self._answer_tool]
             raise MCPError(INVALID_PARAMS, f"there is no tool `{params.name}`; the tools are: {quote_names(names)}")
-        return await self._outcome(ctx, runner, await _driven(ctx, live))
+        return await self._outcome(ctx, runner, await _drive(ctx, stream))
 
-    async def _answered(
+    async def _resume(
         self, ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
-        """Go on with a run that the client has got answers for."""
         run_id = str(params.request_state)
-        runner = await self._runner_with(run_id, principal_of(ctx.request))
-        interrupts = {asked.id: asked for asked in await _interrupts(runner, run_id)}
+        principal = get_principal(ctx.request)
+        runner = await self._find_runner(run_id, principal)
+        interrupts = {interrupt.id: interrupt for interrupt in await _open_interrupts(runner, run_id)}
         answers: dict[str, Any] = {}
         for id, response in (params.input_responses or {}).items():
             if id in interrupts and isinstance(response, types.ElicitResult):
-                answer = answer_in(response, interrupts[id])
+                answer = _parse_answer(response, interrupts[id])
                 if answer is not None:
                     answers[id] = answer[0]
         if not answers:
-            return self._told(run_id, interrupts.values())
-        return await self._outcome(ctx, runner, await _driven(ctx, runner.stream_resume(run_id, answers)))
+            return self._needs_answers(run_id, interrupts.values())
+        stream = runner.stream_resume(run_id, answers, context=make_context(self._context_factory, principal.name))
+        return await self._outcome(ctx, runner, await _drive(ctx, stream))
 
     async def _outcome(
         self, ctx: ServerRequestContext[Any], runner: Runner[Any, Any], result: RunResult[Any]
     ) -> types.CallToolResult | types.InputRequiredResult:
         while result.status == "suspended":
             if not _can_elicit(ctx):
-                return self._told(result.run_id, result.interrupts)
+                return self._needs_answers(result.run_id, result.interrupts)
             if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS:
-                requests: types.InputRequests = {asked.id: elicitation_of(asked) for asked in result.interrupts}
+                requests: types.InputRequests = {
+                    interrupt.id: _to_elicitation(interrupt) for interrupt in result.interrupts
+                }
                 return types.InputRequiredResult(input_requests=requests, request_state=result.run_id)
             answers: dict[str, Any] = {}
-            for asked in result.interrupts:
-                form = elicitation_of(asked).params
+            for interrupt in result.interrupts:
+                form = _to_elicitation(interrupt).params
                 assert isinstance(form, types.ElicitRequestFormParams)
-                given = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
-                answer = answer_in(given, asked)
+                response = await ctx.session.elicit_form(form.message, form.requested_schema, ctx.request_id)
+                answer = _parse_answer(response, interrupt)
                 if answer is not None:
-                    answers[asked.id] = answer[0]
+                    answers[interrupt.id] = answer[0]
             if not answers:
-                return self._told(result.run_id, result.interrupts)
-            result = await _driven(ctx, runner.stream_resume(result.run_id, answers))
+                return self._needs_answers(result.run_id, result.interrupts)
+            context = make_context(self._context_factory, get_principal(ctx.request).name)
+            result = await _drive(ctx, runner.stream_resume(result.run_id, answers, context=context))
         if result.status != "completed":
-            return error_result(f"the run `{result.run_id}` was {result.status}")
+            return _error_result(f"the run `{result.run_id}` was {result.status}")
         return _completed(result.output)
 
-    def _told(self, run_id: str, interrupts: Iterable[Interrupt]) -> types.CallToolResult:
-        return error_result(open_questions(run_id, tuple(interrupts), answer_tool=self._answer_tool))
+    def _needs_answers(self, run_id: str, interrupts: Iterable[Interrupt]) -> types.CallToolResult:
+        return _error_result(_describe_interrupts(run_id, tuple(interrupts), answer_tool=self._answer_tool))
 
-    async def _runner_with(self, run_id: str, caller: Principal) -> Runner[Any, Any]:
-        """The runner that has this run of the caller's. Raises AnswerError if none has."""
+    async def _find_runner(self, run_id: str, principal: Principal) -> Runner[Any, Any]:
         for runner in self._runners.values():
             try:
                 events = await runner.events(run_id)
             except RunNotFoundError:
                 continue
             started = run_started_event(events)
-            if started.root_agent == runner.team.root and caller.sees(started.owner):
+            if started.root_agent == runner.team.root and principal.sees(started.owner):
                 return runner
-        raise AnswerError(f"no run `{run_id}` waits here for answers")
+        raise AnswerError(f"there is no suspended run `{run_id}`")
 
 
-async def _driven(ctx: ServerRequestContext[Any], live: RunStream[Any]) -> RunResult[Any]:
-    """Drive the run and report what it is doing. A client that goes away cancels it."""
+async def _drive(ctx: ServerRequestContext[Any], stream: RunStream[Any]) -> RunResult[Any]:
+    """Drive a run and report its progress. A client that disconnects cancels it."""
     steps = 0
-    async with live:
-        async for event in live:
-            text = _progress_in(event)
+    async with stream:
+        async for event in stream:
+            text = _progress_text(event)
             if text:
                 steps += 1
                 await ctx.session.report_progress(steps, None, text)
-    return live.result
+    return stream.result
 
 
-def _progress_in(event: Event | Delta) -> str:
+def _progress_text(event: Event | Delta) -> str:
     match event:
         case AgentStarted():
-            return f"{event.origin.agent} has the floor"
+            return f"{event.origin.agent} is active"
         case ControlTransferred():
-            return f"{event.source} hands over to {event.target}"
+            return f"{event.source} transfers to {event.target}"
         case ToolReturned():
-            return f"{event.origin.agent} has used {event.tool_name}"
+            return f"{event.origin.agent} called {event.tool_name}"
         case ProgressDelta():
             return event.text
         case _:
             return ""
 
 
-async def _interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
-    return [to_interrupt(asked) for asked in Log(await runner.events(run_id)).open_interrupts().values()]
+async def _open_interrupts(runner: Runner[Any, Any], run_id: str) -> list[Interrupt]:
+    return [to_interrupt(raised) for raised in Log(await runner.events(run_id)).open_interrupts().values()]
 
 
 def _can_elicit(ctx: ServerRequestContext[Any]) -> bool:
     capabilities = ctx.session.client_capabilities
     if capabilities is None or capabilities.elicitation is None:
         return False
-    asked = capabilities.elicitation
-    # A client that names no mode means forms, which were all there was at first.
-    has_forms = asked.form is not None or asked.url is None
+    elicitation = capabilities.elicitation
+    # A client that names no mode supports forms, the only mode of earlier versions.
+    has_forms = elicitation.form is not None or elicitation.url is None
     return has_forms and (ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or ctx.session.can_send_request)
 
 
@@ -268,35 +282,27 @@ def _completed(output: Any) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text)], structured_content=plain)
 
 
-def error_result(text: str) -> types.CallToolResult:
-    """A result that tells the client's model what went wrong."""
+def _error_result(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[*to_blocks(text)], is_error=True)
 
 
-try:
-    import mcp_types as types
-    from mcp.server import Server, ServerRequestContext
-    from mcp.shared.exceptions import MCPError
-
-except ImportError as error:
-    raise SetupError("MCP needs its library: pip install 'baton-adk[mcp]'") from error
-
-
-logger = getLogger("baton.mcp")
+_logger = getLogger("baton.mcp")
 
 ANSWER_TOOL = "answer_run"
 
 _REQUEST_SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"request": {"type": "string", "description": "What should be done, with all that is to be known."}},
+    "properties": {
+        "request": {"type": "string", "description": "The request, with all the information that it needs."}
+    },
     "required": ["request"],
     "additionalProperties": False,
 }
 _ANSWER_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "run_id": {"type": "string", "description": "The run that waits."},
-        "answers": {"description": "The answers, by the id of the question; or the answer, if only one is open."},
+        "run_id": {"type": "string", "description": "The suspended run."},
+        "answers": {"description": "Answers by interrupt id; or the answer, if only one interrupt is open."},
     },
     "required": ["run_id", "answers"],
     "additionalProperties": False,
@@ -304,24 +310,38 @@ _ANSWER_SCHEMA: dict[str, Any] = {
 
 
 def mcp_server(
-    target: "BaseAgent[Any, Any] | Runner[Any, Any]",
+    target: AppTarget,
+    /,
     *,
-    tool_per_agent: bool = False,
+    show_errors: bool = False,
+    context_factory: ContextFactory | None = None,
+    store: Store | str | None = None,
     model: Model | str | None = None,
-    store: "Store | str | None" = None,
+    tool_per_agent: bool = False,
 ) -> "Server[Any]":
-    """A team as a server of the `mcp` library: its root is a tool, or with `each` every agent is one.
+    """Return a team as a server of the `mcp` library, for any transport.
 
-    Runs that ask something ask the client's user; if the client cannot do that, the result says what is open, and
+    Interrupts become elicitations. If the client does not support them, the result lists the open interrupts, and
     another tool takes the answers.
+
+    Args:
+        target: The agent, runner or background runner to serve.
+        show_errors: Show clients the message of the exception that failed a run.
+        context_factory: Creates the run's context object from the owner's name.
+        store: The store for an agent's runs.
+        model: The default model for an agent's runs.
+        tool_per_agent: Offer every agent of the team as a tool, not only the root.
+
+    Raises:
+        SetupError: Two tools would have the same name, or an option does not apply to a runner.
     """
-    runners = _runners(target, each=tool_per_agent, model=model, store=store)
-    calls = ToolCallHandler(runners, answer_tool=ANSWER_TOOL)
+    runners = _make_runners(target, tool_per_agent=tool_per_agent, model=model, store=store)
+    calls = ToolCallHandler(runners, answer_tool=ANSWER_TOOL, context_factory=context_factory)
     tools = [_tool(name, runner) for name, runner in runners.items()]
     tools.append(
         types.Tool(
             name=ANSWER_TOOL,
-            description="Answer what a run of one of the other tools waits for, and go on with that run.",
+            description="Answer the open interrupts of a run of one of the other tools, and resume that run.",
             input_schema=_ANSWER_SCHEMA,
         )
     )
@@ -335,64 +355,93 @@ def mcp_server(
         ctx: ServerRequestContext[Any], params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
         try:
-            return await calls.made(ctx, params)
+            return await calls.call(ctx, params)
         except AnswerError as error:
-            return error_result(str(error))
+            return _error_result(str(error))
         except MCPError:
             raise
         except Exception as error:
-            # What it says may be nobody's business but that of whoever runs the team.
-            logger.exception("a call of `%s` failed", params.name)
-            return error_result(f"the run failed: {type(error).__name__}")
+            _logger.exception("a call of `%s` failed", params.name)
+            details = f"{type(error).__name__}: {error}" if show_errors else type(error).__name__
+            return _error_result(f"the run failed: {details}")
 
     root = next(iter(runners.values())).team.root
     return Server(f"baton {root}", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 def mcp_app(
-    target: "BaseAgent[Any, Any] | Runner[Any, Any]",
+    target: AppTarget,
+    /,
     *,
-    tool_per_agent: bool = False,
+    auth: AuthLike | None = None,
+    allow_anonymous: bool = False,
+    cors_origins: Sequence[str] = (),
+    max_body: int = 4 << 20,
+    show_errors: bool = False,
+    context_factory: ContextFactory | None = None,
+    store: Store | str | None = None,
     model: Model | str | None = None,
-    store: "Store | str | None" = None,
-    auth: "AuthLike | None" = None,
+    tool_per_agent: bool = False,
     host: str = "127.0.0.1",
     path: str = "/mcp",
 ) -> "Starlette":
-    """The same as an ASGI app that speaks streamable HTTP at `path`; `host` is where it will be served.
+    """Return an ASGI app that serves a team over MCP's streamable HTTP transport.
 
-    `auth` says who may call, as for `baton.server.api_app`; runs then belong to whoever asked for them.
+    Args:
+        target: The agent, runner or background runner to serve.
+        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        allow_anonymous: Without `auth`, accept requests from other machines too.
+        cors_origins: Origins whose pages may call the app.
+        max_body: The largest accepted body in bytes.
+        show_errors: Show clients the message of the exception that failed a run.
+        context_factory: Creates the run's context object from the owner's name.
+        store: The store for an agent's runs.
+        model: The default model for an agent's runs.
+        tool_per_agent: Offer every agent of the team as a tool, not only the root.
+        host: The address that the app will be served on; on loopback, the SDK also checks the Host header.
+        path: The path of the endpoint.
+
+    Raises:
+        SetupError: An argument is invalid.
     """
-    server = mcp_server(target, tool_per_agent=tool_per_agent, model=model, store=store)
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
+    server = mcp_server(
+        target,
+        show_errors=show_errors,
+        context_factory=context_factory,
+        store=store,
+        model=model,
+        tool_per_agent=tool_per_agent,
+    )
     app = server.streamable_http_app(host=host, streamable_http_path=path)
-    if auth is not None:
-        from .http.guard import AuthMiddleware, RequestGuard
-
-        app.add_middleware(AuthMiddleware, door=RequestGuard(auth))
+    app.add_middleware(AuthMiddleware, guard=guard)
+    # The last middleware is the outermost: preflight requests carry no credentials.
+    for middleware in cors_middleware(cors_origins):
+        app.add_middleware(middleware.cls, *middleware.args, **middleware.kwargs)
     return app
 
 
-def _runners(
-    team: Any, *, each: bool, model: Model | str | None, store: "Store | str | None"
+def _make_runners(
+    target: AppTarget, *, tool_per_agent: bool, model: Model | str | None, store: Store | str | None
 ) -> dict[str, Runner[Any, Any]]:
-    """A runner for each tool, by the tool's name."""
-    if isinstance(team, Runner):
-        if each or model is not None or store is not None:
-            raise SetupError("a Runner has its root, its model and its store; give the agent to say these here")
-        runner = cast("Runner[Any, Any]", team)
+    """Return a runner for each tool, by the name of the tool."""
+    if not isinstance(target, BaseAgent):
+        if tool_per_agent or model is not None or store is not None:
+            raise SetupError("tool_per_agent, model and store do not apply to a Runner; pass the agent instead")
+        runner = target.runner if isinstance(target, BackgroundRunner) else target
         return {tool_name_for(runner.team.root): runner}
-    root = Runner(team, model=model, store=store)
-    agents: Sequence[Any] = [seat.agent for seat in root.team.members.values()] if each else [team]
+    root: Runner[Any, Any] = Runner(target, model=model, store=store)
+    agents: Sequence[Any] = [seat.agent for seat in root.team.members.values()] if tool_per_agent else [target]
     runners: dict[str, Runner[Any, Any]] = {}
     for agent in agents:
         name = tool_name_for(agent.name)
         if name in runners or name == ANSWER_TOOL:
-            raise SetupError(f"two tools would be called `{name}`; give `{agent.name}` another name")
-        runners[name] = root if agent is team else Runner(agent, model=model, store=store)
+            raise SetupError(f"two tools would be named `{name}`; rename the agent `{agent.name}`")
+        runners[name] = root if agent is target else Runner(agent, model=model, store=store)
     return runners
 
 
 def _tool(name: str, runner: Runner[Any, Any]) -> types.Tool:
     agent = runner.team.members[runner.team.root].agent
-    described = agent.description or f"Ask {agent.name}."
-    return types.Tool(name=name, title=agent.name, description=described, input_schema=_REQUEST_SCHEMA)
+    description = agent.description or f"Ask {agent.name}."
+    return types.Tool(name=name, title=agent.name, description=description, input_schema=_REQUEST_SCHEMA)

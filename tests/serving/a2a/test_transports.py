@@ -54,7 +54,7 @@ async def test_grpc(add: Any) -> None:
 
 @pytest.mark.parametrize("add", [A2AApp.add_to_grpc, _by_the_sdk])
 async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler(add: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="say who you are"):
+    with pytest.raises(InvalidRequestError, match="authentication required"):
         await _over_grpc(a2a_app(Agent("A", model=ScriptedModel([])), auth=BearerAuth({"t": "ann"})), add)
 
 

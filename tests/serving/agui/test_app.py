@@ -144,12 +144,12 @@ async def test_a_question_interrupts_and_its_answer_resumes_on_any_replica() -> 
         other.messages, other.count = front.messages, front.count
         assert await other.refused("never mind") == (409, "thread_busy")
         unknown = [{"interruptId": "elsewhere", "status": "resolved", "payload": 1}]
-        assert await other.refused(resume=unknown) == (422, "answer_not_wanted")
+        assert await other.refused(resume=unknown) == (422, "invalid_answer")
         answer = [{"interruptId": interrupt["id"], "status": "resolved", "payload": 3}]
         rest = await other.run(resume=answer)
         assert text_in(rest) == "thanks"
         assert [event["content"] for event in rest if event["type"] == "TOOL_CALL_RESULT"] == ["3"]
-        assert await other.refused(resume=answer) == (409, "not_waiting")
+        assert await other.refused(resume=answer) == (409, "not_suspended")
 
 
 async def test_questions_inside_subagents_suspend_them_and_they_go_on() -> None:
@@ -224,7 +224,7 @@ async def test_a_front_end_tool_that_failed_says_so_and_one_may_be_answered_by_r
         front.messages.append({**failed, "content": "", "error": "no screen"})
         answer = [{"interruptId": interrupts["input"]["id"], "status": "resolved", "payload": "2"}]
         assert text_in(await front.run(resume=answer)) == "well"
-    results = [message for message in model.requests[1].messages if hasattr(message, "call_id")]
+    results = [message for message in model.requests[1].messages if hasattr(message, "tool_call_id")]
     assert [(getattr(each, "content"), getattr(each, "is_error")) for each in results] == [  # noqa: B009
         ("no screen", True),
         ("2", False),

@@ -5,7 +5,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from baton.messages import AssistantMessage, Audio, Content, Data, File, Image, Text, ToolCall, ToolMessage, UserMessage
-from baton.serving.agui.messages import as_ours, as_theirs, content_of
+from baton.serving.agui.messages import from_agui_content, from_agui_messages, to_agui_content
 from baton.serving.http.errors import ServingError
 
 _PARTS: TypeAdapter[object] = TypeAdapter(agui.ContentPart)
@@ -20,19 +20,19 @@ _PARTS: TypeAdapter[object] = TypeAdapter(agui.ContentPart)
     ],
 )
 def test_media_go_there_and_back(content: Content) -> None:
-    assert content_of(as_theirs(content)) == content
+    assert from_agui_content(to_agui_content(content)) == content
 
 
 def test_without_media_it_is_text() -> None:
-    assert as_theirs("plain") == "plain"
-    assert as_theirs((Text("a"), Data({"b": 1}))) == 'a\n{"b":1}'
+    assert to_agui_content("plain") == "plain"
+    assert to_agui_content((Text("a"), Data({"b": 1}))) == 'a\n{"b":1}'
 
 
 def test_what_is_not_here_is_refused() -> None:
     for source in ({"type": "data", "value": "~~", "mimeType": "image/png"}, {"type": "file", "value": "file-1"}):
         part = _PARTS.validate_python({"type": "image", "source": source})
         with pytest.raises(ServingError) as refused:
-            content_of([part])
+            from_agui_content([part])
         assert (refused.value.status, refused.value.code) == (422, "invalid")
 
 
@@ -46,7 +46,7 @@ def test_a_conversation_keeps_its_calls_and_leaves_instructions_out() -> None:
         agui.ToolMessage(id="5", content="2", tool_call_id="c1", error="rounded"),
         agui.ReasoningMessage(id="6", content="hmm"),
     ]
-    assert as_ours(messages) == [
+    assert from_agui_messages(messages) == [
         UserMessage("add"),
         AssistantMessage("", (ToolCall("c1", "add", '{"a": 1}'),)),
         ToolMessage("c1", "add", "2", is_error=True),

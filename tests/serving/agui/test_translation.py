@@ -47,10 +47,12 @@ def _team() -> Any:
 
 
 def _told(past: list[Event], rest: list[Event | Delta]) -> list[dict[str, Any]]:
-    translator = EventTranslator(run="r", thread="t", wire_run="w", past=past, answered=(), show_errors=False)
-    events = [*translator.begin(), *[told for event in rest for told in translator.hear(event)]]
-    if not translator.is_over:
-        events += translator.broken()
+    translator = EventTranslator(
+        run_id="r", thread_id="t", request_run_id="w", past=past, answered=(), show_errors=False
+    )
+    events = [*translator.start(), *[told for event in rest for told in translator.translate(event)]]
+    if not translator.is_finished:
+        events += translator.abort()
     return checked([event.model_dump(mode="json", by_alias=True) for event in events])
 
 

@@ -47,11 +47,11 @@ async def test_a_run_is_begun_heard_and_read() -> None:
         assert [decode_event(frame["data"]).key for frame in numbered][-1] == "completed"
 
         status, whole = await client.get(f"/runs/{run['id']}")
-        assert (status, whole["status"], whole["output"], whole["agent"]) == (200, "completed", "hello", "Desk")
+        assert (status, whole["status"], whole["output"], whole["active_agent"]) == (200, "completed", "hello", "Desk")
         assert whole["usage"]["model_calls"] == 1
         status, thread = await client.get("/threads/t")
         assert [message["content"] for message in thread["messages"]] == ["hi", "hello"]
-        assert (thread["floor"], [each["id"] for each in thread["runs"]]) == ("Desk", [run["id"]])
+        assert (thread["active_agent"], [each["id"] for each in thread["runs"]]) == ("Desk", [run["id"]])
 
 
 async def test_deltas_come_without_a_number_and_a_reconnect_neither_loses_nor_doubles_events() -> None:
@@ -104,10 +104,10 @@ async def test_a_silent_run_sends_signs_of_life_and_is_cancelled() -> None:
     async with client_of(api_app(Runner(silent, store="memory:"), heartbeat=0.01)) as client:
         _, run = await client.post("/runs", {"input": "hi"})
         async for frame in client.events(f"/runs/{run['id']}/events"):
-            if frame == {"": "still here"}:
+            if frame == {"": "heartbeat"}:
                 break
         assert await client.ask("HEAD", f"/runs/{run['id']}/events") == (200, None)
-        status, stopped = await client.post(f"/runs/{run['id']}/cancel", {"how": "now"})
+        status, stopped = await client.post(f"/runs/{run['id']}/cancel", {"when": "now"})
         assert (status, stopped["status"]) == (200, "cancelled")
         status, again = await client.post(f"/runs/{run['id']}/resume")
         assert (status, again["status"]) == (202, "running")
@@ -125,7 +125,7 @@ async def test_two_apps_on_one_store_start_listen_answer_and_cancel(tmp_path: Pa
         assert (status, told["error"]["code"]) == (409, "thread_busy")
 
         _, waiting = await second.get(f"/runs/{run['id']}")
-        (question,) = waiting["questions"]
+        (question,) = waiting["interrupts"]
         assert (question["payload"], question["agent"]) == ("well?", "Desk")
         status, _ = await second.post(f"/runs/{run['id']}/answers", {"answers": {question["id"]: "fine"}})
         assert status == 202
@@ -230,7 +230,7 @@ def test_it_needs_a_store_and_tokens_that_are_something() -> None:
     with pytest.raises(SetupError, match="store"):
         api_app(Runner(_team("x")))
     for token in ("", {}, {"": "ada"}, {"s": ""}):
-        with pytest.raises(SetupError, match="a secret"):
+        with pytest.raises(SetupError, match="a token"):
             api_app(Runner(_team("x"), store="memory:"), auth=token)
     with pytest.raises(SetupError, match="max_body"):
         api_app(Runner(_team("x"), store="memory:"), max_body=0)
@@ -240,9 +240,9 @@ async def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(_team("x"), store="memory:")
     for name in ("starlette.applications", "uvicorn"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(SetupError, match=r"baton-adk\[server\]"):
+    with pytest.raises(SetupError, match=r"baton-adk\[serving\]"):
         api_app(runner)
-    with pytest.raises(SetupError, match=r"baton-adk\[server\]"):
+    with pytest.raises(SetupError, match=r"baton-adk\[serving\]"):
         serve(object())
     with pytest.raises(SetupError, match=r"baton-adk\[agui\]"):
         agui_app(runner)
@@ -250,7 +250,7 @@ async def test_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_what_is_not_guarded_is_served_on_this_machine_only() -> None:
     app = api_app(Runner(_team("x"), store="memory:"), allow_anonymous=True)
-    with pytest.raises(SetupError, match="nobody is asked who they are"):
+    with pytest.raises(SetupError, match="can be reached from other machines"):
         serve(app, host="0.0.0.0")
     async with serve_in_background(app, host="localhost") as url, aiohttp.ClientSession(url) as session:
         assert (await session.get("/health")).status == 200

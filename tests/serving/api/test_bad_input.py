@@ -52,7 +52,7 @@ BODIES: list[tuple[Any, dict[str, str], tuple[int, str]]] = [
     (b'{"input": "hi", "surprise": 1}', JSON, (422, "invalid")),
     (b'{"input": "hi", "thread": "a/b"}', JSON, (422, "invalid")),
     (b'{"input": "hi", "run_id": "a\\u0000"}', JSON, (422, "invalid")),
-    (b'{"input": "hi", "floor": "attic"}', JSON, (422, "invalid")),
+    (b'{"input": "hi", "start_at": "attic"}', JSON, (422, "invalid")),
     (b'{"input": "hi", "limits": {"model_calls": 0}}', JSON, (422, "invalid")),
     (b'{"input": "hi", "values": {"baton.approved_for_good:pay": true}}', JSON, (422, "invalid")),
     (b'{"input": "' + b"x" * 3000 + b'"}', JSON, (413, "too_large")),
@@ -111,19 +111,19 @@ async def test_answers_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -
         async for _ in client.events("/runs/r1/events"):
             pass
         _, waiting = await client.get("/runs/r1")
-        question = waiting["questions"][0]["id"]
+        question = waiting["interrupts"][0]["id"]
         path = "/runs/r1/answers"
         for answers, expected in [
-            ({"elsewhere": 1}, (422, "answer_not_wanted")),
-            ({question: 1, "elsewhere": 1}, (422, "answer_not_wanted")),
-            ({question: "many"}, (422, "answer_not_wanted")),
+            ({"elsewhere": 1}, (422, "invalid_answer")),
+            ({question: 1, "elsewhere": 1}, (422, "invalid_answer")),
+            ({question: "many"}, (422, "invalid_answer")),
             ({}, (422, "invalid")),
         ]:
             assert await _code(client, "POST", path, json={"answers": answers}) == expected
         assert (await client.post(path, {"answers": {question: 3}}))[0] == 202
         async for _ in client.events("/runs/r1/events"):
             pass
-        assert await _code(client, "POST", path, json={"answers": {question: 3}}) == (409, "not_waiting")
+        assert await _code(client, "POST", path, json={"answers": {question: 3}}) == (409, "not_suspended")
         assert await _code(client, "POST", "/runs/r1/resume") == (409, "run_ended")
         assert (await client.post("/runs/r1/cancel"))[1]["status"] == "completed"
     assert [record.getMessage() for record in caplog.records if record.name.startswith("baton")] == []
@@ -203,5 +203,5 @@ async def test_what_the_caller_cannot_help_is_logged_and_not_told(caplog: pytest
         status, body = await client.get("/runs")
     assert (status, body["error"]["code"]) == (500, "internal")
     assert "ldap" not in body["error"]["message"]
-    (record,) = [record for record in caplog.records if record.name == "baton.server"]
+    (record,) = [record for record in caplog.records if record.name == "baton.serving"]
     assert record.exc_info is not None

@@ -17,7 +17,7 @@ from tests.conftest import PROFILE
 
 from baton import Agent, RunContext, Runner, tool
 from baton.serving import APIKeyAuth, BasicAuth, BearerAuth, api_app, serve_in_background
-from baton.serving.api.openapi import document
+from baton.serving.api.openapi import openapi_document
 from baton.testing import ScriptedModel, call
 
 EXAMPLES = 150 if PROFILE == "soak" else 15
@@ -73,7 +73,7 @@ def url() -> Iterator[str]:
 # Read as modules: their types are not all known.
 basic: Any = import_module("schemathesis.checks")
 of_document: Any = import_module("schemathesis.specs.openapi.checks")
-schema: Any = schemathesis.openapi.from_dict(document(auth=WAYS))
+schema: Any = schemathesis.openapi.from_dict(openapi_document(auth=WAYS))
 asked: dict[str, set[int]] = {}
 """What was answered, by operation."""
 
@@ -115,21 +115,21 @@ def test_every_operation_was_carried_out_and_not_only_refused() -> None:
 
 
 def test_it_names_every_path_and_every_schema_can_be_read() -> None:
-    described = {(path, method.upper()) for path, item in document()["paths"].items() for method in item}
+    described = {(path, method.upper()) for path, item in openapi_document()["paths"].items() for method in item}
     routes = [route for route in _app().routes if isinstance(route, Route)]
     served = {(route.path, method) for route in routes for method in route.methods or ()}
     assert {each for each in described if each[1] != "PARAMETERS"} == {
         each for each in served if each[1] != "HEAD" and each[0] != "/openapi.json"
     }
-    for each in document()["components"]["schemas"].values():
+    for each in openapi_document()["components"]["schemas"].values():
         Draft202012Validator.check_schema(each)
 
 
 def test_it_says_where_it_is_mounted() -> None:
-    assert document("/api")["servers"] == [{"url": "/api"}]
+    assert openapi_document("/api")["servers"] == [{"url": "/api"}]
 
 
 @pytest.mark.parametrize("kind", ["RunStarted", "AgentResponded", "InterruptRaised", "RunCompleted"])
 def test_it_describes_events(kind: str) -> None:
-    refs = [each["$ref"] for each in document()["components"]["schemas"]["Event"]["oneOf"]]
+    refs = [each["$ref"] for each in openapi_document()["components"]["schemas"]["Event"]["oneOf"]]
     assert f"#/components/schemas/{kind}" in refs

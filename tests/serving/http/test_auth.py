@@ -109,8 +109,8 @@ async def test_a_name_that_no_store_can_keep_is_none(name: str) -> None:
 
 
 def test_ways_that_cannot_be_told_apart_are_refused() -> None:
-    with pytest.raises(SetupError, match="two ways of auth are called `bearer`"):
+    with pytest.raises(SetupError, match="two auth schemes are named `bearer`"):
         to_auth_list([BearerAuth("a"), BearerAuth("b")])
-    with pytest.raises(SetupError, match="names no way"):
+    with pytest.raises(SetupError, match="contains no scheme"):
         to_auth_list([])
     assert [each.name for each in to_auth_list([BearerAuth("a"), BearerAuth("b", name="other")])] == ["bearer", "other"]

@@ -1,11 +1,7 @@
-"""Any agent, or any team, as a service of A2A: an ASGI app to run by itself or to mount in another.
-
-The card of a service: what a team can do, how it is reached, and what callers must bring.
-"""
+"""The `a2a_app` factory, the app that it returns, and the agent card."""
 
 import hashlib
 import json
-import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from email.utils import formatdate
@@ -34,19 +30,21 @@ from a2a.utils.constants import (
 from a2a.utils.errors import MethodNotFoundError
 from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
 
-from ...agents import BaseAgent
 from ...errors import SetupError
 from ...flow import Team
-from ...runner import BackgroundRunner, Runner
+from ...runner import BackgroundRunner
 from ...stores import Store
 from ..http import Auth, AuthLike
-from ..http.auth import to_auth_list
+from ..http.app import AppTarget, ContextFactory, cors_middleware, to_background_runner
+from ..http.guard import RequestGuard
+from ..server import serve
 from .broadcast import TaskBroadcasts
 from .handler import A2ARequestGuard, A2ARequestHandler
 from .jsonrpc import JSONRPCBinding
 from .legacy import LegacyRESTBinding, LegacyTranslator
-from .push import PAUSES, PushConfigStore, PushNotifier, PushPolicy, allow_public_urls
-from .rest import RESTBinding, refusal
+from .projection import TaskReader
+from .push import RETRY_DELAYS, PushConfigStore, PushNotifier, PushPolicy, allow_public_urls
+from .rest import RESTBinding, to_error_response
 from .tasks import TaskService
 
 if TYPE_CHECKING:
@@ -70,24 +68,33 @@ _SCHEMES = {
 OUTPUT_MODES = ("text/plain", "application/json")
 
 
-def card_of(team: Team, given: AgentCard | Mapping[str, Any] | None, auth: Sequence[Auth]) -> AgentCard:
-    """The card of a team. A whole card is taken as it is given; a mapping has the fields that should be otherwise."""
+def make_card(team: Team, given: AgentCard | Mapping[str, Any] | None, auth: Sequence[Auth]) -> AgentCard:
+    """Return the agent card of a team.
+
+    Args:
+        team: The team.
+        given: A complete card, or fields that replace those of the generated card.
+        auth: The schemes to declare, unless the card declares some.
+
+    Raises:
+        SetupError: `given` has an unknown field, or a scheme cannot be declared in a card.
+    """
     if isinstance(given, AgentCard):
         card = AgentCard()
         card.CopyFrom(given)
     else:
-        card = _made(team)
+        card = _generate_card(team)
         if given:
-            _change(card, given)
+            _update_card(card, given)
     if auth and not card.security_schemes:
-        for each in auth:
-            card.security_schemes[each.name].CopyFrom(_scheme_of(each))
-            card.security_requirements.append(SecurityRequirement(schemes={each.name: StringList()}))
+        for scheme in auth:
+            card.security_schemes[scheme.name].CopyFrom(_to_card_scheme(scheme))
+            card.security_requirements.append(SecurityRequirement(schemes={scheme.name: StringList()}))
     return card
 
 
-def _scheme_of(auth: Auth) -> SecurityScheme:
-    """A way of auth as cards have it: what OpenAPI says, with the type as the name of a field."""
+def _to_card_scheme(auth: Auth) -> SecurityScheme:
+    # A card has the fields of OpenAPI, in a field named after the type.
     fields = dict(auth.openapi_scheme())
     kind = str(fields.pop("type", ""))
     if "in" in fields:
@@ -95,15 +102,15 @@ def _scheme_of(auth: Auth) -> SecurityScheme:
     try:
         return ParseDict({_SCHEMES[kind]: fields}, SecurityScheme())
     except (KeyError, ParseError) as error:
-        raise SetupError(f"`{auth.name}` describes itself as no scheme that agent cards know: {error}") from None
+        raise SetupError(f"the auth scheme `{auth.name}` cannot be declared in an agent card: {error}") from None
 
 
-def _made(team: Team) -> AgentCard:
+def _generate_card(team: Team) -> AgentCard:
     root = team.members[team.root].agent
     return AgentCard(
         name=root.name,
         description=root.description or root.name,
-        version=_version(),
+        version=_package_version(),
         capabilities=AgentCapabilities(streaming=True, push_notifications=True),
         default_input_modes=INPUT_MODES,
         default_output_modes=OUTPUT_MODES,
@@ -119,109 +126,134 @@ def _made(team: Team) -> AgentCard:
     )
 
 
-def _change(card: AgentCard, given: Mapping[str, Any]) -> None:
+def _update_card(card: AgentCard, given: Mapping[str, Any]) -> None:
     try:
-        wanted = ParseDict(dict(given), AgentCard())
+        update = ParseDict(dict(given), AgentCard())
     except ParseError as error:
-        raise SetupError(f"serve_a2a(card=…) has what no agent card has: {error}") from None
-    for field, _ in wanted.ListFields():
+        raise SetupError(f"a2a_app(card=…) is not an agent card: {error}") from None
+    for field, _ in update.ListFields():
         card.ClearField(field.name)
-    card.MergeFrom(wanted)
+    card.MergeFrom(update)
 
 
-def reached_at(card: AgentCard, url: str, *, with_03: bool, grpc_url: str | None = None) -> AgentCard:
-    """The card with the addresses where the service is reached, unless it names some itself."""
-    reached = AgentCard()
-    reached.CopyFrom(card)
-    if not reached.supported_interfaces:
+def with_interfaces(card: AgentCard, url: str, *, compat_03: bool, grpc_url: str | None = None) -> AgentCard:
+    """Return a copy of a card with the service's interfaces, unless it lists some.
+
+    Args:
+        card: The card.
+        url: The base URL of the service.
+        compat_03: Whether to list interfaces of protocol version 0.3 too.
+        grpc_url: The address of the gRPC interface.
+    """
+    copy = AgentCard()
+    copy.CopyFrom(card)
+    if not copy.supported_interfaces:
         base = url.rstrip("/")
-        versions = [PROTOCOL_VERSION_1_0, *([PROTOCOL_VERSION_0_3] if with_03 else [])]
-        for spoken in versions:
+        versions = [PROTOCOL_VERSION_1_0, *([PROTOCOL_VERSION_0_3] if compat_03 else [])]
+        for version in versions:
             for binding, address in ((TransportProtocol.JSONRPC, f"{base}/"), (TransportProtocol.HTTP_JSON, base)):
-                reached.supported_interfaces.append(
-                    AgentInterface(url=address, protocol_binding=binding.value, protocol_version=spoken)
+                copy.supported_interfaces.append(
+                    AgentInterface(url=address, protocol_binding=binding.value, protocol_version=version)
                 )
         if grpc_url:
-            reached.supported_interfaces.append(
+            copy.supported_interfaces.append(
                 AgentInterface(
                     url=grpc_url, protocol_binding=TransportProtocol.GRPC.value, protocol_version=PROTOCOL_VERSION_1_0
                 )
             )
-    return reached
+    return copy
 
 
-def _version() -> str:
+def _package_version() -> str:
     try:
         return version("baton-adk")
     except PackageNotFoundError:
         return "0"
 
 
-_logger = logging.getLogger("baton.a2a")
-_LEASE = 5.0
-_LARGEST_BODY = 16 * 1024 * 1024
+_LEASE_SECONDS = 5.0
 
 
 class A2AApp:
-    """The app that `serve_a2a` makes: it drives tasks apart from requests, and picks up those whose process died."""
+    """The ASGI app that `a2a_app` returns.
+
+    It drives tasks in the background and takes over abandoned ones.
+
+    Attributes:
+        runner: The runner of the tasks.
+        card: The agent card; without a `url`, its interfaces are filled in for each request.
+        handler: The SDK request handler, for other transports.
+    """
 
     def __init__(
         self,
-        hub: BackgroundRunner,
+        background: BackgroundRunner,
+        guard: RequestGuard,
         *,
+        cors_origins: Sequence[str],
+        show_errors: bool,
+        context_factory: ContextFactory | None,
         url: str | None,
         card: AgentCard | Mapping[str, Any] | None,
         extended_card: AgentCard | None,
-        auth: Sequence[Auth],
         compat_03: bool,
         sign_card: Callable[[AgentCard], AgentCard] | None,
         push_policy: PushPolicy,
         push_retry_delays: Sequence[float],
-        max_body: int,
         allow_message_replies: bool,
         grpc_url: str | None,
     ) -> None:
-        runner = self.runner = hub.runner
-        self.card = card_of(runner.team, card, auth)
-        """What the service says about itself; where it is reached is filled in for each request if no url was given."""
-        self.auth = tuple(auth)
+        runner = self.runner = background.runner
+        self.card = make_card(runner.team, card, guard.auth)
         if extended_card is not None:
             self.card.capabilities.extended_agent_card = True
         self._url = url
-        self._compat_03 = compat_03
-        self._sign = sign_card
-        self._hub = hub
-        self._push = PushNotifier(
-            PushConfigStore(runner._require_store("serve_a2a")), policy=push_policy, pauses=push_retry_delays
-        )
-        self._tasks = TaskService(
-            self._hub, TaskBroadcasts(self._hub, self._push.tell), may_be_messages=allow_message_replies
-        )
-        desk = self._desk = A2ARequestHandler(self._tasks, self.card, extended_card, self._push, needs_names=bool(auth))
-        self.handler: RequestHandler = desk
-        """What answers requests, for transports that have no door here."""
-        entrance = self._entrance = A2ARequestGuard(self.card, auth, max_body)
         self._grpc_url = grpc_url
-        self._made_at = formatdate(time(), usegmt=True)
-        self._app = self._built(desk, entrance)
+        self._compat_03 = compat_03
+        self._sign_card = sign_card
+        self._background = background
+        self._context_factory = context_factory
+        self._is_authenticated = bool(guard.auth)
+        reader = TaskReader(runner._require_store("a2a_app"), show_errors=show_errors)
+        self._push = PushNotifier(PushConfigStore(reader.store), reader, policy=push_policy, delays=push_retry_delays)
+        self._tasks = TaskService(
+            background,
+            TaskBroadcasts(background, self._push.notify),
+            reader,
+            context_factory=context_factory,
+            allow_message_replies=allow_message_replies,
+        )
+        self._handler = A2ARequestHandler(
+            self._tasks, self.card, extended_card, self._push, requires_auth=self._is_authenticated
+        )
+        self.handler: RequestHandler = self._handler
+        self._guard = A2ARequestGuard(self.card, guard)
+        self._modified_at = formatdate(time(), usegmt=True)
+        self._app = self._make_app(cors_origins)
 
-    def _built(self, desk: A2ARequestHandler, entrance: A2ARequestGuard) -> "Starlette":
+    def _make_app(self, cors_origins: Sequence[str]) -> "Starlette":
         from starlette.applications import Starlette
         from starlette.routing import Route
 
-        legacy = LegacyTranslator(desk, entrance) if self._compat_03 else None
-        before: list[BaseRoute] = []
+        # Not the SDK's route factories: they build the call context synchronously, so they cannot await an auth scheme,
+        # and their dispatchers send exception texts to clients.
+        legacy = LegacyTranslator(self._handler, self._guard) if self._compat_03 else None
+        legacy_routes: list[BaseRoute] = []
         if legacy is not None:
-            # Some of those who speak 0.3 look for the card at the address that it names.
-            before = [Route("/", self._card, methods=["GET"]), *LegacyRESTBinding(legacy, entrance).routes()]
+            # Some clients of 0.3 look for the card at the URL that it names.
+            legacy_routes = [
+                Route("/", self._get_card, methods=["GET"]),
+                *LegacyRESTBinding(legacy, self._guard).routes(),
+            ]
         return Starlette(
             routes=[
-                Route(AGENT_CARD_WELL_KNOWN_PATH, self._card, methods=["GET"]),
-                Route("/", JSONRPCBinding(desk, entrance, legacy).answer, methods=["POST"]),
-                *before,
-                *RESTBinding(desk, entrance).routes(),
+                Route(AGENT_CARD_WELL_KNOWN_PATH, self._get_card, methods=["GET"]),
+                Route("/", JSONRPCBinding(self._handler, self._guard, legacy).handle, methods=["POST"]),
+                *legacy_routes,
+                *RESTBinding(self._handler, self._guard).routes(),
             ],
-            exception_handlers={404: _nothing_there, 405: _nothing_there},
+            middleware=cors_middleware(cors_origins),
+            exception_handlers={404: _unknown_path, 405: _unknown_path},
             lifespan=self._lifespan,
         )
 
@@ -239,46 +271,60 @@ class A2AApp:
         await self._app(scope, receive, send)
 
     def add_to_grpc(self, server: Any) -> None:
-        """Have a `grpc.aio` server, before it starts, serve this as well: the same tasks, names and checks."""
+        """Add the service to a `grpc.aio` server, with the same tasks, authentication and checks.
+
+        Args:
+            server: The server, before it is started.
+        """
         from .grpc import GRPCBinding
 
-        GRPCBinding(self._desk, self._entrance).add_to(server)
+        GRPCBinding(self._handler, self._guard).add_to(server)
         self.start()
 
     def start(self) -> None:
-        """Begin to look after tasks whose process has died. The first request does it too; it is safe to call again."""
-        self._hub.start_recovery()
+        """Start to take over abandoned tasks, as the first request does. Safe to call again."""
+        self._background.start_recovery(self._context_factory)
 
     async def close(self) -> None:
-        """Stop what is driven here: it can go on elsewhere, or when the service is there again."""
-        await self._tasks.let_go()
+        """Release the tasks that are driven here to other processes, and close the runner."""
+        await self._tasks.close()
         await self._push.close()
         await self.runner.close()
 
     def run(self, host: str = "127.0.0.1", port: int = 8000, *, allow_anonymous: bool = False) -> None:
-        """Serve until interrupted. Beyond this machine only with `auth`, unless told that it is meant to be public."""
-        check_host(host, self.auth, is_public=allow_anonymous)
-        try:
-            import uvicorn
-        except ImportError:
-            raise SetupError("A2AApp.run() needs uvicorn: pip install 'baton-adk[a2a]'") from None
-        uvicorn.run(self, host=host, port=port, log_level="warning", timeout_graceful_shutdown=3)
+        """Serve the app until the process is stopped.
 
-    async def _card(self, request: "Request") -> "Response":
+        Args:
+            host: The address to listen on.
+            port: The port to listen on.
+            allow_anonymous: Accept a `host` that other machines can reach although the app has no `auth`.
+
+        Raises:
+            SetupError: Other machines can reach `host`, and the app neither has `auth` nor allows anonymous access.
+        """
+        serve(
+            self,
+            host=host,
+            port=port,
+            allow_anonymous=allow_anonymous or self._is_authenticated,
+            timeout_graceful_shutdown=3,
+        )
+
+    async def _get_card(self, request: "Request") -> "Response":
         from starlette.responses import JSONResponse, Response
 
-        # Not `base_url`: where this is mounted, that is the address of the app around it.
-        asked_at = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
-        card = reached_at(self.card, self._url or asked_at, with_03=self._compat_03, grpc_url=self._grpc_url)
-        if self._sign is not None:
-            card = self._sign(card)
+        # Not `base_url`: for a mounted app, that is the URL of the outer app.
+        request_url = f"{request.url.scheme}://{request.url.netloc}{request.scope.get('root_path', '')}"
+        card = with_interfaces(self.card, self._url or request_url, compat_03=self._compat_03, grpc_url=self._grpc_url)
+        if self._sign_card is not None:
+            card = self._sign_card(card)
         content = agent_card_to_dict(card) if self._compat_03 else MessageToDict(card)
-        # Signatures of the same card may differ each time it is signed.
+        # Signatures of the same card may differ each time.
         unsigned = {key: value for key, value in content.items() if key != "signatures"}
         digest = hashlib.sha256(json.dumps(unsigned, sort_keys=True).encode()).hexdigest()
         headers = {
             "ETag": f'W/"{digest}"',
-            "Last-Modified": self._made_at,
+            "Last-Modified": self._modified_at,
             "Cache-Control": "public, max-age=60",
         }
         known = [each.strip().removeprefix("W/") for each in request.headers.get("if-none-match", "").split(",")]
@@ -288,62 +334,70 @@ class A2AApp:
 
 
 def a2a_app(
-    target: BaseAgent[Any, Any] | Runner[Any, Any] | BackgroundRunner,
+    target: AppTarget,
+    /,
     *,
+    auth: AuthLike | None = None,
+    allow_anonymous: bool = False,
+    cors_origins: Sequence[str] = (),
+    max_body: int = 16 << 20,
+    show_errors: bool = False,
+    context_factory: ContextFactory | None = None,
+    store: Store | str | PathLike[str] | None = None,
     url: str | None = None,
     card: AgentCard | Mapping[str, Any] | None = None,
     extended_card: AgentCard | None = None,
-    auth: AuthLike | None = None,
-    store: Store | str | PathLike[str] | None = None,
-    compat_03: bool = False,
     sign_card: Callable[[AgentCard], AgentCard] | None = None,
     push_policy: PushPolicy = allow_public_urls,
-    push_retry_delays: Sequence[float] = PAUSES,
-    max_body: int = _LARGEST_BODY,
-    allow_message_replies: bool = False,
+    push_retry_delays: Sequence[float] = RETRY_DELAYS,
+    compat_03: bool = False,
     grpc_url: str | None = None,
+    allow_message_replies: bool = False,
 ) -> A2AApp:
-    """An agent, a runner or a hub as a service of A2A: JSON-RPC, plain HTTP and the agent card, as one ASGI app.
+    """Return an ASGI app that serves a team over A2A: JSON-RPC, REST and the agent card.
 
-    Tasks are runs: they are in the runner's store, or in `store`, and without one in memory. `url` is where callers
-    reach the service, if that is not what requests say. `sign` signs the card. `auth` is enforced, and tasks belong to
-    their callers. A webhook that fails is called again after each of `push_pauses`, if `push_policy` says that it may
-    be called at all. With `messages`, agents may answer a stream with a message instead of a task, and it begins when
-    the first of them has done something. `grpc_url` is what the card says of a gRPC server that `add_to` was given.
+    Args:
+        target: The agent, runner or background runner to serve; a runner must have a store.
+        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        allow_anonymous: Without `auth`, accept requests from other machines too.
+        cors_origins: Origins whose pages may call the app.
+        max_body: The largest accepted body in bytes; messages may contain files.
+        show_errors: Show callers the message of the exception that failed a task.
+        context_factory: Creates the run's context object from the owner's name.
+        store: The store for an agent's runs; without it they are kept in memory.
+        url: The public URL of the service; by default the URL of each request.
+        card: A complete agent card, or fields that replace those of the generated card.
+        extended_card: The card for authenticated clients.
+        sign_card: A function that signs the card.
+        push_policy: Decides whether a webhook URL may be called.
+        push_retry_delays: Seconds before each retry of a failed webhook call.
+        compat_03: Serve protocol version 0.3 too.
+        grpc_url: The address that the card names for the gRPC server passed to `A2AApp.add_to_grpc`.
+        allow_message_replies: Let agents reply with a message instead of a task; streams then start when an agent
+            has acted.
+
+    Raises:
+        SetupError: The runner has no store, or an argument is invalid.
     """
-    if isinstance(target, BaseAgent):
-        hub = BackgroundRunner(Runner(target, store=store or "memory:", lease_seconds=_LEASE))
-    elif store is not None:
-        raise SetupError("serve_a2a(runner, store=…): a runner has its own store; give it there: Runner(…, store=…)")
-    else:
-        hub = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
+    background = to_background_runner(target, "a2a_app", store=store, lease_seconds=_LEASE_SECONDS)
     return A2AApp(
-        hub,
+        background,
+        RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body),
+        cors_origins=cors_origins,
+        show_errors=show_errors,
+        context_factory=context_factory,
         url=url,
         card=card,
         extended_card=extended_card,
-        auth=to_auth_list(auth),
         compat_03=compat_03,
         sign_card=sign_card,
         push_policy=push_policy,
         push_retry_delays=push_retry_delays,
-        max_body=max_body,
         allow_message_replies=allow_message_replies,
         grpc_url=grpc_url,
     )
 
 
-def check_host(host: str, auth: Sequence[Auth], *, is_public: bool) -> None:
-    """Raise SetupError if a service that asks nobody for a name would be open to other machines."""
-    from ..http.guard import is_local
-
-    if not auth and not is_public and not is_local(host):
-        raise SetupError(
-            f"a service without auth would be open to everybody at {host}; give it auth=…, serve it at 127.0.0.1, "
-            "or say that it is meant to be public"
-        )
-
-
-async def _nothing_there(request: "Request", error: Exception) -> "Response":
+async def _unknown_path(request: "Request", error: Exception) -> "Response":
     status = getattr(error, "status_code", 404)
-    return refusal(MethodNotFoundError(message=f"there is no {request.method} here"), status=status)
+    return to_error_response(MethodNotFoundError(message=f"unknown path or method: {request.method}"), status=status)

@@ -1,4 +1,4 @@
-"""Passes on what happens in the runs that this process drives: text in chunks, everything to everybody who listens."""
+"""Broadcast of task updates: one projection per run that this process drives, and any number of subscribers."""
 
 import asyncio
 import logging
@@ -8,184 +8,264 @@ from time import time
 from a2a.types.a2a_pb2 import Task, TaskStatusUpdateEvent
 
 from ...errors import BatonError
-from ...events import AgentStarted, Delta, InterruptAnswered, Origin, ProgressDelta, RunResumed, RunStarted, TextDelta
+from ...events import (
+    AgentStarted,
+    CustomDelta,
+    Delta,
+    InterruptAnswered,
+    Origin,
+    ProgressDelta,
+    ReasoningDelta,
+    RunResumed,
+    RunStarted,
+    TextDelta,
+    ToolCallDelta,
+)
 from ...runner import BackgroundRunner
 from .projection import TaskProjection, Update
 
 _logger = logging.getLogger("baton.a2a")
-_LONGEST_WAIT = 0.1
-_LARGEST_CHUNK = 600
-_MOST_WAITING = 2000
-_OPENINGS = (RunStarted, RunResumed, InterruptAnswered, AgentStarted)
+_FLUSH_SECONDS = 0.1
+_MAX_CHUNK = 600
+_MAX_PENDING = 2000
+_SETUP_EVENTS = (RunStarted, RunResumed, InterruptAnswered, AgentStarted)
 
 
 class TaskSubscriber:
-    """One listener. One that is too slow is left behind: it can subscribe again, and begins with a snapshot."""
+    """The pending updates of one subscriber.
+
+    A slow subscriber is disconnected, because a client cannot detect a missing chunk of an artifact; it can subscribe
+    again and begins with a snapshot. (The runner's `Subscriber` drops deltas instead.)
+    """
 
     def __init__(self) -> None:
-        self._waiting: asyncio.Queue[Update | None] = asyncio.Queue()
+        self._pending: asyncio.Queue[Update | None] = asyncio.Queue()
         self.is_closed = False
 
-    def hear(self, update: Update | None) -> None:
-        """Take one update, or None: no more will come for now."""
+    def put(self, update: Update | None) -> None:
+        """Add an update.
+
+        Args:
+            update: The update; None closes the subscription.
+        """
         if self.is_closed:
             return
-        self.is_closed = update is None or self._waiting.qsize() >= _MOST_WAITING
-        self._waiting.put_nowait(None if self.is_closed else update)
+        self.is_closed = update is None or self._pending.qsize() >= _MAX_PENDING
+        self._pending.put_nowait(None if self.is_closed else update)
 
-    async def next(self, patience: float | None = None) -> Update | None:
-        """The next update; None if no more will come. Raises TimeoutError if that takes longer than `patience`."""
-        async with asyncio.timeout(patience):
-            return await self._waiting.get()
+    async def next(self, timeout: float | None = None) -> Update | None:
+        """Return the next update, or None at the end.
+
+        Args:
+            timeout: Seconds to wait.
+
+        Raises:
+            TimeoutError: There was no update within `timeout`.
+        """
+        async with asyncio.timeout(timeout):
+            return await self._pending.get()
 
 
 class TaskBroadcast:
-    """One run under way here, and those who listen to it."""
+    """The updates of one run that is driven here.
 
-    def __init__(self, hub: BackgroundRunner, telling: TaskProjection, push: Callable[[Update], None]) -> None:
-        self.telling = telling
-        self.ears: set[TaskSubscriber] = set()
-        self.begun = asyncio.Event()
-        """Set when something of the run has been heard."""
-        self.opening: Task | None = None
-        """How the task stood then."""
+    Args:
+        background: The runner that drives the run.
+        projection: The task, up to the event after which the broadcast starts.
+        push: Called with every update, for webhooks.
+    """
+
+    def __init__(
+        self, background: BackgroundRunner, projection: TaskProjection, push: Callable[[Update], None]
+    ) -> None:
+        self.projection = projection
+        self.subscribers: set[TaskSubscriber] = set()
+        self.started = asyncio.Event()
+        """Set after the first event."""
+        self.first_snapshot: Task | None = None
+        """The task after the first event."""
         self.acted = asyncio.Event()
-        """Set when an agent has done something in the run, or it has stopped."""
-        self._hub = hub
+        """Set when an agent has acted, or the run has stopped."""
+        self._background = background
         self._push = push
         self._texts: dict[str, tuple[Origin, list[str]]] = {}
         self._size = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def snapshot(self, ear: TaskSubscriber) -> Task:
-        """How the task stands now; from here on, the ear is told everything."""
+    def subscribe(self, subscriber: TaskSubscriber) -> Task:
+        """Add a subscriber and return the current state of the task.
+
+        Args:
+            subscriber: Receives all further updates.
+        """
         self._flush()
-        self.ears.add(ear)
-        return copied(self.telling)
+        self.subscribers.add(subscriber)
+        return copy_task(self.projection)
 
     async def run(self) -> None:
-        """Read along until the run stops."""
-        run_id = self.telling.task.id
+        """Broadcast updates until the run stops."""
+        run_id = self.projection.task.id
         try:
-            async for number, item in self._hub.subscribe(run_id, after=self.telling.heard):
+            async for number, item in self._background.subscribe(run_id, after=self.projection.position):
                 if isinstance(item, Delta):
-                    self._hear_delta(item)
-                elif number > self.telling.heard:
+                    self._handle_delta(item)
+                elif number > self.projection.position:
                     self._flush()
-                    # Events that nobody is told are in the log all the same.
-                    self.telling.heard = number - 1
-                    updates = self.telling.hear(item)
-                    if self.opening is None:
-                        self.opening = copied(self.telling)
-                        self.begun.set()
+                    # Some events of the log are not delivered.
+                    self.projection.position = number - 1
+                    updates = self.projection.apply(item)
+                    if self.first_snapshot is None:
+                        self.first_snapshot = copy_task(self.projection)
+                        self.started.set()
                     for update in updates:
-                        self._tell(update)
-                if not isinstance(item, _OPENINGS):
+                        self._send(update)
+                if not isinstance(item, _SETUP_EVENTS):
                     self.acted.set()
         except BatonError:
-            _logger.exception("what happens in run `%s` cannot be passed on any more", run_id)
+            _logger.exception("the updates of run `%s` can no longer be broadcast", run_id)
         finally:
             self._flush()
-            self.opening = self.opening or copied(self.telling)
-            self.begun.set()
+            self.first_snapshot = self.first_snapshot or copy_task(self.projection)
+            self.started.set()
             self.acted.set()
 
-    def _hear_delta(self, delta: Delta) -> None:
-        if isinstance(delta, TextDelta):
-            self._texts.setdefault(delta.origin.id, (delta.origin, []))[1].append(delta.text)
-            self._size += len(delta.text)
-            if self._size >= _LARGEST_CHUNK:
-                self._flush()
-            elif self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(_LONGEST_WAIT, self._flush)
-        elif isinstance(delta, ProgressDelta):
-            update = self.telling.hear_progress(delta, time())
-            if update is not None:
-                self._tell(update)
+    def _handle_delta(self, delta: Delta) -> None:
+        match delta:
+            case TextDelta():
+                self._texts.setdefault(delta.origin.id, (delta.origin, []))[1].append(delta.text)
+                self._size += len(delta.text)
+                if self._size >= _MAX_CHUNK:
+                    self._flush()
+                elif self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(_FLUSH_SECONDS, self._flush)
+            case ProgressDelta():
+                update = self.projection.apply_progress(delta, time())
+                if update is not None:
+                    self._send(update)
+            case ReasoningDelta() | ToolCallDelta() | CustomDelta():
+                pass  # A2A has no update for these.
+            case _:
+                raise TypeError(f"A2A has no case for {type(delta).__name__}")
 
     def _flush(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         texts, self._texts, self._size = self._texts, {}, 0
-        for origin, pieces in texts.values():
-            update = self.telling.hear_text(origin, "".join(pieces))
+        for origin, chunks in texts.values():
+            update = self.projection.apply_text(origin, "".join(chunks))
             if update is not None:
-                self._tell(update)
+                self._send(update)
 
-    def _tell(self, update: Update) -> None:
-        for ear in self.ears:
-            ear.hear(update)
+    def _send(self, update: Update) -> None:
+        for subscriber in self.subscribers:
+            subscriber.put(update)
         self._push(update)
 
 
 class TaskBroadcasts:
-    """All of them, by run; and those who wait for a run that has stopped to go on."""
+    """The broadcasts of all runs that are driven here, and the subscribers of suspended runs.
 
-    def __init__(self, hub: BackgroundRunner, push: Callable[[Update], None]) -> None:
-        self._hub = hub
+    Args:
+        background: The runner that drives the runs.
+        push: Called with every update, for webhooks.
+    """
+
+    def __init__(self, background: BackgroundRunner, push: Callable[[Update], None]) -> None:
+        self._background = background
         self._push = push
-        self._relays: dict[str, TaskBroadcast] = {}
+        self._broadcasts: dict[str, TaskBroadcast] = {}
         self._waiting: dict[str, set[TaskSubscriber]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def get(self, run_id: str) -> TaskBroadcast | None:
-        """The relay of a run that is under way here."""
-        return self._relays.get(run_id)
+        """Return the broadcast of a run that is driven here.
 
-    def wait(self, run_id: str, ear: TaskSubscriber) -> None:
-        """Have an ear told when a run that has stopped goes on here."""
-        self._waiting.setdefault(run_id, set()).add(ear)
+        Args:
+            run_id: The run.
+        """
+        return self._broadcasts.get(run_id)
 
-    def leave(self, run_id: str, ear: TaskSubscriber) -> None:
-        """Tell an ear no more."""
+    def wait(self, run_id: str, subscriber: TaskSubscriber) -> None:
+        """Subscribe to a suspended run in case it is resumed here.
+
+        Args:
+            run_id: The run.
+            subscriber: Receives the updates.
+        """
+        self._waiting.setdefault(run_id, set()).add(subscriber)
+
+    def unsubscribe(self, run_id: str, subscriber: TaskSubscriber) -> None:
+        """Remove a subscriber.
+
+        Args:
+            run_id: The run.
+            subscriber: The subscriber.
+        """
         waiting = self._waiting.get(run_id)
         if waiting is not None:
-            waiting.discard(ear)
+            waiting.discard(subscriber)
             if not waiting:
                 del self._waiting[run_id]
-        relay = self._relays.get(run_id)
-        if relay is not None:
-            relay.ears.discard(ear)
+        broadcast = self._broadcasts.get(run_id)
+        if broadcast is not None:
+            broadcast.subscribers.discard(subscriber)
 
-    def begin(self, telling: TaskProjection, ear: TaskSubscriber | None = None) -> TaskBroadcast:
-        """Pass on what happens in a run from where it has been told to. Not to be called twice for one drive."""
-        run_id = telling.task.id
-        relay = self._relays[run_id] = TaskBroadcast(self._hub, telling, self._push)
-        relay.ears |= self._waiting.pop(run_id, set()) | ({ear} if ear is not None else set())
-        task = asyncio.create_task(self._run(run_id, relay), name=f"baton a2a {run_id}")
+    def start(self, projection: TaskProjection, subscriber: TaskSubscriber | None = None) -> TaskBroadcast:
+        """Start to broadcast the updates of a run; call it once each time that the run is driven.
+
+        Args:
+            projection: The task so far.
+            subscriber: The first subscriber.
+        """
+        run_id = projection.task.id
+        broadcast = self._broadcasts[run_id] = TaskBroadcast(self._background, projection, self._push)
+        broadcast.subscribers |= self._waiting.pop(run_id, set()) | ({subscriber} if subscriber is not None else set())
+        task = asyncio.create_task(self._run(run_id, broadcast), name=f"baton a2a {run_id}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return relay
+        return broadcast
 
-    def tell_of(self, telling: TaskProjection) -> None:
-        """Tell webhooks how a task has ended that nobody was driving."""
-        task = telling.task
+    def push_status(self, projection: TaskProjection) -> None:
+        """Send the status of a task that no process drives to its webhooks.
+
+        Args:
+            projection: The task.
+        """
+        task = projection.task
         self._push(TaskStatusUpdateEvent(task_id=task.id, context_id=task.context_id, status=task.status))
 
-    async def _run(self, run_id: str, relay: TaskBroadcast) -> None:
+    async def _run(self, run_id: str, broadcast: TaskBroadcast) -> None:
         try:
-            await relay.run()
+            await broadcast.run()
         finally:
-            if self._relays.get(run_id) is relay:
-                del self._relays[run_id]
-            for ear in relay.ears:
-                ear.hear(None)
+            if self._broadcasts.get(run_id) is broadcast:
+                del self._broadcasts[run_id]
+            for subscriber in broadcast.subscribers:
+                subscriber.put(None)
 
     async def close(self) -> None:
-        """Return when all have ended: they do when their runs stop."""
+        """Wait until all broadcasts have ended, as they do when their runs stop."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
 
-async def told(ear: TaskSubscriber) -> AsyncIterator[Update]:
-    """What an ear hears until no more will come."""
-    while (update := await ear.next()) is not None:
+async def iter_updates(subscriber: TaskSubscriber) -> AsyncIterator[Update]:
+    """Yield the updates of a subscriber until its subscription ends.
+
+    Args:
+        subscriber: The subscriber.
+    """
+    while (update := await subscriber.next()) is not None:
         yield update
 
 
-def copied(telling: TaskProjection) -> Task:
-    """How a task stands now, apart from how it goes on."""
+def copy_task(projection: TaskProjection) -> Task:
+    """Return a copy of the current state of a task.
+
+    Args:
+        projection: The task.
+    """
     copy = Task()
-    copy.CopyFrom(telling.task)
+    copy.CopyFrom(projection.task)
     return copy

@@ -1,13 +1,9 @@
-"""Answers the requests of A2A, whichever door they come in by.
-
-What every request passes first: its size, its type, who it is from, and which version it speaks.
-
-The operations of A2A by their names: what each is asked with, and what of the desk answers it.
-"""
+"""The transport-independent half of the A2A server: request checks, error mapping and the request handler."""
 
 import json
+import logging
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -39,6 +35,7 @@ from a2a.utils.errors import (
     ContentTypeNotSupportedError,
     ExtendedAgentCardNotConfiguredError,
     ExtensionSupportRequiredError,
+    InternalError,
     InvalidRequestError,
     PushNotificationNotSupportedError,
     TaskNotFoundError,
@@ -51,233 +48,313 @@ from a2a.utils.task import apply_history_length, validate_history_length
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import Message as ProtoMessage
 
-from ..http import Auth, Principal
-from ..http.auth import authenticate, refusal_of
+from ..http import Principal
+from ..http.errors import ServingError
+from ..http.guard import RequestGuard, media_type
 from .broadcast import TaskBroadcast, TaskSubscriber
-from .projection import Update, listed_tasks
+from .projection import Update
 from .push import PushNotifier, PushSubscriber
 from .tasks import TaskService
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-_SPOKEN = "baton.version"
-_HALVES = re.compile(rb"\\u[dD][89a-fA-F]")
+_logger = logging.getLogger("baton.a2a")
+_VERSION = "baton.version"
+_SURROGATES = re.compile(rb"\\u[dD][89a-fA-F]")
 _JSON_TYPES = ("application/json", A2A_JSON_MEDIA_TYPE)
 
 
-class RequestRefusedError(Exception):
-    """A request that is not let in: what is said about it, and with which HTTP status."""
-
-    def __init__(self, error: A2AError, status: int, headers: Mapping[str, str] | None = None) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.status = status
-        self.headers = dict(headers or {})
-
-
 class NamedUser(User):
-    """A caller whose name is known."""
+    """An authenticated principal as a user of the SDK.
 
-    def __init__(self, caller: Principal) -> None:
-        self.caller = caller
+    Args:
+        principal: The principal.
+    """
+
+    def __init__(self, principal: Principal) -> None:
+        self.principal = principal
 
     @property
     def is_authenticated(self) -> bool:
-        """Always."""
+        """Always True."""
         return True
 
     @property
     def user_name(self) -> str:
-        """The name."""
-        return self.caller.name
+        """The principal's name."""
+        return self.principal.name
+
+
+def to_a2a_error(error: Exception) -> tuple[A2AError, int | None, Mapping[str, str]]:
+    """Map an exception to an A2A error, an HTTP status (None for the error's own) and headers.
+
+    Errors of the server are logged; clients do not see their text.
+
+    Args:
+        error: The exception that ended a request or a stream.
+    """
+    if isinstance(error, ServingError):
+        return InvalidRequestError(message=error.message), error.status, error.headers or {}
+    if isinstance(error, A2AError):
+        return error, None, {}
+    _logger.error("an A2A request failed", exc_info=error)
+    return InternalError(), None, {}
 
 
 class A2ARequestGuard:
-    """Lets requests in, or raises what they are refused with."""
+    """Checks of authentication, body, protocol version and extensions.
 
-    def __init__(self, card: AgentCard, auth: Sequence[Auth], largest: int) -> None:
+    Args:
+        card: The agent card, which names the required extensions.
+        guard: The app's authentication and body limit.
+    """
+
+    def __init__(self, card: AgentCard, guard: RequestGuard) -> None:
         self._required = frozenset(each.uri for each in card.capabilities.extensions if each.required)
-        self._auth = tuple(auth)
-        self._largest = largest
+        self._guard = guard
 
-    async def admitted(self, request: "Request") -> ServerCallContext:
-        """Who calls, and what the request says about itself in its headers."""
-        user = await self._user(request)
+    async def admit(self, request: "Request") -> ServerCallContext:
+        """Authenticate a request and return its call context.
+
+        Args:
+            request: The incoming request.
+
+        Raises:
+            ServingError: The request is not admitted.
+        """
+        principal = await self._guard.admit(request)
+        user = NamedUser(principal) if self._guard.auth else UnauthenticatedUser()
         extensions = get_requested_extensions(request.headers.getlist(HTTP_EXTENSION_HEADER))
         return ServerCallContext(user=user, state={"headers": dict(request.headers)}, requested_extensions=extensions)
 
-    async def _user(self, request: "Request") -> User:
-        if not self._auth:
-            return UnauthenticatedUser()
-        caller = await authenticate(request, self._auth)
-        if caller is not None:
-            return NamedUser(caller)
-        told, headers = refusal_of(self._auth)
-        raise RequestRefusedError(InvalidRequestError(message=told), 401, headers)
-
     def check_version(self, request: "Request", context: ServerCallContext) -> None:
-        """Only 1.x is spoken here; a request that names no version means 0.3."""
-        spoken = version_of(request)
-        if spoken.partition(".")[0] != "1":
+        """Raise unless a request names version 1.x and the required extensions.
+
+        Args:
+            request: The incoming request.
+            context: The context of the call.
+        """
+        version = requested_version(request)
+        if version.partition(".")[0] != "1":
             raise VersionNotSupportedError(
-                message=f"version `{spoken[:20]}` is not spoken here; send the header {VERSION_HEADER}: 1.0"
+                message=f"version `{version[:20]}` is not supported; send the header {VERSION_HEADER}: 1.0"
             )
         self.check_extensions(context)
 
     def check_extensions(self, context: ServerCallContext) -> None:
-        """Raise unless the caller knows of all extensions that this service cannot do without."""
+        """Raise unless the client supports all required extensions.
+
+        Args:
+            context: The context of the call.
+        """
         missing = self._required - context.requested_extensions
         if missing:
             raise ExtensionSupportRequiredError(
-                message=f"this service needs the extensions {sorted(missing)}; name them in {HTTP_EXTENSION_HEADER}"
+                message=f"the extensions {sorted(missing)} are required; send them in {HTTP_EXTENSION_HEADER}"
             )
 
-    async def body(self, request: "Request") -> bytes:
-        """The body, if it is JSON and not too large. It is not read further than that."""
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    async def read_body(self, request: "Request") -> bytes:
+        """Read a JSON body, but no more of it than the app accepts.
+
+        Args:
+            request: The incoming request.
+        """
+        kind = media_type(request)
         if kind not in _JSON_TYPES:
-            told = f"the body must be application/json, not {kind or 'of no type'}"
-            raise ContentTypeNotSupportedError(message=told)
-        length = request.headers.get("content-length", "")
-        if length.isdigit() and int(length) > self._largest:
-            raise self._too_large()
-        pieces: list[bytes] = []
-        size = 0
-        async for piece in request.stream():
-            size += len(piece)
-            if size > self._largest:
-                raise self._too_large()
-            pieces.append(piece)
-        whole = b"".join(pieces)
-        if _HALVES.search(whole) and not _is_text(whole):
-            raise InvalidRequestError(message="the body spells half of a surrogate pair, which is no text")
-        return whole
-
-    def _too_large(self) -> RequestRefusedError:
-        told = f"the body is larger than the {self._largest} bytes that are taken here"
-        return RequestRefusedError(InvalidRequestError(message=told), 413)
+            raise ContentTypeNotSupportedError(message=f"the body must be application/json, not {kind or 'untyped'}")
+        body = await self._guard.read_body(request)
+        if _SURROGATES.search(body) and not _is_encodable(body):
+            raise InvalidRequestError(message="the body contains an unpaired surrogate, which is not valid text")
+        return body
 
 
-def _is_text(body: bytes) -> bool:
-    """Whether what the body says can be written down again; JSON has a way to spell what no text can hold."""
+def _is_encodable(body: bytes) -> bool:
+    """Return whether a JSON body is free of unpaired surrogates."""
     try:
         json.dumps(json.loads(body), ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return False
     except (ValueError, RecursionError):
-        pass  # Whoever reads it says that it is not JSON.
+        pass  # Reported by the parser.
     return True
 
 
-def spoken_in(context: ServerCallContext) -> str:
-    """The version that the caller is answered in."""
-    return str(context.state.get(_SPOKEN, PROTOCOL_VERSION_1_0))
+def get_response_version(context: ServerCallContext) -> str:
+    """Return the protocol version of the response.
+
+    Args:
+        context: The context of the call.
+    """
+    return str(context.state.get(_VERSION, PROTOCOL_VERSION_1_0))
 
 
-def note_version(context: ServerCallContext, version: str) -> None:
-    """Remember the version that the caller is answered in."""
-    context.state[_SPOKEN] = version
+def set_response_version(context: ServerCallContext, version: str) -> None:
+    """Set the protocol version of the response.
+
+    Args:
+        context: The context of the call.
+        version: The version.
+    """
+    context.state[_VERSION] = version
 
 
-def version_of(request: "Request") -> str:
-    """The version of the protocol that a request says it speaks."""
+def requested_version(request: "Request") -> str:
+    """Return the protocol version that a request names; 0.3 if it names none.
+
+    Args:
+        request: The incoming request.
+    """
     return request.headers.get(VERSION_HEADER) or request.query_params.get(VERSION_HEADER) or PROTOCOL_VERSION_0_3
 
 
 class A2ARequestHandler(RequestHandler):
-    """The SDK's contract of a server, over runs and their logs."""
+    """The SDK's request handler, implemented with runs and their logs.
+
+    Args:
+        tasks: The tasks.
+        card: The agent card.
+        extended_card: The card for authenticated clients.
+        push: The push notifier.
+        requires_auth: Whether anonymous calls are rejected.
+    """
 
     def __init__(
-        self, tasks: TaskService, card: AgentCard, extended: AgentCard | None, push: PushNotifier, *, needs_names: bool
+        self,
+        tasks: TaskService,
+        card: AgentCard,
+        extended_card: AgentCard | None,
+        push: PushNotifier,
+        *,
+        requires_auth: bool,
     ) -> None:
         self._tasks = tasks
-        self._needs_names = needs_names
+        self._requires_auth = requires_auth
         self._card = card
-        self._extended = extended
+        self._extended_card = extended_card
         self._push = push
 
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task | Message:
-        """Begin or go on with a task, and wait until it stops unless the caller is in a hurry."""
-        relay = await self._accepted(params, context, None)
-        task_id = relay.telling.task.id
+        """Start or continue a task, and wait until it stops unless told not to.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        broadcast = await self._accept(params, context, None)
+        task_id = broadcast.projection.task.id
         if params.configuration.return_immediately:
-            given: Task | Message = await self._tasks.get(task_id, self._caller(context))
+            result: Task | Message = await self._tasks.get(task_id, self._principal(context))
         else:
-            await self._tasks.until_stopped(task_id)
-            given = await self._tasks.answer(task_id, self._caller(context))
-        return apply_history_length(given, params.configuration) if isinstance(given, Task) else given
+            await self._tasks.wait_until_stopped(task_id)
+            result = await self._tasks.result(task_id, self._principal(context))
+        return apply_history_length(result, params.configuration) if isinstance(result, Task) else result
 
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """The same, told as it happens: the task first."""
-        self._need_streaming()
-        ear = TaskSubscriber()
-        relay = await self._accepted(params, context, ear)
-        async for update in self._tasks.stream(relay, ear):
+        """Start or continue a task and stream its updates, beginning with the task itself.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._require_streaming()
+        subscriber = TaskSubscriber()
+        broadcast = await self._accept(params, context, subscriber)
+        async for update in self._tasks.stream(broadcast, subscriber):
             yield apply_history_length(update, params.configuration) if isinstance(update, Task) else update
 
-    async def _accepted(
-        self, params: SendMessageRequest, context: ServerCallContext, ear: TaskSubscriber | None
+    async def _accept(
+        self, params: SendMessageRequest, context: ServerCallContext, subscriber: TaskSubscriber | None
     ) -> TaskBroadcast:
         validate_proto_required_fields(params)
         validate_history_length(params.configuration)
-        message, caller = params.message, self._caller(context)
-        self._need_known_types(message)
-        await self._tasks.check(message, caller)
+        message, principal = params.message, self._principal(context)
+        self._check_input_modes(message)
+        await self._tasks.validate(message, principal)
         push = None
         if params.configuration.HasField("task_push_notification_config"):
-            self._need_push()
-            push = PushSubscriber(params.configuration.task_push_notification_config, spoken_in(context))
+            self._require_push()
+            push = PushSubscriber(params.configuration.task_push_notification_config, get_response_version(context))
             await self._push.check(push.config)
         if not message.task_id:
-            return await self._tasks.begin(message, caller, str(uuid4()), ear=ear, push=push)
+            return await self._tasks.start(message, principal, str(uuid4()), subscriber=subscriber, push=push)
         if push is not None:
             await self._push.configs.put(message.task_id, push)
-        return await self._tasks.follow_up(message, caller, ear)
+        return await self._tasks.resume(message, principal, subscriber)
 
     async def on_get_task(self, params: GetTaskRequest, context: ServerCallContext) -> Task | None:
-        """A task as it stands."""
+        """Return the current state of a task.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
         validate_proto_required_fields(params)
         validate_history_length(params)
-        return apply_history_length(await self._tasks.get(params.id, self._caller(context)), params)
+        return apply_history_length(await self._tasks.get(params.id, self._principal(context)), params)
 
     async def on_list_tasks(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
-        """The caller's tasks, a page at a time."""
-        return await listed_tasks(self._tasks.store, params, self._caller(context))
+        """Return a page of the principal's tasks.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        return await self._tasks.reader.list(params, self._principal(context))
 
     async def on_cancel_task(self, params: CancelTaskRequest, context: ServerCallContext) -> Task | None:
-        """Stop a task."""
+        """Cancel a task.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
         validate_proto_required_fields(params)
-        return await self._tasks.cancel(params.id, self._caller(context))
+        return await self._tasks.cancel(params.id, self._principal(context))
 
     async def on_subscribe_to_task(
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Update]:
-        """How a task stands, and what happens in it from now on."""
-        self._need_streaming()
+        """Stream the current state of a task and its further updates.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._require_streaming()
         validate_proto_required_fields(params)
-        async for update in self._tasks.subscribe(params.id, self._caller(context)):
+        async for update in self._tasks.subscribe(params.id, self._principal(context)):
             yield update
 
     async def on_create_task_push_notification_config(
         self, params: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Have somebody told about a task."""
-        self._need_push()
+        """Add a webhook for a task.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._require_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._caller(context))
-        return await self._push.add(params.task_id, PushSubscriber(params, spoken_in(context)))
+        await self._tasks.record(params.task_id, self._principal(context))
+        return await self._push.add(params.task_id, PushSubscriber(params, get_response_version(context)))
 
     async def on_get_task_push_notification_config(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Who is told, by id."""
-        self._need_push()
+        """Return a webhook of a task.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._require_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._caller(context))
-        for config in await self._push.configs.all(params.task_id):
+        await self._tasks.record(params.task_id, self._principal(context))
+        for config in await self._push.configs.list(params.task_id):
             if config.id == params.id:
                 return config
         raise TaskNotFoundError(message=f"task `{params.task_id}` has no push configuration `{params.id}`")
@@ -285,55 +362,70 @@ class A2ARequestHandler(RequestHandler):
     async def on_list_task_push_notification_configs(
         self, params: ListTaskPushNotificationConfigsRequest, context: ServerCallContext
     ) -> ListTaskPushNotificationConfigsResponse:
-        """All who are told."""
-        self._need_push()
+        """Return all webhooks of a task.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._require_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._caller(context))
-        return ListTaskPushNotificationConfigsResponse(configs=await self._push.configs.all(params.task_id))
+        await self._tasks.record(params.task_id, self._principal(context))
+        return ListTaskPushNotificationConfigsResponse(configs=await self._push.configs.list(params.task_id))
 
     async def on_delete_task_push_notification_config(
         self, params: DeleteTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> None:
-        """Tell somebody no more."""
-        self._need_push()
+        """Delete a webhook of a task.
+
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._require_push()
         validate_proto_required_fields(params)
-        await self._tasks.record(params.task_id, self._caller(context))
-        await self._push.configs.drop(params.task_id, params.id)
+        await self._tasks.record(params.task_id, self._principal(context))
+        await self._push.configs.delete(params.task_id, params.id)
 
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
-        """The card for those who are known."""
-        self._caller(context)
-        if not self._card.capabilities.extended_agent_card:
-            raise UnsupportedOperationError(message="this operation is not supported: there is no extended card")
-        if self._extended is None:
-            raise ExtendedAgentCardNotConfiguredError
-        return self._extended
+        """Return the card for authenticated clients.
 
-    def _need_known_types(self, message: Message) -> None:
+        Args:
+            params: The parameters of the operation.
+            context: The context of the call.
+        """
+        self._principal(context)
+        if not self._card.capabilities.extended_agent_card:
+            raise UnsupportedOperationError(message="this operation is not supported: the service has no extended card")
+        if self._extended_card is None:
+            raise ExtendedAgentCardNotConfiguredError
+        return self._extended_card
+
+    def _check_input_modes(self, message: Message) -> None:
         try:
             validate_input_modes(message, self._card)
         except ContentTypeNotSupportedError as error:
             raise ContentTypeNotSupportedError(message=f"Incompatible content types. {error.message}") from None
 
-    def _need_streaming(self) -> None:
+    def _require_streaming(self) -> None:
         if not self._card.capabilities.streaming:
             raise UnsupportedOperationError(message="this operation is not supported: this service does not stream")
 
-    def _need_push(self) -> None:
+    def _require_push(self) -> None:
         if not self._card.capabilities.push_notifications:
             raise PushNotificationNotSupportedError
 
-    def _caller(self, context: ServerCallContext) -> Principal:
+    def _principal(self, context: ServerCallContext) -> Principal:
         user = context.user
         if isinstance(user, NamedUser):
-            return user.caller
-        # The doors ask for names before they come here; a door of somebody else's may not.
+            return user.principal
+        # Our bindings authenticate before this; a transport of the application may not.
         if user.is_authenticated and user.user_name:
             return Principal(user.user_name)
-        if self._needs_names:
-            raise InvalidRequestError(message="say who you are, in one of the ways that the agent card names")
+        if self._requires_auth:
+            raise InvalidRequestError(message="authentication required: use a scheme that the agent card declares")
         return Principal()
 
 
@@ -359,17 +451,23 @@ METHODS: dict[str, tuple[type[ProtoMessage], str]] = {
     ),
     "GetExtendedAgentCard": (pb.GetExtendedAgentCardRequest, "on_get_extended_agent_card"),
 }
+"""The operations of A2A by name: the parameter type, and the method of the request handler."""
 STREAMS = ("SendStreamingMessage", "SubscribeToTask")
 
 
-def as_response(wanted: ProtoMessage, given: Any) -> ProtoMessage:
-    """What the desk gave, as the message that the operation is answered with."""
-    match given:
+def to_response(request: ProtoMessage, result: Any) -> ProtoMessage:
+    """Return the response message for the result of an operation.
+
+    Args:
+        request: The parameters of the operation.
+        result: The result of the request handler.
+    """
+    match result:
         case None:
             return Empty()
-        case pb.Task() if isinstance(wanted, pb.SendMessageRequest):
-            return pb.SendMessageResponse(task=given)
+        case pb.Task() if isinstance(request, pb.SendMessageRequest):
+            return pb.SendMessageResponse(task=result)
         case pb.Message():
-            return pb.SendMessageResponse(message=given)
+            return pb.SendMessageResponse(message=result)
         case _:
-            return given
+            return result

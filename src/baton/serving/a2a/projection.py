@@ -1,11 +1,7 @@
-"""A run told as a task: its log read from the beginning, one event at a time, and what each one changes.
+"""The projection of a run's log to an A2A task, and the reader that loads and lists tasks.
 
-The same reading makes the snapshot of a task that is stored and the updates of one that is under way. Ids and times
-come from the log alone, so that every replica tells the same.
-
-Which thread of the store a context of A2A is: callers that have names have threads of their own.
-
-Lists the tasks of one caller: those that changed last come first, and pages neither repeat nor skip one.
+The same projection creates snapshots of stored tasks and updates of running ones. Ids and timestamps come from the log
+alone, so that every replica reports the same.
 """
 
 import re
@@ -33,7 +29,16 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from ...a2a.parts import AUTH_REQUIRED, TERMINAL, data_part, kind_of, parts_of, question_data, question_text, struct_of
+from ...a2a.parts import (
+    AUTH_REQUIRED,
+    TERMINAL,
+    interrupt_data,
+    interrupt_kind,
+    interrupt_text,
+    to_data_part,
+    to_parts,
+    to_struct,
+)
 from ...errors import StoreError, TaskDeclinedError
 from ...events import (
     AgentFinished,
@@ -45,6 +50,7 @@ from ...events import (
     InterruptRaised,
     Origin,
     ProgressDelta,
+    ResponseTruncated,
     RunCancelled,
     RunCompleted,
     RunFailed,
@@ -53,85 +59,102 @@ from ...events import (
     RunSuspended,
     StepCompleted,
     ToolReturned,
+    UnknownEvent,
+    UserMessageAdded,
     decode_lines,
 )
 from ...messages import Content, Data, UserMessage, is_empty
 from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
-from ...stores.records import parse_filters as query_for
-from ...stores.records import select_page
+from ...stores.records import parse_filters, select_page
 from ..http import Principal
 
 Update: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
 
-ABOUT = "a2a"
-"""The key in a run's values with what is known of the message that came last: its id, its metadata, its sender."""
+MESSAGE_KEY = "a2a"
+"""The key of a run's values that holds the id, metadata and sender of the last message."""
 
-REPLY = "a2a.reply"
-"""The key in a run's values with which an agent says how it wants to answer: "message" for a message without a task."""
+REPLY_KEY = "a2a.reply"
+"""The key of a run's values that an agent sets to "message" to reply with a message instead of a task."""
 
-FAILED_TEXT = "The task failed. Whoever runs the service has the details."
-_INSIDE_A_CALL = re.compile(r"/m\d+\.\d+/")
-_REFUSALS = ("TaskDeclinedError", "GuardrailTrippedError", "RemoteRejectedError")
-_LONGEST_PATH = 16
+FAILED_TEXT = "The task failed. The operator of the service has the details."
+_NESTED_CALL = re.compile(r"/m\d+\.\d+/")
+_REJECTIONS = ("TaskDeclinedError", "GuardrailTrippedError", "RemoteRejectedError")
+_MAX_PATH = 16
 STOPPED = TERMINAL | {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
 
 
 class TaskProjection:
-    """One task while its log is read."""
+    """A task, built from the events of its log.
 
-    def __init__(self, task_id: str, context_id: str) -> None:
+    Args:
+        task_id: The task's id, which is the run's id.
+        context_id: The id of the task's context.
+        show_errors: Show the message of the exception that failed the run.
+    """
+
+    def __init__(self, task_id: str, context_id: str, *, show_errors: bool = False) -> None:
         self.task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
-        self.heard = 0
-        """How many events of the log have been read."""
-        self.questions: dict[str, InterruptRaised] = {}
-        """Those that are open, by id."""
-        self.wants_message = False
-        """Whether the agent wants to answer with a message, for callers who wait for the answer."""
+        self.position = 0
+        """The number of events that have been applied."""
+        self.interrupts: dict[str, InterruptRaised] = {}
+        """The open interrupts by id."""
+        self.replies_with_message = False
+        """True if the agent replies with a message instead of a task."""
+        self._show_errors = show_errors
         self._artifacts: dict[str, Artifact] = {}
-        self._spoken: dict[str, int] = {}
-        self._streamed: dict[str, str] = {}
+        self._response_counts: dict[str, int] = {}
+        self._streamed_text: dict[str, str] = {}
 
     @property
-    def is_over(self) -> bool:
-        """Whether the task has come to an end, and can change no more."""
+    def is_finished(self) -> bool:
+        """True once the task has ended."""
         return self.task.status.state in TERMINAL
 
-    def hear(self, event: Event) -> list[Update]:
-        """Take the next event of the log; what it changes."""
-        self.heard += 1
+    def apply(self, event: Event) -> list[Update]:
+        """Apply the next event of the log and return the resulting updates.
+
+        Args:
+            event: The event.
+        """
+        self.position += 1
         if (
             isinstance(event, AgentResponded | StepCompleted | ControlTransferred | AgentFinished)
             and event.value_changes is not None
         ):
-            self.wants_message = event.value_changes.written.get(REPLY, self.wants_message) in ("message", True)
+            self.replies_with_message = event.value_changes.written.get(REPLY_KEY, self.replies_with_message) in (
+                "message",
+                True,
+            )
         match event:
             case RunStarted():
-                self._begin(event)
+                self._start(event)
                 return []
-            case AgentResponded() if not is_empty(event.message) and not _INSIDE_A_CALL.search(event.origin.id):
-                return self._said(event, event.message.content, is_answer=not event.message.tool_calls)
+            case AgentResponded() if not is_empty(event.message) and not _NESTED_CALL.search(event.origin.id):
+                return self._add_response(event, event.message.content, is_answer=not event.message.tool_calls)
             case AgentResponded():
                 self._close(event.origin)
                 return []
-            case ToolReturned() if event.is_final and not _INSIDE_A_CALL.search(event.origin.id):
-                return [self._step(event), *self._said(event, event.content, is_answer=True)]
+            case ToolReturned() if event.is_final and not _NESTED_CALL.search(event.origin.id):
+                return [self._step(event), *self._add_response(event, event.content, is_answer=True)]
             case AgentStarted() | ControlTransferred() | ToolReturned() | StepCompleted():
                 return [self._step(event)]
             case InterruptRaised():
-                self.questions[event.key] = event
+                self.interrupts[event.key] = event
                 return []
             case InterruptAnswered():
-                self._answer(event)
+                self._add_answer(event)
                 return []
             case RunResumed():
                 return [self._status(event, TaskState.TASK_STATE_WORKING)]
             case RunCompleted() | RunSuspended() | RunFailed() | RunCancelled():
-                return [self._stopped(event)]
-            case _:
+                return [self._stop(event)]
+            case AgentFinished() | UserMessageAdded() | ResponseTruncated() | UnknownEvent():
                 return []
+            case _:
+                raise TypeError(f"A2A has no case for {type(event).__name__}")
 
-    def as_message(self) -> Message:
-        """The answer as a message, once the task is completed."""
+    def to_message(self) -> Message:
+        """Return the output of a completed task as a message."""
         parts = self.task.artifacts[-1].parts if self.task.artifacts else ()
         return Message(
             message_id=f"{self.task.id}-reply",
@@ -140,70 +163,79 @@ class TaskProjection:
             parts=parts,
         )
 
-    def hear_text(self, origin: Origin, text: str) -> TaskArtifactUpdateEvent | None:
-        """Take some more of a text that an agent is writing, before the log has it."""
-        if _INSIDE_A_CALL.search(origin.id):
+    def apply_text(self, origin: Origin, text: str) -> TaskArtifactUpdateEvent | None:
+        """Append streamed text that is not in the log yet.
+
+        Args:
+            origin: The activation of the agent.
+            text: The text.
+        """
+        if _NESTED_CALL.search(origin.id):
             return None
         id = self._artifact_id(origin)
         is_new = id not in self._artifacts
         artifact = self._artifact(id, origin)
-        self._streamed[origin.id] = self._streamed.get(origin.id, "") + text
+        self._streamed_text[origin.id] = self._streamed_text.get(origin.id, "") + text
         if is_new:
             artifact.parts.append(Part(text=text))
         else:
             artifact.parts[0].text += text
         return self._chunk(artifact, [Part(text=text)], append=not is_new, is_last=False)
 
-    def hear_progress(self, progress: ProgressDelta, at: float) -> TaskStatusUpdateEvent | None:
-        """Take word of how far something has come; it is told and not kept."""
+    def apply_progress(self, progress: ProgressDelta, at: float) -> TaskStatusUpdateEvent | None:
+        """Return a status update for a progress delta; progress is never stored.
+
+        Args:
+            progress: The delta.
+            at: The time in seconds since the epoch.
+        """
         if not progress.text:
             return None
         status = TaskStatus(state=self.task.status.state, timestamp=_timestamp(at))
         status.message.CopyFrom(self._message(f"progress{at}", Role.ROLE_AGENT, progress.text))
-        facts = {"event": "progress", "agent": progress.agent, "path": list(progress.path[-_LONGEST_PATH:])}
+        facts = {"event": "progress", "agent": progress.agent, "path": list(progress.path[-_MAX_PATH:])}
         return self._status_update(status, {**facts, "done": progress.done, "total": progress.total})
 
-    def _begin(self, started: RunStarted) -> None:
+    def _start(self, started: RunStarted) -> None:
         self.task.status.timestamp.CopyFrom(_timestamp(started.timestamp))
-        given = [message for message in started.input if isinstance(message, UserMessage)]
-        if given:
-            self._receive("input", given[-1].content, started.values)
+        messages = [message for message in started.input if isinstance(message, UserMessage)]
+        if messages:
+            self._add_user_message("input", messages[-1].content, started.values)
 
-    def _receive(self, key: str, content: Content, values: Mapping[str, Any]) -> None:
-        """Take in a message from outside, under the id that it came with."""
-        about = cast("Mapping[str, Any]", values.get(ABOUT) or {})
+    def _add_user_message(self, key: str, content: Content, values: Mapping[str, Any]) -> None:
+        info = cast("Mapping[str, Any]", values.get(MESSAGE_KEY) or {})
         message = self._message(key, Role.ROLE_USER, content)
-        message.message_id = str(about.get("messageId") or message.message_id)
-        if about.get("metadata"):
-            message.metadata.CopyFrom(struct_of(about["metadata"]))
+        message.message_id = str(info.get("messageId") or message.message_id)
+        if info.get("metadata"):
+            message.metadata.CopyFrom(to_struct(info["metadata"]))
         self.task.history.append(message)
 
-    def _said(self, event: Event, content: Content, *, is_answer: bool) -> list[Update]:
+    def _add_response(self, event: Event, content: Content, *, is_answer: bool) -> list[Update]:
         origin, id = event.origin, self._artifact_id(event.origin)
-        streamed, parts = self._streamed.get(origin.id, ""), parts_of(content)
+        streamed, parts = self._streamed_text.get(origin.id, ""), to_parts(content)
         is_new = id not in self._artifacts
         artifact = self._artifact(id, origin)
-        artifact.metadata.CopyFrom(struct_of({**_where(event), "answer": is_answer}))
+        artifact.metadata.CopyFrom(to_struct({**_location(event), "answer": is_answer}))
         del artifact.parts[:]
         artifact.parts.extend(parts)
         self._close(origin)
         if not is_new and isinstance(content, str) and content.startswith(streamed):
             rest = content[len(streamed) :]
             return [self._chunk(artifact, [Part(text=rest)], append=True, is_last=True)]
-        # Nothing was streamed; or some of it was missed, or taken back: then the whole stands in its place.
+        # Nothing was streamed, or the final text differs: send the whole text.
         return [self._chunk(artifact, parts, append=False, is_last=True)]
 
     def _close(self, origin: Origin) -> None:
-        self._spoken[origin.id] = self._spoken.get(origin.id, 0) + 1
-        self._streamed.pop(origin.id, None)
+        self._response_counts[origin.id] = self._response_counts.get(origin.id, 0) + 1
+        self._streamed_text.pop(origin.id, None)
 
     def _artifact_id(self, origin: Origin) -> str:
-        return f"{origin.id}.{self._spoken.get(origin.id, 0)}"
+        return f"{origin.id}.{self._response_counts.get(origin.id, 0)}"
 
     def _artifact(self, id: str, origin: Origin) -> Artifact:
         if id not in self._artifacts:
             artifact = self.task.artifacts.add(artifact_id=id, name=origin.agent)
-            artifact.metadata.CopyFrom(struct_of({"agent": origin.agent, "path": list(origin.path[-_LONGEST_PATH:])}))
+            artifact.metadata.CopyFrom(to_struct({"agent": origin.agent, "path": list(origin.path[-_MAX_PATH:])}))
             self._artifacts[id] = artifact
         return self._artifacts[id]
 
@@ -214,7 +246,7 @@ class TaskProjection:
         )
 
     def _step(self, event: AgentStarted | ControlTransferred | ToolReturned | StepCompleted) -> TaskStatusUpdateEvent:
-        facts: dict[str, Any] = {"event": type(event).__name__, **_where(event)}
+        facts: dict[str, Any] = {"event": type(event).__name__, **_location(event)}
         match event:
             case ControlTransferred():
                 facts["target"] = event.target
@@ -226,32 +258,35 @@ class TaskProjection:
                 pass
         return self._status(event, TaskState.TASK_STATE_WORKING, facts)
 
-    def _answer(self, answered: InterruptAnswered) -> None:
-        self.questions.pop(answered.interrupt_id, None)
+    def _add_answer(self, answered: InterruptAnswered) -> None:
+        self.interrupts.pop(answered.interrupt_id, None)
         answer = answered.answer
-        said = answer if isinstance(answer, str) else (Data({"interruptId": answered.interrupt_id, "answer": answer}),)
-        self._receive(answered.key, said, answered.values)
+        content: Content = answer if isinstance(answer, str) else _answer_content(answered)
+        self._add_user_message(answered.key, content, answered.values)
 
-    def _stopped(self, event: RunCompleted | RunSuspended | RunFailed | RunCancelled) -> TaskStatusUpdateEvent:
+    def _stop(self, event: RunCompleted | RunSuspended | RunFailed | RunCancelled) -> TaskStatusUpdateEvent:
         match event:
             case RunCompleted():
                 return self._status(event, TaskState.TASK_STATE_COMPLETED)
             case RunCancelled():
                 return self._status(event, TaskState.TASK_STATE_CANCELED)
             case RunFailed():
-                is_refused = event.error_type in _REFUSALS
-                state = TaskState.TASK_STATE_REJECTED if is_refused else TaskState.TASK_STATE_FAILED
-                text = "The task was refused." if is_refused else FAILED_TEXT
+                is_rejected = event.error_type in _REJECTIONS
+                state = TaskState.TASK_STATE_REJECTED if is_rejected else TaskState.TASK_STATE_FAILED
+                text = "The task was rejected." if is_rejected else FAILED_TEXT
                 if event.error_type == TaskDeclinedError.__name__ and event.message:
-                    text = event.message  # The only words of an error that are meant for whoever asked.
+                    text = event.message  # The only error message that is meant for clients.
+                elif self._show_errors:
+                    text = f"{event.error_type}: {event.message}"
                 return self._status(event, state, message=self._message(event.key, Role.ROLE_AGENT, text))
             case RunSuspended():
-                asked = [self.questions[id] for id in event.interrupt_ids if id in self.questions]
+                raised = [self.interrupts[id] for id in event.interrupt_ids if id in self.interrupts]
                 message = self._message(event.key, Role.ROLE_AGENT, "")
-                for question in asked:
-                    message.parts.extend([Part(text=question_text(question)), data_part(question_data(question))])
-                wants_auth = any(kind_of(question) == AUTH_REQUIRED for question in asked)
-                state = TaskState.TASK_STATE_AUTH_REQUIRED if wants_auth else TaskState.TASK_STATE_INPUT_REQUIRED
+                for interrupt in raised:
+                    parts = [Part(text=interrupt_text(interrupt)), to_data_part(interrupt_data(interrupt))]
+                    message.parts.extend(parts)
+                needs_auth = any(interrupt_kind(interrupt) == AUTH_REQUIRED for interrupt in raised)
+                state = TaskState.TASK_STATE_AUTH_REQUIRED if needs_auth else TaskState.TASK_STATE_INPUT_REQUIRED
                 self.task.history.append(message)
                 return self._status(event, state, message=message)
 
@@ -265,7 +300,7 @@ class TaskProjection:
     def _status_update(self, status: TaskStatus, facts: Mapping[str, Any]) -> TaskStatusUpdateEvent:
         update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=status)
         if facts:
-            update.metadata.CopyFrom(struct_of(facts))
+            update.metadata.CopyFrom(to_struct(facts))
         return update
 
     def _message(self, key: str, role: Role, content: Content) -> Message:
@@ -274,41 +309,63 @@ class TaskProjection:
             task_id=self.task.id,
             context_id=self.task.context_id,
             role=role,
-            parts=parts_of(content),
+            parts=to_parts(content),
         )
 
 
-def _where(event: Event) -> dict[str, Any]:
-    return {"agent": event.agent, "path": list(event.path[-_LONGEST_PATH:])}
+def _location(event: Event) -> dict[str, Any]:
+    return {"agent": event.agent, "path": list(event.path[-_MAX_PATH:])}
+
+
+def _answer_content(answered: InterruptAnswered) -> Content:
+    return (Data({"interruptId": answered.interrupt_id, "answer": answered.answer}),)
 
 
 def _timestamp(at: float) -> Timestamp:
-    made = Timestamp()
-    made.FromMilliseconds(int(at * 1000))
-    return made
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(int(at * 1000))
+    return timestamp
 
 
-def thread_of(caller: Principal, context_id: str) -> str:
-    """The thread of a caller's context; the context id itself, if the caller has no name."""
-    if caller.name or ":" not in context_id:
-        return caller.inside(context_id)
-    # What is before a colon would pass for a caller's name.
+def to_thread(principal: Principal, context_id: str) -> str:
+    """Return the thread of a principal's context.
+
+    Args:
+        principal: The principal.
+        context_id: The context.
+    """
+    if principal.name or ":" not in context_id:
+        return principal.to_store_id(context_id)
+    # The part before a colon would be taken for an owner.
     return f":{context_id}"
 
 
 def parallel_thread(thread: str, run_id: str) -> str:
-    """A thread for a task that runs beside another in the same context."""
+    """Return the thread of a task that runs at the same time as another one in its context.
+
+    Args:
+        thread: The thread of the context.
+        run_id: The task.
+    """
     return f"{thread}#{run_id}"
 
 
-def context_of(record: RunRecord) -> str:
-    """The context that a run is part of; a run that has no thread is a context of its own."""
+def to_context_id(record: RunRecord) -> str:
+    """Return the context of a run; a run without a thread is a context of its own.
+
+    Args:
+        record: The run's record.
+    """
     thread = record.thread.removesuffix(f"#{record.run_id}")
-    return (Principal(record.owner).outside(thread) if record.owner else thread.removeprefix(":")) or record.run_id
+    return (Principal(record.owner).to_public_id(thread) if record.owner else thread.removeprefix(":")) or record.run_id
 
 
-def can_be_context(context_id: str) -> bool:
-    """Whether a caller may choose this id: only what any store can keep."""
+def is_valid_context(context_id: str) -> bool:
+    """Return whether every store can keep a context id.
+
+    Args:
+        context_id: The context id.
+    """
     return "\0" not in context_id
 
 
@@ -322,37 +379,94 @@ _STATUSES: dict[int, RunStatus] = {
     TaskState.TASK_STATE_REJECTED: "failed",
     TaskState.TASK_STATE_CANCELED: "cancelled",
 }
-_ONE_OF_TWO = frozenset(state for state, status in _STATUSES.items() if [*_STATUSES.values()].count(status) > 1)
-"""States that share the status of a run with another: only the log tells them apart."""
+_AMBIGUOUS_STATES = frozenset(state for state, status in _STATUSES.items() if [*_STATUSES.values()].count(status) > 1)
+"""States that share a run status with another state; only the log distinguishes them."""
 
 
-async def told_from(store: Store, record: RunRecord) -> TaskProjection:
-    """A stored run, told as a task, up to where the record knows it."""
-    telling = TaskProjection(record.run_id, context_of(record))
-    for event in decode_lines((await store.load(record.run_id))[: record.seq]):
-        telling.hear(event)
-    return telling
+class TaskReader:
+    """Loads and lists the tasks of a store.
+
+    Args:
+        store: The store.
+        show_errors: Show the message of the exception that failed a run.
+    """
+
+    def __init__(self, store: Store, *, show_errors: bool = False) -> None:
+        self.store = store
+        self._show_errors = show_errors
+
+    async def load(self, record: RunRecord) -> TaskProjection:
+        """Return the task of a stored run, up to the last event that its record knows.
+
+        Args:
+            record: The run's record.
+        """
+        projection = TaskProjection(record.run_id, to_context_id(record), show_errors=self._show_errors)
+        for event in decode_lines((await self.store.load(record.run_id))[: record.seq]):
+            projection.apply(event)
+        return projection
+
+    async def list(self, request: ListTasksRequest, principal: Principal) -> ListTasksResponse:
+        """Return a page of tasks, the most recently changed first.
+
+        Args:
+            request: The filters and the page.
+            principal: The sender of the request.
+
+        Raises:
+            InvalidParamsError: The request is invalid.
+        """
+        validate_history_length(request)
+        if request.HasField("page_size"):
+            validate_page_size(request.page_size)
+        found = await self._find(request, principal)
+        size = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+        page = ListTasksResponse(page_size=size, total_size=found.total or 0)
+        for record in found.records:
+            task = apply_history_length((await self.load(record)).task, request)
+            if not request.include_artifacts:
+                task.ClearField("artifacts")
+            page.tasks.append(task)
+        if found.next_cursor:
+            page.next_page_token = urlsafe_b64encode(found.next_cursor.encode()).decode()
+        return page
+
+    async def _find(self, request: ListTasksRequest, principal: Principal) -> RecordPage:
+        base = RunFilters(owner=principal.owner_filter)
+        if request.status in _STATUSES:
+            base["status"] = [_STATUSES[request.status]]
+        filters = base.copy()
+        size, cursor = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _parse_page_token(request.page_token)
+        filters.update(order_by="updated", limit=size, cursor=cursor, count_total=True)
+        if request.HasField("status_timestamp_after"):
+            # Clients see milliseconds.
+            filters["since"] = ceil(request.status_timestamp_after.ToNanoseconds() / 1e6) / 1000
+        try:
+            if not request.context_id and request.status not in _AMBIGUOUS_STATES:
+                return await self.store.list(**filters)
+            query = parse_filters(filters)
+        except StoreError as error:
+            if error.store:
+                raise
+            raise _invalid_page_token() from None
+        # Filters that the store does not have are applied here.
+        records = [record async for record in iter_records(self.store, **base) if await self._matches(record, request)]
+        return select_page(query, records)
+
+    async def _matches(self, record: RunRecord, request: ListTasksRequest) -> bool:
+        if request.context_id and to_context_id(record) != request.context_id:
+            return False
+        if request.status not in _AMBIGUOUS_STATES:
+            return True
+        return (await self.load(record)).task.status.state == request.status
 
 
-async def listed_tasks(store: Store, asked: ListTasksRequest, caller: Principal) -> ListTasksResponse:
-    """The page of tasks that was asked for."""
-    validate_history_length(asked)
-    if asked.HasField("page_size"):
-        validate_page_size(asked.page_size)
-    found = await _page(store, asked, caller)
-    page = ListTasksResponse(page_size=asked.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, total_size=found.total or 0)
-    for record in found.records:
-        task = apply_history_length((await told_from(store, record)).task, asked)
-        if not asked.include_artifacts:
-            task.ClearField("artifacts")
-        page.tasks.append(task)
-    if found.next_cursor:
-        page.next_page_token = urlsafe_b64encode(found.next_cursor.encode()).decode()
-    return page
+def page_to_dict(page: ListTasksResponse) -> dict[str, Any]:
+    """Return a page as JSON; the fields of the page are always present.
 
-
-def page_as_json(page: ListTasksResponse) -> dict[str, Any]:
-    """A page as it goes out: it always says how many tasks there are, and what of them is not set is left out."""
+    Args:
+        page: The page.
+    """
     return {
         "tasks": [MessageToDict(task) for task in page.tasks],
         "nextPageToken": page.next_page_token,
@@ -361,42 +475,12 @@ def page_as_json(page: ListTasksResponse) -> dict[str, Any]:
     }
 
 
-async def _page(store: Store, asked: ListTasksRequest, caller: Principal) -> RecordPage:
-    whose = RunFilters(owner=caller.whose)
-    if asked.status in _STATUSES:
-        whose["status"] = [_STATUSES[asked.status]]
-    wanted = whose.copy()
-    size, after = asked.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _place_in(asked.page_token)
-    wanted.update(order_by="updated", limit=size, cursor=after, count_total=True)
-    if asked.HasField("status_timestamp_after"):
-        # Callers are told milliseconds, and ask in them.
-        wanted["since"] = ceil(asked.status_timestamp_after.ToNanoseconds() / 1e6) / 1000
-    try:
-        if not asked.context_id and asked.status not in _ONE_OF_TWO:
-            return await store.list(**wanted)
-        query = query_for(wanted)
-    except StoreError as error:
-        if error.store:
-            raise
-        raise _no_such_page() from None
-    # What the store cannot tell apart is looked for among all that it can.
-    return select_page(
-        query, [record async for record in iter_records(store, **whose) if await _fits(store, record, asked)]
-    )
-
-
-async def _fits(store: Store, record: RunRecord, asked: ListTasksRequest) -> bool:
-    if asked.context_id and context_of(record) != asked.context_id:
-        return False
-    return asked.status not in _ONE_OF_TWO or (await told_from(store, record)).task.status.state == asked.status
-
-
-def _place_in(token: str) -> str:
+def _parse_page_token(token: str) -> str:
     try:
         return b64decode(token.encode(), altchars=b"-_", validate=True).decode()
     except ValueError:
-        raise _no_such_page() from None
+        raise _invalid_page_token() from None
 
 
-def _no_such_page() -> InvalidParamsError:
-    return InvalidParamsError(message="the page token is none of this service's; begin again without one")
+def _invalid_page_token() -> InvalidParamsError:
+    return InvalidParamsError(message="the page token is invalid; request the first page without one")

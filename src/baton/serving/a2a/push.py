@@ -1,7 +1,4 @@
-"""Tells subscribers about their tasks by webhook: in order, again if need be, and only where it is allowed.
-
-Where a task's subscribers are kept: in the store, as notes beside the run, so that any replica has them.
-"""
+"""Push notifications: webhooks of tasks, stored as notes of the run, and their delivery in order and with retries."""
 
 import asyncio
 import ipaddress
@@ -22,7 +19,7 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict, MessageToJson, ParseDict
 
 from ...stores import Store
-from .projection import STOPPED, Update, told_from
+from .projection import STOPPED, TaskReader, Update
 
 if TYPE_CHECKING:
     import httpx
@@ -31,10 +28,12 @@ _PREFIX = "a2a.push/"
 
 
 class PushSubscriber(NamedTuple):
-    """Who wants to be told, and in which version of the protocol."""
+    """A webhook and the protocol version that it expects."""
 
     config: TaskPushNotificationConfig
+    """The configuration that the client sent."""
     version: str = PROTOCOL_VERSION_1_0
+    """The protocol version."""
 
 
 class _Note(msgspec.Struct):
@@ -43,52 +42,78 @@ class _Note(msgspec.Struct):
 
 
 class PushConfigStore:
-    """Reads and writes them, each under its id. They go when the run goes."""
+    """The webhooks of tasks in a store; they are deleted with the run.
+
+    Args:
+        store: The store.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
-    async def all(self, task_id: str) -> list[TaskPushNotificationConfig]:
-        """Those of one task, the oldest first."""
-        return [each.config for each in await self.subscribers(task_id)]
+    async def list(self, task_id: str) -> "list[TaskPushNotificationConfig]":
+        """Return the configurations of a task, the oldest first.
 
-    async def subscribers(self, task_id: str) -> list[PushSubscriber]:
-        """Who wants to be told of one task, the oldest first."""
+        Args:
+            task_id: The task.
+        """
+        return [subscriber.config for subscriber in await self.subscribers(task_id)]
+
+    async def subscribers(self, task_id: str) -> "list[PushSubscriber]":
+        """Return the webhooks of a task, the oldest first.
+
+        Args:
+            task_id: The task.
+        """
         notes = await self.store.notes(task_id)
-        return [_read(note) for name, note in notes.items() if name.startswith(_PREFIX)]
+        return [_decode(note) for name, note in notes.items() if name.startswith(_PREFIX)]
 
     async def put(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
-        """Keep one; its configuration gets an id if it has none."""
-        kept = TaskPushNotificationConfig()
-        kept.CopyFrom(subscriber.config)
-        kept.task_id, kept.id = task_id, subscriber.config.id or str(uuid4())
-        note = msgspec.json.encode(_Note(MessageToDict(kept), subscriber.version))
-        await self.store.put_note(task_id, _PREFIX + kept.id, note)
-        return kept
+        """Store a webhook and return its configuration, with an id if it had none.
 
-    async def drop(self, task_id: str, id: str) -> None:
-        """Forget one."""
+        Args:
+            task_id: The task.
+            subscriber: The webhook.
+        """
+        stored = TaskPushNotificationConfig()
+        stored.CopyFrom(subscriber.config)
+        stored.task_id, stored.id = task_id, subscriber.config.id or str(uuid4())
+        note = msgspec.json.encode(_Note(MessageToDict(stored), subscriber.version))
+        await self.store.put_note(task_id, _PREFIX + stored.id, note)
+        return stored
+
+    async def delete(self, task_id: str, id: str) -> None:
+        """Delete a webhook.
+
+        Args:
+            task_id: The task.
+            id: The id of the configuration.
+        """
         await self.store.put_note(task_id, _PREFIX + id, None)
 
 
-def _read(note: bytes) -> PushSubscriber:
-    kept = msgspec.json.decode(note, type=_Note)
-    return PushSubscriber(ParseDict(kept.config, TaskPushNotificationConfig()), kept.version)
+def _decode(note: bytes) -> PushSubscriber:
+    stored = msgspec.json.decode(note, type=_Note)
+    return PushSubscriber(ParseDict(stored.config, TaskPushNotificationConfig()), stored.version)
 
 
 _logger = logging.getLogger("baton.a2a")
-_SECONDS = 10.0
-_MOST_WAITING = 1000
+_TIMEOUT = 10.0
+_MAX_PENDING = 1000
 
-PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between attempts to tell a webhook."""
+RETRY_DELAYS = (0.5, 1.0, 2.0, 4.0, 8.0)
+"""Seconds before each retry of a failed webhook call."""
 
 PushPolicy: TypeAlias = Callable[[str], Awaitable[bool]]
-"""Says whether a webhook's address may be called."""
+"""A function that returns whether a webhook URL may be called."""
 
 
 async def allow_public_urls(url: str) -> bool:
-    """Whether an address is on the public net: by http or https, and nowhere private, local or reserved."""
+    """Return whether a URL is http(s) and its host has only public addresses.
+
+    Args:
+        url: The webhook URL.
+    """
     try:
         parts = urlsplit(url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -97,14 +122,18 @@ async def allow_public_urls(url: str) -> bool:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         return False
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
+        addresses = await asyncio.get_running_loop().getaddrinfo(parts.hostname, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return False
-    return bool(found) and all(_is_public(str(each[4][0])) for each in found)
+    return bool(addresses) and all(_is_public(str(address[4][0])) for address in addresses)
 
 
 async def allow_any_url(url: str) -> bool:
-    """Any address by http or https, for services whose callers are all trusted."""
+    """Return whether a URL is http(s). Use it only if all clients are trusted.
+
+    Args:
+        url: The webhook URL.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -120,101 +149,128 @@ def _is_public(address: str) -> bool:
 
 
 class PushNotifier:
-    """Sends what happens in tasks to those who asked for it. Each task has a queue of its own, so order is kept."""
+    """Delivers the updates of tasks to webhooks, in the order of each task.
+
+    Args:
+        configs: The webhooks.
+        reader: Loads tasks.
+        policy: Decides whether a URL may be called.
+        delays: Seconds before each retry.
+    """
 
     def __init__(
-        self, configs: PushConfigStore, *, policy: PushPolicy = allow_public_urls, pauses: Sequence[float] = PAUSES
+        self, configs: PushConfigStore, reader: TaskReader, *, policy: PushPolicy, delays: Sequence[float]
     ) -> None:
         self.configs = configs
+        self._reader = reader
         self._policy = policy
-        self._pauses = pauses
+        self._delays = delays
         self._queues: dict[str, deque[Update]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._http: httpx.AsyncClient | None = None
 
     async def add(self, task_id: str, subscriber: PushSubscriber) -> TaskPushNotificationConfig:
-        """Have a task's updates sent somewhere, if that is allowed, as their version of the protocol has them."""
+        """Add a webhook to a task.
+
+        Args:
+            task_id: The task.
+            subscriber: The webhook.
+
+        Raises:
+            InvalidParamsError: The URL is not allowed.
+        """
         await self.check(subscriber.config)
         return await self.configs.put(task_id, subscriber)
 
     async def check(self, config: TaskPushNotificationConfig) -> None:
-        """Raise InvalidParamsError if what is asked for is not allowed."""
-        if not await self._policy(config.url):
-            raise InvalidParamsError(message="the push url may not be called from here: give a public http(s) address")
+        """Raise if the URL of a webhook is not allowed.
 
-    def tell(self, update: Update) -> None:
-        """Send an update to all who want it, in the background."""
+        Args:
+            config: The configuration.
+
+        Raises:
+            InvalidParamsError: The URL is not allowed.
+        """
+        if not await self._policy(config.url):
+            raise InvalidParamsError(message="the push URL is not allowed; use a public http(s) URL")
+
+    def notify(self, update: Update) -> None:
+        """Send an update to the webhooks of its task, in the background.
+
+        Args:
+            update: The update.
+        """
         if isinstance(update, Message):
             return
         task_id = update.id if isinstance(update, Task) else update.task_id
         queue = self._queues.get(task_id)
         if queue is None:
             queue = self._queues[task_id] = deque()
-            task = asyncio.create_task(self._work(task_id, queue), name=f"baton a2a push {task_id}")
+            task = asyncio.create_task(self._deliver(task_id, queue), name=f"baton a2a push {task_id}")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        if len(queue) < _MOST_WAITING or isinstance(update, TaskStatusUpdateEvent):
+        if len(queue) < _MAX_PENDING or isinstance(update, TaskStatusUpdateEvent):
             queue.append(update)
 
-    async def _work(self, task_id: str, queue: deque[Update]) -> None:
+    async def _deliver(self, task_id: str, queue: deque[Update]) -> None:
         try:
             while queue:
                 subscribers = await self.configs.subscribers(task_id)
                 updates = [*queue]
                 queue.clear()
                 for update in updates if subscribers else ():
-                    await asyncio.gather(*[self._tell(each, update) for each in subscribers])
-        except Exception:  # What goes wrong here must not reach the run; it is said in the log.
-            _logger.exception("subscribers of task `%s` could not be told", task_id)
+                    await asyncio.gather(*[self._send_update(subscriber, update) for subscriber in subscribers])
+        except Exception:  # A failure must not affect the run.
+            _logger.exception("the webhooks of task `%s` could not be notified", task_id)
         finally:
             del self._queues[task_id]
 
-    async def _tell(self, subscriber: PushSubscriber, update: Update) -> None:
+    async def _send_update(self, subscriber: PushSubscriber, update: Update) -> None:
         if isinstance(update, TaskArtifactUpdateEvent) and not update.last_chunk:
-            return  # A webhook is not a stream: it is told of an artifact when it is there.
+            return  # Webhooks receive complete artifacts only.
         if subscriber.version == PROTOCOL_VERSION_0_3:
-            # Version 0.3 tells of nothing but tasks: how they stand when they stop.
+            # Version 0.3 sends only tasks, when they stop.
             if isinstance(update, TaskStatusUpdateEvent) and update.status.state in STOPPED:
-                await self._send(subscriber.config, await self._task_as_before(update.task_id), subscriber.version)
+                await self._send(subscriber.config, await self._legacy_task(update.task_id), subscriber.version)
         else:
             body = MessageToJson(to_stream_response(update), indent=None)
             await self._send(subscriber.config, body, subscriber.version)
 
-    async def _task_as_before(self, task_id: str) -> str:
+    async def _legacy_task(self, task_id: str) -> str:
         record = await self.configs.store.record(task_id)
         assert record is not None
-        task = (await told_from(self.configs.store, record)).task
+        task = (await self._reader.load(record)).task
         return to_compat_task(task).model_dump_json(by_alias=True, exclude_none=True)
 
     async def _send(self, config: TaskPushNotificationConfig, body: str, version: str) -> None:
         import httpx
 
-        for pause in (*self._pauses, None):
-            # Looked at every time: what a name stands for may have changed since.
+        for delay in (*self._delays, None):
+            # Checked before every call, because the host's addresses may have changed.
             if not await self._policy(config.url):
-                _logger.warning("a webhook of task `%s` may not be called any more", config.task_id)
+                _logger.warning("a webhook of task `%s` is no longer allowed", config.task_id)
                 return
             try:
-                answer = await self._client().post(config.url, content=body, headers=_headers(config, version))
-                if answer.status_code < 500 and answer.status_code not in (408, 425, 429):
+                response = await self._client().post(config.url, content=body, headers=_headers(config, version))
+                if response.status_code < 500 and response.status_code not in (408, 425, 429):
                     return
             except httpx.HTTPError:
-                pass  # Counts as not told.
-            if pause is None:
-                _logger.warning("a webhook of task `%s` could not be told after all attempts", config.task_id)
+                pass  # Retried.
+            if delay is None:
+                _logger.warning("a webhook of task `%s` failed after all retries", config.task_id)
                 return
-            await asyncio.sleep(pause)
+            await asyncio.sleep(delay)
 
     def _client(self) -> "httpx.AsyncClient":
         import httpx
 
         if self._http is None:
-            # No redirects: the policy has looked at the address, and at no other.
-            self._http = httpx.AsyncClient(timeout=_SECONDS, follow_redirects=False, trust_env=False)
+            # No redirects: the policy has checked this URL only.
+            self._http = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, trust_env=False)
         return self._http
 
     async def close(self) -> None:
-        """Stop telling."""
+        """Cancel all deliveries and close the HTTP client."""
         for task in [*self._tasks]:
             task.cancel()
         if self._tasks:

@@ -1,7 +1,4 @@
-"""Tasks as runs: begun, followed up, listened to and cancelled, wherever they are driven.
-
-What a follow-up on a paused task answers, and to which of its open questions.
-"""
+"""Operations on tasks, which are runs: start, resume, stream and cancel, in whichever process they are driven."""
 
 import asyncio
 import json
@@ -20,24 +17,42 @@ from ...errors import AnswerError, RunConflictError, RunError, ThreadBusyError, 
 from ...events import InterruptRaised
 from ...messages import UserMessage
 from ...runner import BackgroundRunner
-from ...stores import RunRecord, Store
+from ...stores import RunRecord
 from ..http import Principal
-from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber, copied, told
-from .projection import ABOUT, TaskProjection, Update, can_be_context, context_of, parallel_thread, thread_of, told_from
+from ..http.app import ContextFactory, make_context
+from .broadcast import TaskBroadcast, TaskBroadcasts, TaskSubscriber, copy_task, iter_updates
+from .projection import (
+    MESSAGE_KEY,
+    TaskProjection,
+    TaskReader,
+    Update,
+    is_valid_context,
+    parallel_thread,
+    to_context_id,
+    to_thread,
+)
 from .push import PushConfigStore, PushSubscriber
 
 _YES = frozenset({"yes", "y", "true", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "false", "reject", "rejected", "deny", "denied"})
 
 
-def answers_of(parts: Iterable[Part], questions: Mapping[str, InterruptRaised]) -> dict[str, Any]:
-    """The answers by the ids of the questions: as data parts give them, or the text if only one is open.
+def parse_answers(parts: Iterable[Part], interrupts: Mapping[str, InterruptRaised]) -> dict[str, Any]:
+    """Return the answers in a message by interrupt id.
 
-    Files are no answer by themselves: with them, it is `{"text": …, "files": […]}`, each file as A2A has it in JSON.
+    Data parts may name the interrupts; text answers the only open one. A message with files results in the answer
+    `{"text": …, "files": […]}`, each file as A2A's JSON.
+
+    Args:
+        parts: The parts of the message.
+        interrupts: The open interrupts by id.
+
+    Raises:
+        InvalidParamsError: An interrupt is unknown, or several are open and none is named.
     """
     answers: dict[str, Any] = {}
     texts: list[str] = []
-    others: list[Any] = []
+    data: list[Any] = []
     files: list[Any] = []
     for part in parts:
         kind = part.WhichOneof("content")
@@ -46,53 +61,53 @@ def answers_of(parts: Iterable[Part], questions: Mapping[str, InterruptRaised]) 
         elif kind in ("raw", "url"):
             files.append(MessageToDict(part))
         elif kind == "data":
-            given = plain_value(part.data)
-            found = _by_id(given, questions)
+            value = plain_value(part.data)
+            found = _answers_by_id(value, interrupts)
             answers.update(found)
             if not found:
-                others.append(given)
+                data.append(value)
     if answers:
         return answers
-    # Ids are settled now: if the task has gone on meanwhile, this must not answer a question that came later.
-    id = _only(questions)
+    # The id is fixed now, so that the message cannot answer a later interrupt of a task that has moved on.
+    id = _only_interrupt(interrupts)
     if files:
-        return {id: {"text": "\n".join(texts), "files": files, **({"data": others[0]} if others else {})}}
-    if others:
-        return {id: others[0]}
-    return {id: _as_wanted("\n".join(texts), questions[id])}
+        return {id: {"text": "\n".join(texts), "files": files, **({"data": data[0]} if data else {})}}
+    if data:
+        return {id: data[0]}
+    return {id: _parse_text("\n".join(texts), interrupts[id])}
 
 
-def _by_id(given: Any, questions: Mapping[str, InterruptRaised]) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _answers_by_id(value: Any, interrupts: Mapping[str, InterruptRaised]) -> dict[str, Any]:
+    if not isinstance(value, dict):
         return {}
-    facts = cast("dict[str, Any]", given)
-    if "interruptId" in facts:
-        id = str(facts["interruptId"])
-        if id not in questions:
+    fields = cast("dict[str, Any]", value)
+    if "interruptId" in fields:
+        id = str(fields["interruptId"])
+        if id not in interrupts:
             raise InvalidParamsError(
-                message=f"no open question is called `{id}`; open are: {quote_names([*questions])}"
+                message=f"unknown interrupt `{id}`; open interrupts are: {quote_names([*interrupts])}"
             )
-        return {id: facts.get("answer")}
-    return facts if facts and all(id in questions for id in facts) else {}
+        return {id: fields.get("answer")}
+    return fields if fields and all(id in interrupts for id in fields) else {}
 
 
-def _only(questions: Mapping[str, InterruptRaised]) -> str:
-    if len(questions) != 1:
+def _only_interrupt(interrupts: Mapping[str, InterruptRaised]) -> str:
+    if len(interrupts) != 1:
         raise InvalidParamsError(
-            message=f"open questions are: {quote_names([*questions])}; "
+            message=f"open interrupts are: {quote_names([*interrupts])}; "
             'answer each with a data part {"interruptId": …, "answer": …}'
         )
-    return next(iter(questions))
+    return next(iter(interrupts))
 
 
-def _as_wanted(text: str, asked: InterruptRaised) -> Any:
-    """Words as the answer that the question wants: a yes or a no, or JSON, where plain text would not do."""
-    payload: Any = asked.payload
+def _parse_text(text: str, interrupt: InterruptRaised) -> Any:
+    """Parse text as a boolean for approvals, and as JSON unless text is expected."""
+    payload: Any = interrupt.payload
     kind = cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
     if kind == "approval" and text.strip().lower() in _YES | _NO:
         return text.strip().lower() in _YES
-    wants_text = asked.schema is None or asked.schema.get("type") == "string"
-    if kind != "approval" and wants_text:
+    expects_text = interrupt.schema is None or interrupt.schema.get("type") == "string"
+    if kind != "approval" and expects_text:
         return text
     try:
         return json.loads(text)
@@ -101,237 +116,308 @@ def _as_wanted(text: str, asked: InterruptRaised) -> Any:
 
 
 _logger = logging.getLogger("baton.a2a")
-_LONGEST_CANCEL = 20.0
-_PAUSE = 0.3
+_CANCEL_TIMEOUT = 20.0
+_POLL_SECONDS = 0.3
 
 
 class TaskService:
-    """The runs of one hub, as callers of A2A see them."""
+    """The tasks of one app.
 
-    def __init__(self, hub: BackgroundRunner, relays: TaskBroadcasts, *, may_be_messages: bool = False) -> None:
-        """`may_be_messages` is whether a stream waits for what an agent does first: it may want no task."""
-        self.hub = hub
-        self._may_be_messages = may_be_messages
-        self.relays = relays
-        self.store: Store = hub.runner._require_store("serve_a2a")
+    Args:
+        background: The runner that drives the tasks.
+        broadcasts: The broadcasts of the tasks that are driven here.
+        reader: Loads tasks from the store.
+        context_factory: Creates the run's context object from the owner's name.
+        allow_message_replies: Whether a stream waits until an agent acts, because it may reply with a message.
+    """
+
+    def __init__(
+        self,
+        background: BackgroundRunner,
+        broadcasts: TaskBroadcasts,
+        reader: TaskReader,
+        *,
+        context_factory: ContextFactory | None = None,
+        allow_message_replies: bool = False,
+    ) -> None:
+        self.background = background
+        self.broadcasts = broadcasts
+        self.reader = reader
+        self.store = reader.store
+        self._context_factory = context_factory
+        self._allow_message_replies = allow_message_replies
         self._configs = PushConfigStore(self.store)
-        hub._recovery.on_recovered.append(self.pass_on)
+        background._recovery.on_recovered.append(self._broadcast_recovered)
 
-    async def record(self, task_id: str, caller: Principal) -> RunRecord:
-        """What is known about a task. Raises TaskNotFoundError if there is none that this caller may see."""
-        is_askable = bool(task_id) and "\0" not in task_id
-        record = await self.store.record(task_id) if is_askable else None
-        if record is None or not caller.sees(record.owner):
+    async def record(self, task_id: str, principal: Principal) -> RunRecord:
+        """Return the record of a task.
+
+        Args:
+            task_id: The task.
+            principal: The sender of the request.
+
+        Raises:
+            TaskNotFoundError: There is no such task, or the principal may not see it.
+        """
+        is_valid = bool(task_id) and "\0" not in task_id
+        record = await self.store.record(task_id) if is_valid else None
+        if record is None or not principal.sees(record.owner):
             raise TaskNotFoundError(message=f"there is no task `{task_id}`")
         return record
 
-    async def get(self, task_id: str, caller: Principal) -> Task:
-        """A task as it stands, with what is being said in it if it is under way here."""
-        record = await self.record(task_id, caller)
-        relay = self.relays.get(task_id)
-        if relay is not None and relay.begun.is_set():
-            return copied(relay.telling)
-        return (await told_from(self.store, record)).task
+    async def get(self, task_id: str, principal: Principal) -> Task:
+        """Return a task; if it is driven here, with the text that is being streamed.
 
-    async def answer(self, task_id: str, caller: Principal) -> Task | Message:
-        """What a task has come to, for whoever has waited for it: the task, or a message if the agent wants that."""
-        return _come_to(await told_from(self.store, await self.record(task_id, caller)))
+        Args:
+            task_id: The task.
+            principal: The sender of the request.
+        """
+        record = await self.record(task_id, principal)
+        broadcast = self.broadcasts.get(task_id)
+        if broadcast is not None and broadcast.started.is_set():
+            return copy_task(broadcast.projection)
+        return (await self.reader.load(record)).task
 
-    async def check(self, message: Message, caller: Principal) -> None:
-        """Raise what a message is refused with, before anything is written because of it."""
+    async def result(self, task_id: str, principal: Principal) -> Task | Message:
+        """Return a task that has stopped, or the message that its agent replied with.
+
+        Args:
+            task_id: The task.
+            principal: The sender of the request.
+        """
+        return _to_result(await self.reader.load(await self.record(task_id, principal)))
+
+    async def validate(self, message: Message, principal: Principal) -> None:
+        """Raise if a message is invalid, before anything is stored because of it.
+
+        Args:
+            message: The message.
+            principal: The sender of the request.
+        """
         if message.task_id:
-            _, telling = await self._waiting(message, caller)
-            answers_of(message.parts, telling.questions)
-        elif not can_be_context(message.context_id):
-            raise InvalidParamsError(message=f"`{message.context_id}` cannot be the id of a context")
+            _, projection = await self._load_suspended(message, principal)
+            parse_answers(message.parts, projection.interrupts)
+        elif not is_valid_context(message.context_id):
+            raise InvalidParamsError(message=f"`{message.context_id}` is not a valid context id")
 
-    async def begin(
+    async def start(
         self,
         message: Message,
-        caller: Principal,
+        principal: Principal,
         task_id: str,
         *,
-        ear: TaskSubscriber | None,
+        subscriber: TaskSubscriber | None,
         push: PushSubscriber | None,
     ) -> TaskBroadcast:
-        """A new task, in the conversation that the message names or in a new one; an ear hears all of it."""
-        context_id = message.context_id or str(uuid4())
-        values = {ABOUT: _about(message, caller)}
-        said, thread = UserMessage(content_of(message.parts)), thread_of(caller, context_id)
-        try:
-            await self.hub.start(said, run_id=task_id, thread=thread, values=values, owner=caller.name)
-        except ThreadBusyError:
-            # A context may have several tasks at once. This one reads what was said so far, and goes its own way.
-            before = await self.hub.runner.thread(thread).messages()
-            apart = parallel_thread(thread, task_id)
-            told_before = [*before, said]
-            await self.hub.start(told_before, run_id=task_id, thread=apart, values=values, owner=caller.name)
-        if push is not None:
-            # Before anything is passed on: whoever wants to be told is told from the first.
-            await self._configs.put(task_id, push)
-        return await self._relayed(TaskProjection(task_id, context_id), ear)
+        """Start a task in the context that the message names, or in a new one.
 
-    async def follow_up(self, message: Message, caller: Principal, ear: TaskSubscriber | None) -> TaskBroadcast:
-        """Go on with a task that waits, with what the message answers; an ear hears what comes of it."""
-        record, telling = await self._waiting(message, caller)
+        Args:
+            message: The message.
+            principal: The sender of the request.
+            task_id: The id of the new task.
+            subscriber: Receives all updates.
+            push: A webhook for the task.
+        """
+        context_id = message.context_id or str(uuid4())
+        values = {MESSAGE_KEY: _message_info(message, principal)}
+        context = make_context(self._context_factory, principal.name)
+        options: Any = {"run_id": task_id, "values": values, "owner": principal.name, "context": context}
+        input, thread = UserMessage(content_of(message.parts)), to_thread(principal, context_id)
         try:
-            answers = answers_of(message.parts, telling.questions)
-            await self.hub.resume(record.run_id, answers, values={ABOUT: _about(message, caller)})
+            await self.background.start(input, thread=thread, **options)
+        except ThreadBusyError:
+            # A context may have several tasks at once: this one gets a thread of its own with the messages so far.
+            history = await self.background.runner.thread(thread).messages()
+            await self.background.start([*history, input], thread=parallel_thread(thread, task_id), **options)
+        if push is not None:
+            # Before the broadcast starts, so that the webhook receives every update.
+            await self._configs.put(task_id, push)
+        return await self._broadcast(TaskProjection(task_id, context_id), subscriber)
+
+    async def resume(self, message: Message, principal: Principal, subscriber: TaskSubscriber | None) -> TaskBroadcast:
+        """Resume a suspended task with the answers in a message.
+
+        Args:
+            message: The message.
+            principal: The sender of the request.
+            subscriber: Receives all updates.
+        """
+        record, projection = await self._load_suspended(message, principal)
+        try:
+            answers = parse_answers(message.parts, projection.interrupts)
+            values = {MESSAGE_KEY: _message_info(message, principal)}
+            context = make_context(self._context_factory, principal.name)
+            await self.background.resume(record.run_id, answers, context=context, values=values)
         except AnswerError as error:
             raise InvalidParamsError(message=str(error)) from None
         except RunConflictError:
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being answered already") from None
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` is being resumed already") from None
         except RunError as error:
-            _logger.info("task `%s` cannot go on: %s", record.run_id, error)
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot go on") from None
-        return await self._relayed(telling, ear)
+            _logger.info("task `%s` cannot be resumed: %s", record.run_id, error)
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` cannot be resumed") from None
+        return await self._broadcast(projection, subscriber)
 
-    async def _waiting(self, message: Message, caller: Principal) -> tuple[RunRecord, TaskProjection]:
-        """The task that a message goes on with. Raises if it waits for none, or belongs elsewhere."""
-        record = await self.record(message.task_id, caller)
-        if message.context_id and message.context_id != context_of(record):
+    async def _load_suspended(self, message: Message, principal: Principal) -> tuple[RunRecord, TaskProjection]:
+        record = await self.record(message.task_id, principal)
+        if message.context_id and message.context_id != to_context_id(record):
             raise InvalidParamsError(
-                message=f"task `{record.run_id}` belongs to another context than `{message.context_id}`"
+                message=f"task `{record.run_id}` does not belong to context `{message.context_id}`"
             )
-        telling = await told_from(self.store, record)
-        if telling.is_over:
-            raise UnsupportedOperationError(message=f"task `{record.run_id}` has ended; begin another")
+        projection = await self.reader.load(record)
+        if projection.is_finished:
+            raise UnsupportedOperationError(message=f"task `{record.run_id}` has ended; start another one")
         if record.status == "running":
             raise UnsupportedOperationError(
-                message=f"task `{record.run_id}` is at work; it takes no message until it asks"
+                message=f"task `{record.run_id}` is running; it accepts messages only while it is suspended"
             )
-        return record, telling
+        return record, projection
 
-    async def _relayed(self, telling: TaskProjection, ear: TaskSubscriber | None) -> TaskBroadcast:
-        relay = self.relays.begin(telling, ear)
-        await relay.begun.wait()
-        return relay
+    async def _broadcast(self, projection: TaskProjection, subscriber: TaskSubscriber | None) -> TaskBroadcast:
+        broadcast = self.broadcasts.start(projection, subscriber)
+        await broadcast.started.wait()
+        return broadcast
 
-    async def until_stopped(self, task_id: str) -> None:
-        """Return when a task has ended or waits, wherever it is driven."""
-        async for _ in self.hub.subscribe(task_id, after=1 << 40):
+    async def wait_until_stopped(self, task_id: str) -> None:
+        """Wait until a task has ended or is suspended, in whichever process it is driven.
+
+        Args:
+            task_id: The task.
+        """
+        async for _ in self.background.subscribe(task_id, after=1 << 40):
             continue
 
-    async def stream(self, relay: TaskBroadcast, ear: TaskSubscriber) -> AsyncGenerator[Update]:
-        """A task that has just begun or gone on here: how it stood then, and what its ear hears until it stops.
+    async def stream(self, broadcast: TaskBroadcast, subscriber: TaskSubscriber) -> AsyncGenerator[Update]:
+        """Stream a task that was just started or resumed here, beginning with a snapshot.
 
-        If its agent answers with a message, that message and nothing else.
+        If its agent replies with a message, only that message is streamed.
+
+        Args:
+            broadcast: The task's broadcast.
+            subscriber: A subscriber of the broadcast.
         """
         try:
-            if self._may_be_messages:
-                await relay.acted.wait()
-                if relay.telling.wants_message:
-                    async for _ in told(ear):
+            if self._allow_message_replies:
+                await broadcast.acted.wait()
+                if broadcast.projection.replies_with_message:
+                    async for _ in iter_updates(subscriber):
                         continue
-                    yield _come_to(relay.telling)
+                    yield _to_result(broadcast.projection)
                     return
-            assert relay.opening is not None
-            yield relay.opening
-            async for update in told(ear):
+            assert broadcast.first_snapshot is not None
+            yield broadcast.first_snapshot
+            async for update in iter_updates(subscriber):
                 yield update
         finally:
-            relay.ears.discard(ear)
+            broadcast.subscribers.discard(subscriber)
 
-    async def subscribe(self, task_id: str, caller: Principal) -> AsyncGenerator[Update]:
-        """Any task that has not ended: how it stands, and what happens in it until it stops the next time."""
-        record = await self.record(task_id, caller)
-        relay = self.relays.get(task_id)
-        if relay is not None:
-            await relay.begun.wait()
-        if relay is not None and self.relays.get(task_id) is relay:
-            ear = TaskSubscriber()
+    async def subscribe(self, task_id: str, principal: Principal) -> AsyncGenerator[Update]:
+        """Stream the current state of a task that has not ended, then its updates until it stops.
+
+        Args:
+            task_id: The task.
+            principal: The sender of the request.
+        """
+        record = await self.record(task_id, principal)
+        broadcast = self.broadcasts.get(task_id)
+        if broadcast is not None:
+            await broadcast.started.wait()
+        if broadcast is not None and self.broadcasts.get(task_id) is broadcast:
+            subscriber = TaskSubscriber()
             try:
-                yield relay.snapshot(ear)
-                async for update in told(ear):
+                yield broadcast.subscribe(subscriber)
+                async for update in iter_updates(subscriber):
                     yield update
             finally:
-                relay.ears.discard(ear)
+                broadcast.subscribers.discard(subscriber)
             return
-        record = await self.record(task_id, caller)
-        telling = await told_from(self.store, record)
-        if telling.is_over:
-            raise UnsupportedOperationError(message=f"task `{task_id}` has ended; there is nothing to subscribe to")
-        yield copied(telling)
+        record = await self.record(task_id, principal)
+        projection = await self.reader.load(record)
+        if projection.is_finished:
+            raise UnsupportedOperationError(message=f"task `{task_id}` has ended; it has no further updates")
+        yield copy_task(projection)
         if record.status != "running":
-            goes_on_here = False
-            async for update in self._once_it_goes_on(telling):
-                goes_on_here = True
+            is_resumed_here = False
+            async for update in self._wait_for_resume(projection):
+                is_resumed_here = True
                 yield update
-            if goes_on_here:
+            if is_resumed_here:
                 return
-        async for _, event in self.hub.runner.watch(task_id, after=telling.heard):
-            for update in telling.hear(event):
+        async for _, event in self.background.runner.watch(task_id, after=projection.position):
+            for update in projection.apply(event):
                 yield update
 
-    async def _once_it_goes_on(self, telling: TaskProjection) -> AsyncGenerator[Update]:
-        """Wait for a task that waits. Nothing comes of this if it goes on in another process: that is to be watched."""
-        task_id, ear = telling.task.id, TaskSubscriber()
-        if self.relays.get(task_id) is not None:
+    async def _wait_for_resume(self, projection: TaskProjection) -> AsyncGenerator[Update]:
+        """Yield a suspended task's updates; none if another process resumes it."""
+        task_id, subscriber = projection.task.id, TaskSubscriber()
+        if self.broadcasts.get(task_id) is not None:
             return
-        self.relays.wait(task_id, ear)
+        self.broadcasts.wait(task_id, subscriber)
         try:
             while True:
                 try:
-                    update = await ear.next(_PAUSE)
+                    update = await subscriber.next(_POLL_SECONDS)
                 except TimeoutError:
                     record = await self.store.record(task_id)
-                    if record is None or (record.seq - 1 > telling.heard and self.relays.get(task_id) is None):
+                    if record is None or (
+                        record.seq - 1 > projection.position and self.broadcasts.get(task_id) is None
+                    ):
                         return
                     continue
                 if update is None:
                     return
                 yield update
         finally:
-            self.relays.leave(task_id, ear)
+            self.broadcasts.unsubscribe(task_id, subscriber)
 
-    async def _known(self, task_id: str) -> RunRecord:
-        record = await self.store.record(task_id)
-        if record is None:
-            raise TaskNotFoundError(message=f"there is no task `{task_id}` any more")
-        return record
+    async def cancel(self, task_id: str, principal: Principal) -> Task:
+        """Cancel a task, in whichever process it is driven.
 
-    async def cancel(self, task_id: str, caller: Principal) -> Task:
-        """Have a task stopped, wherever it is driven, also if it says nothing at all."""
-        record = await self.record(task_id, caller)
+        Args:
+            task_id: The task.
+            principal: The sender of the request.
+
+        Raises:
+            TaskNotCancelableError: The task has ended, or did not stop in time.
+        """
+        record = await self.record(task_id, principal)
         if record.status not in ("running", "suspended"):
             raise TaskNotCancelableError(message=f"task `{task_id}` has ended already")
-        latest = monotonic() + _LONGEST_CANCEL
-        while (status := await self.hub.cancel(task_id)) in ("running", "suspended"):
-            # Its driver is elsewhere and has been told; or it has died, and then its lease runs out.
-            if monotonic() > latest:
+        deadline = monotonic() + _CANCEL_TIMEOUT
+        while (status := await self.background.cancel(task_id)) in ("running", "suspended"):
+            # The worker is in another process and has the request; or it has died, and then its lease expires.
+            if monotonic() > deadline:
                 raise TaskNotCancelableError(message=f"task `{task_id}` has not stopped yet; try again")
-            await asyncio.sleep(_PAUSE)
+            await asyncio.sleep(_POLL_SECONDS)
         if status != "cancelled":
-            raise TaskNotCancelableError(message=f"task `{task_id}` ended before it could be stopped")
-        telling = await told_from(self.store, await self._known(task_id))
+            raise TaskNotCancelableError(message=f"task `{task_id}` ended before it could be cancelled")
+        projection = await self.reader.load(await self.record(task_id, principal))
         if record.status == "suspended":
-            self.relays.tell_of(telling)
-        return telling.task
+            self.broadcasts.push_status(projection)
+        return projection.task
 
-    async def pass_on(self, record: RunRecord) -> None:
-        """Pass on what happens in a task whose driver has died, and that goes on here, from where it was then."""
-        self.relays.begin(await told_from(self.store, record))
+    async def _broadcast_recovered(self, record: RunRecord) -> None:
+        self.broadcasts.start(await self.reader.load(record))
 
-    async def let_go(self) -> None:
-        """Stop all that is driven here, so that others can go on with it."""
-        await self.hub.release_all()
-        await self.relays.close()
-
-
-def _come_to(telling: TaskProjection) -> Task | Message:
-    is_completed = telling.task.status.state == TaskState.TASK_STATE_COMPLETED
-    return telling.as_message() if telling.wants_message and is_completed else telling.task
+    async def close(self) -> None:
+        """Release the tasks that are driven here to other processes."""
+        await self.background.release_all()
+        await self.broadcasts.close()
 
 
-def _about(message: Message, caller: Principal) -> dict[str, Any]:
-    """What the run is told of a message besides its content."""
-    about: dict[str, Any] = {"messageId": message.message_id}
+def _to_result(projection: TaskProjection) -> Task | Message:
+    is_completed = projection.task.status.state == TaskState.TASK_STATE_COMPLETED
+    return projection.to_message() if projection.replies_with_message and is_completed else projection.task
+
+
+def _message_info(message: Message, principal: Principal) -> dict[str, Any]:
+    """Return what an agent can read about the message besides its content."""
+    info: dict[str, Any] = {"messageId": message.message_id}
     if message.HasField("metadata"):
-        about["metadata"] = plain_value(message.metadata)
+        info["metadata"] = plain_value(message.metadata)
     if message.extensions:
-        about["extensions"] = [*message.extensions]
+        info["extensions"] = [*message.extensions]
     if message.reference_task_ids:
-        about["referenceTaskIds"] = [*message.reference_task_ids]
-    if caller.name:
-        about["caller"] = caller.name
-    return about
+        info["referenceTaskIds"] = [*message.reference_task_ids]
+    if principal.name:
+        info["owner"] = principal.name
+    return info

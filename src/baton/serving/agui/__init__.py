@@ -1,7 +1,6 @@
-"""AG-UI: a team behind a user interface that speaks the Agent-User Interaction Protocol, version 1.0.
+"""AG-UI: serve a team to user interfaces that speak the Agent-User Interaction Protocol, version 1.0.
 
-May import runner and what is below it, `adapters.http`, and, when an app is made, `ag_ui` and Starlette. Must not drive
-runs: it starts and hears them through a hub, and translates.
+May import serving.http, runner and the layers below; `ag_ui` and Starlette are imported when an app is created.
 """
 
 from .app import agui_app

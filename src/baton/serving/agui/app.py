@@ -1,62 +1,62 @@
-"""The app: one path that takes a request for a run and answers with the stream of what happens in it."""
+"""The `agui_app` factory. Importable without Starlette and ag_ui, so that a missing extra is reported by name."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
 
 from ...errors import SetupError, check_choice
-from ...runner import BackgroundRunner, Runner
 from ..http import AuthLike
+from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
 def agui_app(
-    target: Runner[Any, Any] | BackgroundRunner,
+    target: AppTarget,
+    /,
     *,
     auth: AuthLike | None = None,
-    context_factory: Callable[[str], Any] | None = None,
+    allow_anonymous: bool = False,
     cors_origins: Sequence[str] = (),
     max_body: int = 10 << 20,
-    heartbeat: float = 15.0,
-    on_disconnect: Literal["cancel", "continue"] = "cancel",
-    allow_anonymous: bool = False,
     show_errors: bool = False,
+    context_factory: ContextFactory | None = None,
+    on_disconnect: Literal["cancel", "continue"] = "cancel",
+    heartbeat: float = 15.0,
 ) -> "Starlette":
-    """An app that speaks AG-UI for a runner that has a store; or for a hub, to share its runs with another app.
+    """Return an ASGI app that serves a team over AG-UI.
 
-    A request that is broken off cancels its run, as the protocol has no other way to do so, unless `on_disconnect` says
-    "continue". All else is as for `baton.server.api_app`.
+    Args:
+        target: The agent, runner or background runner to serve; a runner must have a store.
+        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        allow_anonymous: Without `auth`, accept requests from other machines too.
+        cors_origins: Origins whose pages may call the app.
+        max_body: The largest accepted body in bytes; a request carries the whole conversation.
+        show_errors: Show callers the message of the exception that failed a run.
+        context_factory: Creates the run's context object from the owner's name.
+        on_disconnect: `"cancel"` cancels a run whose client disconnects; `"continue"` lets it run.
+        heartbeat: Seconds of silence after which an event stream sends a comment.
+
+    Raises:
+        SetupError: A library is not installed, the runner has no store, or an argument is invalid.
     """
-    check_choice("serve_agui(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
+    check_choice("agui_app(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
     try:
-        import ag_ui.core as _  # noqa: F401
-        from starlette.applications import Starlette
-        from starlette.middleware import Middleware
-        from starlette.middleware.cors import CORSMiddleware
+        import ag_ui.core as _
+        import starlette.applications as _  # noqa: F401, F811
     except ImportError:
-        raise SetupError("serve_agui(…) needs ag-ui-protocol and Starlette: pip install 'baton-adk[agui]'") from None
+        raise SetupError("agui_app(…) needs ag-ui-protocol and Starlette: pip install 'baton-adk[agui]'") from None
     from ..http.guard import RequestGuard
-    from .endpoint import AGUIEndpoint, AGUIOptions, routes_of
+    from .endpoint import AGUIEndpoint, AGUIOptions, make_routes
 
-    hub = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
-    hub.runner._require_store("AG-UI")
-    door = RequestGuard(auth, allow_anyone=allow_anonymous, max_body=max_body)
-    wishes = AGUIOptions(
-        context_factory, heartbeat=heartbeat, stays=on_disconnect == "continue", show_errors=show_errors
+    background = to_background_runner(target, "agui_app")
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
+    options = AGUIOptions(
+        context_factory, heartbeat=heartbeat, cancel_on_disconnect=on_disconnect == "cancel", show_errors=show_errors
     )
-    headers = ["Authorization", "Content-Type", "Accept"]
-    allowed = Middleware(CORSMiddleware, allow_origins=[*cors_origins], allow_methods=["POST"], allow_headers=headers)
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.start_recovery(context_factory)
-        yield
-        await hub.release_all()
-
-    return Starlette(
-        routes=routes_of(AGUIEndpoint(hub, door, wishes)),
-        middleware=[allowed] if cors_origins else [],
-        lifespan=lifespan,
+    return make_app(
+        background,
+        make_routes(AGUIEndpoint(background, guard, options)),
+        cors_origins=cors_origins,
+        context_factory=context_factory,
     )

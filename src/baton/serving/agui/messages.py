@@ -1,7 +1,4 @@
-"""Messages and their parts, from the protocol's form to ours and back.
-
-The run's values as the other side's state: a snapshot at the beginning, then changes.
-"""
+"""Conversion of messages and of the shared state between AG-UI and Baton."""
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
@@ -31,38 +28,53 @@ from ..http.errors import ServingError
 _MEDIA = {"image": Image, "audio": Audio}
 
 
-def as_ours(messages: Iterable[Any]) -> list[Message]:
-    """The conversation. Instructions of the other side are left out, for agents have their own; so is what it shows."""
+def from_agui_messages(messages: Iterable[Any]) -> list[Message]:
+    """Convert AG-UI messages. System, developer, reasoning and activity messages are dropped.
+
+    Args:
+        messages: The messages of a request.
+    """
     names: dict[str, str] = {}
-    ours: list[Message] = []
+    converted: list[Message] = []
     for message in messages:
         if isinstance(message, agui.UserMessage):
-            ours.append(UserMessage(content_of(message.content)))
+            converted.append(UserMessage(from_agui_content(message.content)))
         elif isinstance(message, agui.AssistantMessage):
             calls = tuple([ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()])
             names.update({call.id: call.name for call in calls})
-            ours.append(AssistantMessage(message.content or "", calls))
+            converted.append(AssistantMessage(message.content or "", calls))
         elif isinstance(message, agui.ToolMessage):
-            content = content_of(message.content)
+            content = from_agui_content(message.content)
             name = names.get(message.tool_call_id, "")
-            ours.append(ToolMessage(message.tool_call_id, name, content, message.error is not None))
-    return ours
+            converted.append(ToolMessage(message.tool_call_id, name, content, message.error is not None))
+    return converted
 
 
-def new_in(messages: list[Message]) -> list[Message]:
-    """What was said last by the user: all after the last message of anybody else."""
+def new_user_messages(messages: list[Message]) -> list[Message]:
+    """Return the user messages after the last other message.
+
+    Args:
+        messages: The conversation.
+    """
     start = len(messages)
     while start and isinstance(messages[start - 1], UserMessage):
         start -= 1
     return messages[start:]
 
 
-def content_of(content: Any) -> Content:
-    """Text or parts of the protocol as ours."""
-    return content if isinstance(content, str) else tuple([_part_of(part) for part in content])
+def from_agui_content(content: Any) -> Content:
+    """Convert the content of an AG-UI message.
+
+    Args:
+        content: Text or parts.
+
+    Raises:
+        ServingError: A part is neither text nor has a url or data.
+    """
+    return content if isinstance(content, str) else tuple([_from_agui_part(part) for part in content])
 
 
-def _part_of(part: Any) -> Part:
+def _from_agui_part(part: Any) -> Part:
     if isinstance(part, agui.TextPart):
         return Text(part.text)
     kind: Any = _MEDIA.get(part.type, File)
@@ -74,26 +86,28 @@ def _part_of(part: Any) -> Part:
         try:
             return kind(data=b64decode(source.value, validate=True), **media_type)
         except (NotBase64, ValueError):
-            raise ServingError(422, "invalid", f"the data of an {part.type} part is not base64")
-    raise ServingError(
-        422, "invalid", f"an {part.type} part refers to a file that is not here; send its url or its data"
-    )
+            raise ServingError(422, "invalid", f"the data of {part.type} parts must be base64")
+    raise ServingError(422, "invalid", f"{part.type} parts must have a url or data; file ids are not supported")
 
 
-def as_theirs(content: Content) -> Any:
-    """Content of ours as the protocol has it: text if it is only that."""
+def to_agui_content(content: Content) -> Any:
+    """Convert content to AG-UI: plain text, or parts if there is media.
+
+    Args:
+        content: The content of a message.
+    """
     if isinstance(content, str) or not media_of(content):
         return text_of(content)
     parts: list[Any] = []
     for part in content:
         if isinstance(part, Image | Audio | File):
-            parts.append(_media(part))
+            parts.append(_to_agui_media(part))
         else:
             parts.append(agui.TextPart(type="text", text=text_of((part,))))
     return parts
 
 
-def _media(part: Image | Audio | File) -> Any:
+def _to_agui_media(part: Image | Audio | File) -> Any:
     source: Any
     if part.url is not None:
         source = agui.UrlSource(type="url", value=part.url, mime_type=part.media_type)
@@ -108,25 +122,33 @@ def _media(part: Image | Audio | File) -> Any:
 
 
 HIDDEN = ("baton.", "agui.")
-"""What keys begin with that are not for the other side: neither shown to it nor taken from it."""
+"""Prefixes of keys that are neither sent to the client nor accepted from it."""
 
 
 class StateMirror:
-    """The values as far as the other side sees them."""
+    """The part of a run's values that the client sees as its state."""
 
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
 
-    def begin(self, values: Mapping[str, Any]) -> None:
-        """Take in what a run began with."""
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Add the initial values of a run.
+
+        Args:
+            values: The values.
+        """
         self._values.update({key: value for key, value in values.items() if not key.startswith(HIDDEN)})
 
-    def shown(self) -> dict[str, Any]:
-        """All of it."""
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state."""
         return dict(self._values)
 
-    def change(self, changes: ValueChanges | None) -> list[Any]:
-        """Make changes; what they are as a JSON patch."""
+    def apply(self, changes: ValueChanges | None) -> list[Any]:
+        """Apply changes and return them as a JSON patch.
+
+        Args:
+            changes: The changes that an event recorded.
+        """
         if changes is None:
             return []
         patch: list[Any] = []
@@ -135,22 +157,27 @@ class StateMirror:
                 self._values[key] = value
                 patch.append({"op": "add", "path": _pointer(key), "value": value})
         for key in changes.removed:
-            # A patch that removes what is not there is refused as a whole.
+            # Clients reject a patch that removes a missing key.
             if key in self._values:
                 del self._values[key]
                 patch.append({"op": "remove", "path": _pointer(key)})
         return patch
 
 
-def values_in(state: Any) -> dict[str, Any]:
-    """The state that a request brings, as values to begin a run with."""
+def state_values(state: Any) -> dict[str, Any]:
+    """Return the state of a request as initial values of a run.
+
+    Args:
+        state: The request's state.
+
+    Raises:
+        ServingError: The state is not an object, or has a reserved key.
+    """
     if state is None:
         return {}
     values = cast("dict[str, Any]", state) if isinstance(state, dict) else {HIDDEN[0]: state}
     if any(key.startswith(HIDDEN) for key in values):
-        raise ServingError(
-            422, "invalid", "`state` must be an object, with no key that begins with `baton.` or `agui.`"
-        )
+        raise ServingError(422, "invalid", "`state` must be an object without keys that begin with `baton.` or `agui.`")
     return values
 
 

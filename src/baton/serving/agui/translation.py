@@ -1,13 +1,7 @@
-"""What happens in a run, in the protocol's words: one translator for each stream, fed with events and deltas in order.
+"""Translation of a run's events to AG-UI events.
 
-Agents that get the floor one after the other are steps; agents inside another (called as a tool, or part of a workflow)
-are subagents. A stream opens what it speaks of and closes what it opened, also when it begins in the middle of a run.
-
-How a run ends, as the protocol tells it: what it waits for, and what it used.
-
-Who has the floor, as the protocol tells it: steps for agents in turn, subagents for agents inside another.
-
-What agents say, as the protocol tells it: messages that are opened, filled and closed; thoughts; calls.
+Activations at the top level are steps; activations inside another one (agents as tools, parts of workflows) are
+subagents. A stream opens what it refers to and closes what it opened, also if it begins in the middle of a run.
 """
 
 import re
@@ -21,6 +15,7 @@ from ...events import (
     AgentFinished,
     AgentResponded,
     AgentStarted,
+    ControlTransferred,
     CustomDelta,
     Delta,
     Event,
@@ -29,57 +24,61 @@ from ...events import (
     Origin,
     ProgressDelta,
     ReasoningDelta,
+    ResponseTruncated,
     RunCancelled,
     RunCompleted,
     RunFailed,
+    RunResumed,
     RunStarted,
     RunSuspended,
+    StepCompleted,
     TextDelta,
+    ToolCallDelta,
     ToolReturned,
+    UnknownEvent,
+    UserMessageAdded,
 )
 from ...messages import Usage
-from ...runner import usage_from_events as used_in
+from ...runner import usage_from_events
 from .frontend import KIND
-from .messages import StateMirror, as_theirs
+from .messages import StateMirror, to_agui_content
 
 
-def is_frontend_call(asked: InterruptRaised) -> bool:
-    """Whether a question is a call of a tool that the other side carries out."""
-    return asked.tool_call is not None and _payload(asked).get("kind") == KIND
+def is_frontend_call(interrupt: InterruptRaised) -> bool:
+    """Return whether an interrupt is a call of a frontend tool.
 
-
-def outcome_of(waiting: Sequence[InterruptRaised], interrupts: Sequence[Any]) -> Any:
-    """Why a run stopped that waits for answers.
-
-    If all it waits for are calls of the other side's tools, it has ended well as far as the protocol is concerned: the
-    results come as messages of the next request.
+    Args:
+        interrupt: The interrupt.
     """
-    if all(is_frontend_call(asked) for asked in waiting):
-        calls = [asked.tool_call.id for asked in waiting if asked.tool_call is not None]
+    return interrupt.tool_call is not None and _payload(interrupt).get("kind") == KIND
+
+
+def _suspended_outcome(raised: Sequence[InterruptRaised], interrupts: Sequence[Any]) -> Any:
+    # If only frontend calls are open, the protocol has a success: their results are messages of the next request.
+    if all(is_frontend_call(interrupt) for interrupt in raised):
+        calls = [interrupt.tool_call.id for interrupt in raised if interrupt.tool_call is not None]
         return agui.RunFinishedSuccessOutcome(type="success", pending_tool_call_ids=calls or None)
     return agui.RunFinishedInterruptOutcome(type="interrupt", interrupts=[*interrupts])
 
 
-def as_interrupt(asked: InterruptRaised, tag: str | None) -> Any:
-    """A question as those see it who are to answer it; the whole of it is in the metadata."""
+def _to_agui_interrupt(interrupt: InterruptRaised, tag: str | None) -> Any:
     return agui.Interrupt(
-        id=asked.key,
-        reason=str(_payload(asked).get("kind") or "input"),
-        message=_message_of(asked),
-        tool_call_id=asked.tool_call.id if asked.tool_call is not None else None,
-        response_schema=asked.schema,
+        id=interrupt.key,
+        reason=str(_payload(interrupt).get("kind") or "input"),
+        message=_interrupt_message(interrupt),
+        tool_call_id=interrupt.tool_call.id if interrupt.tool_call is not None else None,
+        response_schema=interrupt.schema,
         subagent_run_id=tag,
-        metadata={"payload": asked.payload, "agent": asked.agent, "path": [*asked.path]},
+        metadata={"payload": interrupt.payload, "agent": interrupt.agent, "path": [*interrupt.path]},
     )
 
 
-def usage_of(said: Sequence[AgentResponded]) -> Any:
-    """What the model calls of a stream used, by model; None if there were none."""
-    by_model = used_in(said).by_model
-    return [_usage(model, used) for model, used in by_model.items()] or None
+def _usage(responses: Sequence[AgentResponded]) -> Any:
+    by_model = usage_from_events(responses).by_model
+    return [_model_usage(model, used) for model, used in by_model.items()] or None
 
 
-def _usage(model: str, used: Usage) -> Any:
+def _model_usage(model: str, used: Usage) -> Any:
     return agui.TokenUsage(
         model=model,
         input_tokens=used.input_tokens,
@@ -90,37 +89,45 @@ def _usage(model: str, used: Usage) -> Any:
     )
 
 
-def _payload(asked: InterruptRaised) -> dict[str, Any]:
-    payload: Any = asked.payload
+def _payload(interrupt: InterruptRaised) -> dict[str, Any]:
+    payload: Any = interrupt.payload
     return cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
 
 
-def _message_of(asked: InterruptRaised) -> str | None:
-    if isinstance(asked.payload, str):
-        return asked.payload
-    payload = _payload(asked)
+def _interrupt_message(interrupt: InterruptRaised) -> str | None:
+    if isinstance(interrupt.payload, str):
+        return interrupt.payload
+    payload = _payload(interrupt)
     if payload.get("kind") == "approval":
-        return f"May `{payload.get('tool')}` be called?"
-    told = payload.get("message") or payload.get("question")
-    return told if isinstance(told, str) else None
+        return f"Allow the call of `{payload.get('tool')}`?"
+    message = payload.get("message") or payload.get("question")
+    return message if isinstance(message, str) else None
 
 
 _CALL = re.compile(r"^(.*/m\d+\.\d+)/[^/]+$")
-"""The id of an activation that a call began, and the key of the call in it."""
+"""Matches the id of an activation that a tool call started; the group is the key of the call."""
 
 
 class StepTranslator:
-    """Keeps account of the activations that a stream has spoken of."""
+    """Steps and subagents of one stream.
 
-    def __init__(self, run: str) -> None:
-        self._run = run
+    Args:
+        run_id: The prefix of subagent ids.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
         self._agents: dict[str, str] = {}
         self._calls: dict[str, str] = {}
         self._active: dict[str, str] = {}
-        self._left: set[str] = set()
+        self._finished: set[str] = set()
 
     def note(self, event: Event) -> None:
-        """Remember what later activations refer to."""
+        """Record the agents and calls that later activations refer to.
+
+        Args:
+            event: The next event of the log.
+        """
         if isinstance(event, AgentStarted):
             self._agents[event.origin.id] = event.agent
         elif isinstance(event, AgentResponded):
@@ -128,57 +135,74 @@ class StepTranslator:
                 self._calls[f"{event.key}.{position}"] = call.id
 
     def tag(self, origin: Origin) -> str | None:
-        """What something is marked with that comes from here; None if it is no subagent's."""
-        return f"{self._run}:{origin.id}" if "/" in origin.id else None
+        """Return the subagent id of an activation; None at the top level.
 
-    def entered(self, origin: Origin) -> Iterator[Any]:
-        """Tell that this activation, and those around it, have begun, unless that has been told."""
-        yield from self._entered(origin.id, origin.agent)
+        Args:
+            origin: The activation.
+        """
+        return f"{self._run_id}:{origin.id}" if "/" in origin.id else None
 
-    def left(self, origin: Origin) -> Iterator[Any]:
-        """Tell that an activation is over, if it was told that it began."""
+    def start(self, origin: Origin) -> Iterator[Any]:
+        """Open an activation and those around it, unless they are open.
+
+        Args:
+            origin: The activation.
+        """
+        yield from self._start(origin.id, origin.agent)
+
+    def finish(self, origin: Origin) -> Iterator[Any]:
+        """Close an activation, if it is open.
+
+        Args:
+            origin: The activation.
+        """
         agent = self._active.pop(origin.id, None)
         if agent is None:
             return
-        self._left.add(origin.id)
+        self._finished.add(origin.id)
         if "/" in origin.id:
-            yield agui.SubagentFinishedEvent(subagent_run_id=f"{self._run}:{origin.id}")
+            yield agui.SubagentFinishedEvent(subagent_run_id=f"{self._run_id}:{origin.id}")
         else:
             yield agui.StepFinishedEvent(step_name=agent)
 
-    def all_left(self, *, waiting: Sequence[InterruptRaised], failure: str) -> Iterator[Any]:
-        """Tell that no activation goes on in this stream, the innermost first."""
+    def finish_all(self, *, raised: Sequence[InterruptRaised], failure: str) -> Iterator[Any]:
+        """Close all activations, the innermost first.
+
+        Args:
+            raised: The open interrupts of a suspended run.
+            failure: The error message of a run that did not complete.
+        """
         for id, agent in [*self._active.items()][::-1]:
             del self._active[id]
-            self._left.add(id)
-            run = f"{self._run}:{id}"
+            self._finished.add(id)
+            run_id = f"{self._run_id}:{id}"
             if "/" not in id:
                 yield agui.StepFinishedEvent(step_name=agent)
             elif failure:
-                yield agui.SubagentErrorEvent(subagent_run_id=run, message=failure)
-            elif waiting:
-                asked = [each.key for each in waiting if each.origin.id == id]
-                outcome = agui.SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=asked)
-                yield agui.SubagentFinishedEvent(subagent_run_id=run, outcome=outcome)
+                yield agui.SubagentErrorEvent(subagent_run_id=run_id, message=failure)
+            elif raised:
+                ids = [interrupt.key for interrupt in raised if interrupt.origin.id == id]
+                outcome = agui.SubagentFinishedSuspendedOutcome(type="suspended", interrupt_ids=ids)
+                yield agui.SubagentFinishedEvent(subagent_run_id=run_id, outcome=outcome)
             else:
-                yield agui.SubagentFinishedEvent(subagent_run_id=run)
+                yield agui.SubagentFinishedEvent(subagent_run_id=run_id)
 
-    def _entered(self, id: str, agent: str) -> Iterator[Any]:
-        if not id or id in self._active or id in self._left:
+    def _start(self, id: str, agent: str) -> Iterator[Any]:
+        if not id or id in self._active or id in self._finished:
             return
         if "/" not in id:
             self._active[id] = agent
             yield agui.StepStartedEvent(step_name=agent)
             return
-        # An activation's id is that of the one around it, the place in that, and how many had the floor there.
+        # An activation's id consists of the outer id, the place in it, and a counter.
         around = id.rsplit("/", 2)[0]
-        yield from self._entered(around, self._agents.get(around, ""))
+        yield from self._start(around, self._agents.get(around, ""))
         self._active[id] = agent
         found = _CALL.match(id)
         yield agui.SubagentStartedEvent(
-            subagent_run_id=f"{self._run}:{id}",
+            subagent_run_id=f"{self._run_id}:{id}",
             name=agent,
-            parent_subagent_run_id=f"{self._run}:{around}" if "/" in around else None,
+            parent_subagent_run_id=f"{self._run_id}:{around}" if "/" in around else None,
             parent_tool_call_id=self._calls.get(found[1]) if found else None,
         )
 
@@ -190,242 +214,305 @@ class _OpenMessage(Struct):
 
 
 class MessageTranslator:
-    """Keeps account of the messages of a stream that are open, one for each activation at most."""
+    """Text, reasoning and tool calls of one stream.
 
-    def __init__(self, run: str) -> None:
-        self._run = run
-        self._answers: dict[str, int] = {}
-        """How many answers of its model each activation has on record: the next one's key can be told from it."""
+    Args:
+        run_id: The prefix of message ids.
+    """
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        self._response_counts: dict[str, int] = {}
+        """The number of model responses of each activation, which determines the key of the next one."""
         self._texts: dict[str, _OpenMessage] = {}
-        self._thoughts: dict[str, _OpenMessage] = {}
+        self._reasonings: dict[str, _OpenMessage] = {}
 
     def note(self, event: Event) -> None:
-        """Count answers of models."""
+        """Count the model responses.
+
+        Args:
+            event: The next event of the log.
+        """
         if isinstance(event, AgentResponded) and event.key.startswith(f"{event.origin.id}/m"):
-            self._answers[event.origin.id] = self._answers.get(event.origin.id, 0) + 1
+            self._response_counts[event.origin.id] = self._response_counts.get(event.origin.id, 0) + 1
 
     def text(self, delta: TextDelta, tag: str | None) -> Iterator[Any]:
-        """A piece of text."""
+        """Translate a text delta.
+
+        Args:
+            delta: The delta.
+            tag: The subagent id of its activation.
+        """
         origin = delta.origin
-        yield from self._thought(origin.id)
+        yield from self._close_reasoning(origin.id)
         open = self._texts.get(origin.id)
         if open is None:
-            open = self._texts[origin.id] = _OpenMessage(self._coming(origin), tag)
-            yield _start(open, delta.agent)
+            open = self._texts[origin.id] = _OpenMessage(self._next_id(origin), tag)
+            yield _message_start(open, delta.agent)
         open.text += delta.text
         yield agui.TextMessageContentEvent(message_id=open.id, delta=delta.text, subagent_run_id=tag)
 
     def reasoning(self, delta: ReasoningDelta, tag: str | None) -> Iterator[Any]:
-        """A piece of a thought."""
-        open = self._thoughts.get(delta.origin.id)
+        """Translate a reasoning delta.
+
+        Args:
+            delta: The delta.
+            tag: The subagent id of its activation.
+        """
+        open = self._reasonings.get(delta.origin.id)
         if open is None:
-            open = self._thoughts[delta.origin.id] = _OpenMessage(f"{self._coming(delta.origin)}/thought", tag)
+            open = self._reasonings[delta.origin.id] = _OpenMessage(f"{self._next_id(delta.origin)}/thought", tag)
             yield agui.ReasoningStartEvent(message_id=open.id, subagent_run_id=tag)
             yield agui.ReasoningMessageStartEvent(message_id=open.id, role="reasoning", subagent_run_id=tag)
         yield agui.ReasoningMessageContentEvent(message_id=open.id, delta=delta.text, subagent_run_id=tag)
 
-    def said(self, said: AgentResponded, tag: str | None) -> Iterator[Any]:
-        """What was said in the end: the rest of it if a part was heard, and its calls."""
-        id = f"{self._run}:{said.key}"
-        yield from self._thought(said.origin.id)
-        open = self._texts.get(said.origin.id)
-        if open is not None and not said.text.startswith(open.text):
-            # What was heard has been taken back: a second attempt said something else.
-            yield from self._closed_text(said.origin.id)
+    def response(self, response: AgentResponded, tag: str | None) -> Iterator[Any]:
+        """Translate a complete response: the text that no delta has delivered, and the tool calls.
+
+        Args:
+            response: The response.
+            tag: The subagent id of its activation.
+        """
+        id = f"{self._run_id}:{response.key}"
+        yield from self._close_reasoning(response.origin.id)
+        open = self._texts.get(response.origin.id)
+        if open is not None and not response.text.startswith(open.text):
+            # A retry produced another text than the deltas.
+            yield from self._close_text(response.origin.id)
             open, id = None, f"{id}/again"
-        if open is None and said.text:
-            open = self._texts[said.origin.id] = _OpenMessage(id, tag)
-            yield _start(open, said.agent)
+        if open is None and response.text:
+            open = self._texts[response.origin.id] = _OpenMessage(id, tag)
+            yield _message_start(open, response.agent)
         if open is not None:
-            rest = said.text[len(open.text) :]
+            rest = response.text[len(open.text) :]
             if rest:
                 yield agui.TextMessageContentEvent(message_id=open.id, delta=rest, subagent_run_id=tag)
-            yield from self._closed_text(said.origin.id)
-        for call in said.message.tool_calls:
-            # Only now is it certain which ids they have.
+            yield from self._close_text(response.origin.id)
+        for call in response.message.tool_calls:
+            # The ids of calls are final only now.
             yield agui.ToolCallStartEvent(
                 tool_call_id=call.id, tool_call_name=call.name, parent_message_id=id, subagent_run_id=tag
             )
             yield agui.ToolCallArgsEvent(tool_call_id=call.id, delta=call.arguments, subagent_run_id=tag)
             yield agui.ToolCallEndEvent(tool_call_id=call.id, subagent_run_id=tag)
 
-    def closed(self, origin: Origin) -> Iterator[Any]:
-        """Close what this activation has left open."""
-        yield from self._thought(origin.id)
-        yield from self._closed_text(origin.id)
+    def close(self, origin: Origin) -> Iterator[Any]:
+        """Close the open message of an activation.
 
-    def all_closed(self) -> Iterator[Any]:
-        """Close everything."""
-        for id in [*self._thoughts]:
-            yield from self._thought(id)
+        Args:
+            origin: The activation.
+        """
+        yield from self._close_reasoning(origin.id)
+        yield from self._close_text(origin.id)
+
+    def close_all(self) -> Iterator[Any]:
+        """Close all open messages."""
+        for id in [*self._reasonings]:
+            yield from self._close_reasoning(id)
         for id in [*self._texts]:
-            yield from self._closed_text(id)
+            yield from self._close_text(id)
 
-    def _coming(self, origin: Origin) -> str:
-        return f"{self._run}:{origin.id}/m{self._answers.get(origin.id, 0) + 1}"
+    def _next_id(self, origin: Origin) -> str:
+        return f"{self._run_id}:{origin.id}/m{self._response_counts.get(origin.id, 0) + 1}"
 
-    def _closed_text(self, origin: str) -> Iterator[Any]:
+    def _close_text(self, origin: str) -> Iterator[Any]:
         open = self._texts.pop(origin, None)
         if open is not None:
             yield agui.TextMessageEndEvent(message_id=open.id, subagent_run_id=open.tag)
 
-    def _thought(self, origin: str) -> Iterator[Any]:
-        open = self._thoughts.pop(origin, None)
+    def _close_reasoning(self, origin: str) -> Iterator[Any]:
+        open = self._reasonings.pop(origin, None)
         if open is not None:
             yield agui.ReasoningMessageEndEvent(message_id=open.id, subagent_run_id=open.tag)
             yield agui.ReasoningEndEvent(message_id=open.id, subagent_run_id=open.tag)
 
 
-def _start(open: _OpenMessage, agent: str) -> Any:
+def _message_start(open: _OpenMessage, agent: str) -> Any:
     return agui.TextMessageStartEvent(message_id=open.id, role="assistant", name=agent, subagent_run_id=open.tag)
 
 
-_Told = Iterator[Any]
+_AGUIEvents = Iterator[Any]
+_SILENT_EVENTS: tuple[type[Event], ...] = (
+    RunStarted,
+    RunResumed,
+    UserMessageAdded,
+    ResponseTruncated,
+    StepCompleted,
+    ControlTransferred,
+    InterruptRaised,
+    InterruptAnswered,
+    UnknownEvent,
+)
+
+
+def _ignore(event: Event | Delta) -> _AGUIEvents:
+    return iter(())
 
 
 class EventTranslator:
-    """Tells one stream of one run. `run` is what its messages are called after, `past` what has happened before it."""
+    """The translator of one stream of one run.
+
+    Args:
+        run_id: The prefix of message and subagent ids.
+        thread_id: The thread id of the request.
+        request_run_id: The run id of the request, which differs from `run_id` if the request resumes a run.
+        past: The events that precede the stream.
+        answered: Ids of the calls whose results the request contained.
+        show_errors: Send the message of the exception that failed the run.
+    """
 
     def __init__(
-        self, *, run: str, thread: str, wire_run: str, past: Sequence[Event], answered: Sequence[str], show_errors: bool
+        self,
+        *,
+        run_id: str,
+        thread_id: str,
+        request_run_id: str,
+        past: Sequence[Event],
+        answered: Sequence[str],
+        show_errors: bool,
     ) -> None:
-        """`answered` are the calls whose results the other side has: it brought them."""
-        self._run = run
-        self._names: dict[str, Any] = {"thread_id": thread, "run_id": wire_run}
+        self._run_id = run_id
+        self._ids: dict[str, Any] = {"thread_id": thread_id, "run_id": request_run_id}
         self._state = StateMirror()
-        self._floors = StepTranslator(run)
-        self._speech = MessageTranslator(run)
+        self._steps = StepTranslator(run_id)
+        self._messages = MessageTranslator(run_id)
         self._answered = frozenset(answered)
         self._show_errors = show_errors
         self._open: dict[str, InterruptRaised] = {}
-        self._said: list[AgentResponded] = []
+        self._responses: list[AgentResponded] = []
         self._output: str | None = None
-        self.is_over = False
-        """Whether the end has been told."""
+        self.is_finished = False
+        """True once the final event has been sent."""
         for event in past:
-            self._note(event)
-        self._handlers: dict[type, Callable[[Any], _Told]] = {
+            self._record(event)
+        self._handlers: dict[type, Callable[[Any], _AGUIEvents]] = {
             TextDelta: self._text,
             ReasoningDelta: self._reasoning,
             CustomDelta: self._custom,
             ProgressDelta: self._progress,
-            AgentStarted: self._floor,
-            AgentResponded: self._spoken,
+            ToolCallDelta: _ignore,
+            AgentStarted: self._start,
+            AgentResponded: self._response,
             ToolReturned: self._returned,
             AgentFinished: self._finished,
             RunCompleted: self._completed,
             RunSuspended: self._suspended,
             RunFailed: self._failed,
             RunCancelled: self._cancelled,
+            # The state of these is recorded in `_record`, or the protocol has no event for them.
+            **dict.fromkeys(_SILENT_EVENTS, _ignore),
         }
 
-    def begin(self) -> _Told:
-        """What a stream begins with."""
-        yield agui.RunStartedEvent(**self._names, protocol_version=agui.PROTOCOL_VERSION)
-        yield agui.StateSnapshotEvent(snapshot=self._state.shown())
+    def start(self) -> _AGUIEvents:
+        """Return the first events of the stream."""
+        yield agui.RunStartedEvent(**self._ids, protocol_version=agui.PROTOCOL_VERSION)
+        yield agui.StateSnapshotEvent(snapshot=self._state.snapshot())
 
-    def hear(self, event: Event | Delta) -> _Told:
-        """What is told of one thing that has happened."""
-        handler = self._handlers.get(type(event))
-        if handler is not None:
-            yield from handler(event)
+    def translate(self, event: Event | Delta) -> _AGUIEvents:
+        """Translate one event or delta.
+
+        Args:
+            event: The next event or delta of the run.
+        """
+        yield from self._handlers[type(event)](event)
         if isinstance(event, Event):
-            patch = self._note(event)
-            # The end has been told already; nothing may come after it.
-            if patch and not self.is_over:
+            patch = self._record(event)
+            # Nothing may follow the final event.
+            if patch and not self.is_finished:
                 yield agui.StateDeltaEvent(delta=patch)
 
-    def broken(self) -> _Told:
-        """What is told if a stream ends without the run having stopped."""
-        yield from self._closed(failure="the run cannot be heard any more")
-        yield agui.RunErrorEvent(message="the run cannot be heard any more", code="unavailable")
+    def abort(self) -> _AGUIEvents:
+        """Return the last events of a stream that ends although the run has not stopped."""
+        message = "the run's events are no longer available"
+        yield from self._close(failure=message)
+        yield agui.RunErrorEvent(message=message, code="unavailable")
 
-    def _note(self, event: Event) -> list[Any]:
-        """Remember what later events refer to; what it changes in the state."""
-        self._floors.note(event)
-        self._speech.note(event)
+    def _record(self, event: Event) -> list[Any]:
+        """Record what later events refer to; return the change of the state as a JSON patch."""
+        self._steps.note(event)
+        self._messages.note(event)
         if isinstance(event, RunStarted):
-            self._state.begin(event.values)
+            self._state.load(event.values)
             return []
         if isinstance(event, InterruptRaised):
             self._open[event.key] = event
         elif isinstance(event, InterruptAnswered):
             self._open.pop(event.interrupt_id, None)
-        return self._state.change(getattr(event, "value_changes", None))
+        return self._state.apply(getattr(event, "value_changes", None))
 
-    def _floor(self, event: Event | Delta) -> _Told:
-        yield from self._floors.entered(event.origin)
+    def _start(self, event: Event | Delta) -> _AGUIEvents:
+        yield from self._steps.start(event.origin)
 
-    def _text(self, delta: TextDelta) -> _Told:
+    def _text(self, delta: TextDelta) -> _AGUIEvents:
         if delta.text:
-            yield from self._floor(delta)
-            yield from self._speech.text(delta, self._tag(delta.origin))
+            yield from self._start(delta)
+            yield from self._messages.text(delta, self._tag(delta.origin))
 
-    def _reasoning(self, delta: ReasoningDelta) -> _Told:
+    def _reasoning(self, delta: ReasoningDelta) -> _AGUIEvents:
         if delta.text:
-            yield from self._floor(delta)
-            yield from self._speech.reasoning(delta, self._tag(delta.origin))
+            yield from self._start(delta)
+            yield from self._messages.reasoning(delta, self._tag(delta.origin))
 
-    def _spoken(self, said: AgentResponded) -> _Told:
-        yield from self._floor(said)
-        yield from self._speech.said(said, self._tag(said.origin))
-        self._said.append(said)
-        if "/" not in said.origin.id and not said.message.tool_calls:
-            self._output = said.text
+    def _response(self, response: AgentResponded) -> _AGUIEvents:
+        yield from self._start(response)
+        yield from self._messages.response(response, self._tag(response.origin))
+        self._responses.append(response)
+        if "/" not in response.origin.id and not response.message.tool_calls:
+            self._output = response.text
 
-    def _returned(self, result: ToolReturned) -> _Told:
+    def _returned(self, result: ToolReturned) -> _AGUIEvents:
         if result.call_id in self._answered:
             return
-        yield from self._floor(result)
+        yield from self._start(result)
         if result.is_final and "/" not in result.origin.id:
             self._output = result.message.content if isinstance(result.message.content, str) else self._output
         yield agui.ToolCallResultEvent(
-            message_id=f"{self._run}:{result.key}",
+            message_id=f"{self._run_id}:{result.key}",
             tool_call_id=result.call_id,
-            content=as_theirs(result.content),
+            content=to_agui_content(result.content),
             role="tool",
             subagent_run_id=self._tag(result.origin),
         )
 
-    def _custom(self, custom: CustomDelta) -> _Told:
-        yield from self._floor(custom)
+    def _custom(self, custom: CustomDelta) -> _AGUIEvents:
+        yield from self._start(custom)
         yield agui.CustomEvent(name=custom.name, value=custom.data, subagent_run_id=self._tag(custom.origin))
 
-    def _progress(self, progress: ProgressDelta) -> _Told:
-        yield from self._floor(progress)
-        told = {"text": progress.text, "done": progress.done, "total": progress.total, "toolCallId": progress.call_id}
-        yield agui.CustomEvent(name="baton.progress", value=told, subagent_run_id=self._tag(progress.origin))
+    def _progress(self, progress: ProgressDelta) -> _AGUIEvents:
+        yield from self._start(progress)
+        value = {"text": progress.text, "done": progress.done, "total": progress.total, "toolCallId": progress.call_id}
+        yield agui.CustomEvent(name="baton.progress", value=value, subagent_run_id=self._tag(progress.origin))
 
-    def _finished(self, event: AgentFinished) -> _Told:
-        yield from self._speech.closed(event.origin)
-        yield from self._floors.left(event.origin)
+    def _finished(self, event: AgentFinished) -> _AGUIEvents:
+        yield from self._messages.close(event.origin)
+        yield from self._steps.finish(event.origin)
 
-    def _completed(self, event: RunCompleted) -> _Told:
-        yield from self._closed()
+    def _completed(self, event: RunCompleted) -> _AGUIEvents:
+        yield from self._close()
         yield self._run_finished(agui.RunFinishedSuccessOutcome(type="success"), result=self._output)
 
-    def _suspended(self, event: RunSuspended) -> _Told:
-        waiting = [self._open[id] for id in event.interrupt_ids if id in self._open]
-        yield from self._closed(waiting=waiting)
-        interrupts = [as_interrupt(asked, self._tag(asked.origin)) for asked in waiting]
-        yield self._run_finished(outcome_of(waiting, interrupts))
+    def _suspended(self, event: RunSuspended) -> _AGUIEvents:
+        raised = [self._open[id] for id in event.interrupt_ids if id in self._open]
+        yield from self._close(raised=raised)
+        interrupts = [_to_agui_interrupt(interrupt, self._tag(interrupt.origin)) for interrupt in raised]
+        yield self._run_finished(_suspended_outcome(raised, interrupts))
 
-    def _cancelled(self, event: RunCancelled) -> _Told:
-        yield from self._closed(failure="the run was cancelled")
+    def _cancelled(self, event: RunCancelled) -> _AGUIEvents:
+        yield from self._close(failure="the run was cancelled")
         yield self._run_finished(agui.RunFinishedCancelledOutcome(type="cancelled"))
 
-    def _failed(self, event: RunFailed) -> _Told:
-        yield from self._closed(failure="the run failed")
+    def _failed(self, event: RunFailed) -> _AGUIEvents:
+        yield from self._close(failure="the run failed")
         message = f"{event.error_type}: {event.message}" if self._show_errors else "the run failed"
-        yield agui.RunErrorEvent(message=message, code=event.error_type, usage=usage_of(self._said))
+        yield agui.RunErrorEvent(message=message, code=event.error_type, usage=_usage(self._responses))
 
     def _run_finished(self, outcome: Any, *, result: str | None = None) -> Any:
-        return agui.RunFinishedEvent(**self._names, outcome=outcome, result=result, usage=usage_of(self._said))
+        return agui.RunFinishedEvent(**self._ids, outcome=outcome, result=result, usage=_usage(self._responses))
 
-    def _closed(self, *, waiting: Sequence[InterruptRaised] = (), failure: str = "") -> _Told:
-        self.is_over = True
-        yield from self._speech.all_closed()
-        yield from self._floors.all_left(waiting=waiting, failure=failure)
+    def _close(self, *, raised: Sequence[InterruptRaised] = (), failure: str = "") -> _AGUIEvents:
+        self.is_finished = True
+        yield from self._messages.close_all()
+        yield from self._steps.finish_all(raised=raised, failure=failure)
 
     def _tag(self, origin: Origin) -> str | None:
-        return self._floors.tag(origin)
+        return self._steps.tag(origin)

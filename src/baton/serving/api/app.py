@@ -1,65 +1,61 @@
-"""The app: a hub, a door, and the paths of the API, as one ASGI application that can be mounted anywhere."""
+"""The `api_app` factory. Importable without Starlette, so that a missing extra is reported by name."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ...errors import SetupError
-from ...runner import BackgroundRunner, Runner
 from ..http import AuthLike
+from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
 def api_app(
-    target: Runner[Any, Any] | BackgroundRunner,
+    target: AppTarget,
+    /,
     *,
     auth: AuthLike | None = None,
-    context_factory: Callable[[str], Any] | None = None,
+    allow_anonymous: bool = False,
     cors_origins: Sequence[str] = (),
     max_body: int = 1 << 20,
-    heartbeat: float = 15.0,
-    allow_anonymous: bool = False,
     show_errors: bool = False,
+    context_factory: ContextFactory | None = None,
+    heartbeat: float = 15.0,
 ) -> "Starlette":
-    """The HTTP API of a runner that has a store; or of a hub, to share its runs with another app.
+    """Return the HTTP API of a team as an ASGI app.
 
-    While it is served, runs whose driver has died are driven on; when it ends, it leaves those it drives to others.
-    `auth` says who may call: a token, tokens and whose they are, a function that knows, or any ways of auth; without
-    it only this machine may, unless `allow_anyone`. `context` makes the run's context object of the caller's name.
-    `cors` are origins whose pages may call. `show_errors` tells callers why a run failed, in the exception's words.
+    While the app is served, it takes over runs whose worker has died; at shutdown it releases its runs to others.
+
+    Args:
+        target: The agent, runner or background runner to serve; a runner must have a store.
+        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        allow_anonymous: Without `auth`, accept requests from other machines too.
+        cors_origins: Origins whose pages may call the API.
+        max_body: The largest accepted body in bytes.
+        show_errors: Show callers the message of the exception that failed a run.
+        context_factory: Creates the run's context object from the owner's name.
+        heartbeat: Seconds of silence after which an event stream sends a comment.
+
+    Raises:
+        SetupError: Starlette is not installed, the runner has no store, or an argument is invalid.
     """
     try:
-        from starlette.applications import Starlette
-        from starlette.middleware import Middleware
-        from starlette.middleware.cors import CORSMiddleware
+        import starlette.applications as _  # noqa: F401
     except ImportError:
         raise SetupError("api_app(…) needs Starlette: pip install 'baton-adk[serving]'") from None
     from ..http.guard import RequestGuard
-    from .handlers import RunService, no_such_path, routes_of
+    from .handlers import RunService, make_routes, unknown_path
 
-    hub = target if isinstance(target, BackgroundRunner) else BackgroundRunner(target)
-    door = RequestGuard(auth, allow_anyone=allow_anonymous, max_body=max_body)
-    desk = RunService(hub, door, context=context_factory, heartbeat=heartbeat, show_errors=show_errors)
-
-    @asynccontextmanager
-    async def lifespan(app: Any) -> AsyncGenerator[None]:
-        hub.start_recovery(context_factory)
-        yield
-        await hub.release_all()
-
-    methods, headers = ["GET", "POST"], ["Authorization", "Content-Type", "Last-Event-ID"]
-    allowed = Middleware(
-        CORSMiddleware,
-        allow_origins=[*cors_origins],
-        allow_methods=methods,
-        allow_headers=headers,
-        expose_headers=["Location"],
+    background = to_background_runner(target, "api_app")
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
+    service = RunService(
+        background, guard, context_factory=context_factory, heartbeat=heartbeat, show_errors=show_errors
     )
-    return Starlette(
-        routes=routes_of(desk),
-        middleware=[allowed] if cors_origins else [],
-        lifespan=lifespan,
-        exception_handlers={404: no_such_path, 405: no_such_path},
+    return make_app(
+        background,
+        make_routes(service),
+        cors_origins=cors_origins,
+        context_factory=context_factory,
+        exception_handlers={404: unknown_path, 405: unknown_path},
     )

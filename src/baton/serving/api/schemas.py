@@ -1,7 +1,4 @@
-"""What is sent and received: the one place where the API's JSON is defined. The OpenAPI document is made from it.
-
-Runs and threads as a caller sees them, and their events: with the caller's own ids, without what is not for them.
-"""
+"""The JSON bodies of the API, from which the OpenAPI document is generated, and the functions that create them."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias
@@ -14,19 +11,20 @@ from ...flow.log_history import history_from_log, last_active_agent
 from ...log import Log
 from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage, text_of
 from ...runner import Interrupt, usage_from_events
+from ...runner.result import to_interrupt
 from ...stores import RunRecord, RunStatus
 from ..http import Principal
 
-MOST_LISTED = 200
+MAX_PAGE_SIZE = 200
 ID = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
-"""What an id from outside may look like."""
+"""The pattern of ids that clients may choose."""
 
 Id: TypeAlias = Annotated[str, Meta(pattern=ID, max_length=128)]
-Spoken: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+InputMessage: TypeAlias = UserMessage | AssistantMessage | ToolMessage
 
 
 class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits of one run. What is above the server's own has no effect."""
+    """Limits of one run; values above the server's own limits have no effect."""
 
     model_calls: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     transfers: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
@@ -36,9 +34,9 @@ class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run to begin. Keys of `values` must not begin with `baton.`."""
+    """A run to start. Keys of `values` must not begin with `baton.`."""
 
-    input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[Spoken, ...], Meta(min_length=1)]
+    input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[InputMessage, ...], Meta(min_length=1)]
     thread: Id | None = None
     values: dict[str, Any] = {}
     limits: LimitsBody | None = None
@@ -47,19 +45,19 @@ class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class AnswersBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Answers to open questions, by the ids of the questions. Those without an answer stay open."""
+    """Answers by interrupt id. Interrupts without an answer stay open."""
 
     answers: Annotated[dict[str, Any], Meta(min_length=1)]
 
 
 class CancelBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a run is to be stopped."""
+    """A request to cancel a run now, or after the current turn."""
 
-    how: Literal["now", "after_turn"] = "now"
+    when: Literal["now", "after_turn"] = "now"
 
 
 class RunView(Struct, frozen=True, kw_only=True):
-    """A run as it is listed. Times are seconds since the epoch."""
+    """A run in a list. Times are seconds since the epoch."""
 
     id: str
     status: RunStatus
@@ -67,94 +65,111 @@ class RunView(Struct, frozen=True, kw_only=True):
     created_at: float
     updated_at: float
     events: int
-    """How many events its log has: the number of the last one."""
+    """The number of events in the run's log, which is the id of the last event."""
 
 
 class RunDetail(RunView, frozen=True, kw_only=True):
-    """A run with what its log says: who had the floor last, the answer, open questions, what it used."""
+    """A run with its active agent, output, open interrupts, error type and usage."""
 
-    agent: str
+    active_agent: str
     output: str | None
-    questions: tuple[Interrupt, ...]
+    interrupts: tuple[Interrupt, ...]
     error: str | None
     usage: Usage
 
 
 class RunPage(Struct, frozen=True, kw_only=True):
-    """Some runs, the newest first; `next` asks for more, and is "" if there are none."""
+    """A page of runs, the newest first; `next` is the cursor of the next page, or "" at the end."""
 
     runs: tuple[RunView, ...]
     next: str
 
 
 class ThreadView(Struct, frozen=True, kw_only=True):
-    """A conversation: who has the floor, its runs (the oldest first), and what was said."""
+    """A thread: its active agent, its runs (the oldest first) and its messages."""
 
     id: str
-    floor: str
+    active_agent: str
     runs: tuple[RunView, ...]
     messages: tuple[Message, ...]
 
 
 class ErrorDetail(Struct, frozen=True):
-    """A code for programs, and a sentence for people."""
+    """A machine-readable error code and a message for people."""
 
     code: str
     message: str
 
 
 class ErrorBody(Struct, frozen=True):
-    """What every answer with a status from 400 on holds."""
+    """The body of every response with a status of 400 or above."""
 
     error: ErrorDetail
 
 
 class HealthBody(Struct, frozen=True):
-    """That the server is there."""
+    """The body of a health check."""
 
     status: Literal["ok"] = "ok"
 
 
-def listed_run(record: RunRecord, caller: Principal) -> RunView:
-    """What a caller sees of a run without its log being read."""
+def to_run_view(record: RunRecord, principal: Principal) -> RunView:
+    """Return the list entry of a run.
+
+    Args:
+        record: The run's record.
+        principal: The reader, who sees public ids.
+    """
     return RunView(
-        id=caller.outside(record.run_id),
+        id=principal.to_public_id(record.run_id),
         status=record.status,
-        thread=caller.outside(record.thread),
+        thread=principal.to_public_id(record.thread),
         created_at=record.created_at,
         updated_at=record.updated_at,
         events=max(0, record.seq - 1),
     )
 
 
-def whole_run(record: RunRecord, events: Sequence[Event], caller: Principal) -> RunDetail:
-    """What a caller sees of a run and its log."""
+def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal) -> RunDetail:
+    """Return a run with the details of its log.
+
+    Args:
+        record: The run's record.
+        events: The run's log.
+        principal: The reader, who sees public ids.
+    """
     failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
     return RunDetail(
-        **asdict(listed_run(record, caller)),
-        agent=last_active_agent(events),
-        output=_output_of(events) if record.status == "completed" else None,
-        questions=tuple(
-            Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.tool_call, asked.schema)
-            for asked in Log(events).open_interrupts().values()
-        ),
+        **asdict(to_run_view(record, principal)),
+        active_agent=last_active_agent(events),
+        output=_output(events) if record.status == "completed" else None,
+        interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),
         error=failed.error_type if failed is not None else None,
         usage=usage_from_events(events).total,
     )
 
 
-def as_sent(event: Event | Delta, caller: Principal, *, show_errors: bool) -> bytes:
-    """An event as JSON for a caller. Why a run failed may hold what is not for them."""
+def encode_public_event(event: Event | Delta, principal: Principal, *, show_errors: bool) -> bytes:
+    """Encode an event as JSON with public ids and without internal details.
+
+    Args:
+        event: The event.
+        principal: The reader, who sees public ids.
+        show_errors: Include the message of the exception that failed a run.
+    """
     if isinstance(event, RunStarted):
         ids = {"run_id": event.run_id, "thread": event.thread, "previous_run_id": event.previous_run_id}
-        known = {name: caller.outside(id) for name, id in ids.items()}
-        event = replace(event, **known, team_fingerprint={}, forked_from="", owner="")
+        public = {name: principal.to_public_id(id) for name, id in ids.items()}
+        event = replace(event, **public, team_fingerprint={}, forked_from="", owner="")
     elif isinstance(event, RunFailed) and not show_errors:
         event = replace(event, message="")
     return encode_event(event)
 
 
-def _output_of(events: Sequence[Event]) -> str | None:
-    known = [event for event in events if not isinstance(event, UnknownEvent)]
-    answers = [entry.message for entry in history_from_log(known) if entry.is_answer]
+def _output(events: Sequence[Event]) -> str | None:
+    answers = [
+        entry.message
+        for entry in history_from_log([event for event in events if not isinstance(event, UnknownEvent)])
+        if entry.is_answer
+    ]
     return text_of(answers[-1].content) if answers else None

@@ -1,7 +1,6 @@
-"""What adapters that are spoken to over HTTP share: who calls, how much is read, trouble told, server-sent events.
+"""Parts shared by all HTTP apps: authentication, request checks, error responses and server-sent events.
 
-May import runner and what is below it; all files but `auth` and `callers` import Starlette when they are loaded.
-Knows no protocol: each of them puts its own words on it.
+May import runner and the layers below. Only `auth` and `app` can be imported without Starlette.
 """
 
 from .auth import (

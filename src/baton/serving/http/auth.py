@@ -1,10 +1,4 @@
-"""Ways to know who is calling: each looks at a request, and says who it is from or that it cannot tell.
-
-Whatever is served over HTTP takes any of them. The same object says how it is described, in the OpenAPI document and in
-an agent card, so that what is declared is what is enforced.
-
-Who makes a request, the names that are theirs alone, and whose a secret is.
-"""
+"""Authentication schemes for HTTP apps, and the principals that they identify."""
 
 import base64
 from abc import ABC, abstractmethod
@@ -22,124 +16,169 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
 TokenVerifier: TypeAlias = Callable[[str], str | None | Awaitable[str | None]]
-"""Says whose a secret is: a name, or None if it is nobody's."""
+"""A function that returns the name of a token's principal, or None for an invalid token."""
 
 TokenLike: TypeAlias = str | Mapping[str, str] | TokenVerifier
-"""One secret, whose owner may see everything; secrets and whose they are; or a function that knows."""
+"""One token that grants access to everything, a mapping of tokens to principal names, or a `TokenVerifier`."""
 
 
 class Principal(Struct, frozen=True):
-    """Who makes a request. Runs and threads of callers with a name lie apart: nobody can even name another's."""
+    """The sender of a request. Named principals see only their own runs and threads."""
 
     name: str = ""
+    """The name that becomes the owner of the principal's runs; "" for an anonymous principal."""
     sees_all: bool = False
-    """Whether the runs of others are this caller's to see."""
+    """True if the principal may see the runs of every owner."""
 
     @property
     def prefix(self) -> str:
-        """What the ids of this caller's runs and threads begin with in the store; "" for who has no name."""
+        """The prefix of this principal's run and thread ids in the store; "" without a name."""
         return f"{quote(self.name, safe='')}:" if self.name else ""
 
     @property
-    def whose(self) -> str | None:
-        """Whose runs this caller sees, as `Store.list(caller=…)` is asked; None for everybody's."""
+    def owner_filter(self) -> str | None:
+        """The `owner` argument for `Store.list`; None lists the runs of every owner."""
         return None if self.sees_all else self.name
 
-    def inside(self, id: str) -> str:
-        """The id in the store of what this caller calls `id`."""
+    def to_store_id(self, id: str) -> str:
+        """Return the id in the store for an id that the principal uses.
+
+        Args:
+            id: The id as the principal sends it.
+        """
         return self.prefix + id
 
-    def outside(self, id: str) -> str:
-        """What this caller calls that which has this id in the store."""
+    def to_public_id(self, id: str) -> str:
+        """Return the id that the principal uses for an id in the store.
+
+        Args:
+            id: The id in the store.
+        """
         return id.removeprefix(self.prefix)
 
     def sees(self, owner: str) -> bool:
-        """Whether a run is there for this caller: `owner` is the caller that the run's record names."""
+        """Return whether the principal may see a run.
+
+        Args:
+            owner: The owner named in the run's record.
+        """
         return self.sees_all or owner == self.name
 
 
 class TokenRegistry:
-    """Secrets and whose they are. Raises SetupError if it would let in whoever sends nothing."""
+    """Known tokens and the principals they belong to.
+
+    Args:
+        token: The known tokens.
+
+    Raises:
+        SetupError: A token or a principal name is empty.
+    """
 
     def __init__(self, token: TokenLike) -> None:
-        self._verify: TokenVerifier | None = None
-        self._whose: dict[str, str] = {}
+        self._verifier: TokenVerifier | None = None
+        self._names: dict[str, str] = {}
         self._is_single = isinstance(token, str)
         if isinstance(token, str):
-            self._whose = {token: ""}
+            self._names = {token: ""}
         elif callable(token):
-            self._verify = token
+            self._verifier = token
             return
         else:
-            self._whose = dict(token)
-            if not all(self._whose.values()):
-                raise SetupError("a secret belongs to nobody; give each a name, as in {secret: name}")
-        if not self._whose or not all(self._whose):
-            raise SetupError("a secret is empty; give one, or leave auth out")
+            self._names = dict(token)
+            if not all(self._names.values()):
+                raise SetupError("a token has an empty principal name; pass {token: name}")
+        if not self._names or not all(self._names):
+            raise SetupError("a token is empty; pass a non-empty token or omit auth")
 
-    async def owner(self, given: str) -> Principal | None:
-        """Whose a secret is; None if it is nobody's."""
-        if self._verify is not None:
-            name = self._verify(given)
+    async def find(self, token: str) -> Principal | None:
+        """Return the principal of a token, or None if the token is invalid.
+
+        Args:
+            token: The token from the request.
+        """
+        if self._verifier is not None:
+            name = self._verifier(token)
             if isawaitable(name):
                 name = await name
             return Principal(name) if name else None
-        # All are looked at, so that the time it takes tells nothing.
-        names = [name for secret, name in self._whose.items() if is_same(secret, given)]
+        # Compare with every known token, so that the response time reveals nothing.
+        names = [name for known, name in self._names.items() if _is_equal(known, token)]
         return Principal(names[0], sees_all=self._is_single) if names else None
 
 
-def is_same(secret: str, given: str) -> bool:
-    """Whether a secret is the one that was given, in a time that does not tell how much of it is."""
-    return compare_digest(secret.encode(), given.encode(errors="replace"))
-
-
 class Auth(ABC):
-    """One way for callers to say who they are."""
+    """An authentication scheme that is enforced and declared by the same object."""
 
     name: str
-    """The name of the scheme where it is described."""
+    """The scheme's name in OpenAPI documents and agent cards."""
     challenge: str = ""
-    """What a refusal says in `WWW-Authenticate`."""
+    """The `WWW-Authenticate` value of a 401 response."""
     expects: str = ""
-    """What callers must send, in words for people; `name` if it is empty."""
+    """A description of the expected credentials for error messages; defaults to `name`."""
 
     @abstractmethod
     def openapi_scheme(self) -> Mapping[str, Any]:
-        """How it is described: a security scheme as OpenAPI has them."""
+        """Return the scheme as an OpenAPI security scheme object."""
 
     @abstractmethod
     async def authenticate(self, request: "Request") -> Principal | None:
-        """Who calls; None if the request does not say, or says it wrongly."""
+        """Return the principal of a request, or None if its credentials are missing or invalid.
+
+        Args:
+            request: The incoming request.
+        """
 
 
 AuthLike: TypeAlias = Auth | Sequence[Auth] | TokenLike
-"""One way or several; what is known about tokens stands for `Bearer` with just that."""
+"""One scheme, several schemes, or tokens for a `BearerAuth`."""
 
 
 class BearerAuth(Auth):
-    """A token in the `Authorization` header, whose owners you know."""
+    """Bearer tokens in the `Authorization` header.
+
+    Args:
+        tokens: The known tokens, or a function that verifies one.
+        name: The scheme's name in OpenAPI documents and agent cards.
+        format: The `bearerFormat` in the scheme's description.
+    """
 
     challenge = "Bearer"
     expects = "Authorization: Bearer …"
 
-    def __init__(self, known: TokenLike, *, name: str = "bearer", format: str = "") -> None:
+    def __init__(self, tokens: TokenLike, *, name: str = "bearer", format: str = "") -> None:
         self.name = name
-        self._known = TokenRegistry(known)
+        self._tokens = TokenRegistry(tokens)
         self._format = format
 
     def openapi_scheme(self) -> Mapping[str, Any]:
-        """How it is described."""
+        """Return the scheme as an OpenAPI security scheme object."""
         return {"type": "http", "scheme": "Bearer", **({"bearerFormat": self._format} if self._format else {})}
 
     async def authenticate(self, request: "Request") -> Principal | None:
-        """The owner of the token."""
-        token = _authorization(request, "bearer")
-        return await self._known.owner(token) if token else None
+        """Return the principal of the bearer token.
+
+        Args:
+            request: The incoming request.
+        """
+        token = _credentials(request, "bearer")
+        return await self._tokens.find(token) if token else None
 
 
 class JWTAuth(Auth):
-    """A signed token in the `Authorization` header; its `claim` names the caller. Unsigned ones are never taken."""
+    """Signed JSON Web Tokens in the `Authorization` header. Unsigned tokens are rejected.
+
+    Args:
+        key: The key that verifies signatures, as PyJWT takes it.
+        algorithms: The accepted signature algorithms, such as RS256.
+        audience: The required `aud` claim.
+        issuer: The required `iss` claim.
+        claim: The claim that holds the principal's name.
+        name: The scheme's name in OpenAPI documents and agent cards.
+
+    Raises:
+        SetupError: No algorithm is named, or PyJWT is not installed.
+    """
 
     challenge = "Bearer"
     expects = "Authorization: Bearer …"
@@ -154,12 +193,12 @@ class JWTAuth(Auth):
         claim: str = "sub",
         name: str = "jwt",
     ) -> None:
-        if not algorithms or "none" in [each.lower() for each in algorithms]:
-            raise SetupError("JWT(algorithms=[…]) must name how tokens are signed, such as RS256")
+        if not algorithms or "none" in [algorithm.lower() for algorithm in algorithms]:
+            raise SetupError("JWTAuth(algorithms=[…]) must name the signature algorithms, such as RS256")
         try:
             import jwt
         except ImportError:
-            raise SetupError("JWT(…) needs PyJWT: pip install 'pyjwt[crypto]'") from None
+            raise SetupError("JWTAuth(…) needs PyJWT: pip install 'pyjwt[crypto]'") from None
         self.name = name
         self._jwt: Any = jwt
         self._key = key
@@ -167,24 +206,35 @@ class JWTAuth(Auth):
         self._claim = claim
 
     def openapi_scheme(self) -> Mapping[str, Any]:
-        """How it is described."""
+        """Return the scheme as an OpenAPI security scheme object."""
         return {"type": "http", "scheme": "Bearer", "bearerFormat": "JWT"}
 
     async def authenticate(self, request: "Request") -> Principal | None:
-        """Whom the claim names, if the token is signed with the key, and is still good."""
-        token = _authorization(request, "bearer")
+        """Return the principal named by a valid token, else None.
+
+        Args:
+            request: The incoming request.
+        """
+        token = _credentials(request, "bearer")
         if not token:
             return None
         try:
             claims = self._jwt.decode(token, self._key, options={"require": ["exp", self._claim]}, **self._options)
         except self._jwt.PyJWTError:
             return None
-        named = claims.get(self._claim)
-        return Principal(named) if isinstance(named, str) and named else None
+        name = claims.get(self._claim)
+        return Principal(name) if isinstance(name, str) and name else None
 
 
 class APIKeyAuth(Auth):
-    """A key in a header, in the query or in a cookie."""
+    """An API key in a header, in the query string or in a cookie.
+
+    Args:
+        keys: The known keys, or a function that verifies one.
+        location: The part of the request that holds the key.
+        key_name: The name of the header, query parameter or cookie.
+        name: The scheme's name in OpenAPI documents and agent cards.
+    """
 
     def __init__(
         self,
@@ -194,26 +244,35 @@ class APIKeyAuth(Auth):
         key_name: str = "X-API-Key",
         name: str = "api_key",
     ) -> None:
-        check_choice("APIKeyAuth(place=…)", location, ("header", "query", "cookie"))
+        check_choice("APIKeyAuth(location=…)", location, ("header", "query", "cookie"))
         self.name = name
         self.expects = f"{location} {key_name}"
-        self._known = TokenRegistry(keys)
-        self._place = location
+        self._keys = TokenRegistry(keys)
+        self._location = location
         self._key_name = key_name
 
     def openapi_scheme(self) -> Mapping[str, Any]:
-        """How it is described."""
-        return {"type": "apiKey", "in": self._place, "name": self._key_name}
+        """Return the scheme as an OpenAPI security scheme object."""
+        return {"type": "apiKey", "in": self._location, "name": self._key_name}
 
     async def authenticate(self, request: "Request") -> Principal | None:
-        """The owner of the key."""
-        places = {"header": request.headers, "query": request.query_params, "cookie": request.cookies}
-        key = places[self._place].get(self._key_name)
-        return await self._known.owner(key) if key else None
+        """Return the principal of the API key.
+
+        Args:
+            request: The incoming request.
+        """
+        locations = {"header": request.headers, "query": request.query_params, "cookie": request.cookies}
+        key = locations[self._location].get(self._key_name)
+        return await self._keys.find(key) if key else None
 
 
 class BasicAuth(Auth):
-    """A name and a password. `passwords` has them, or is a function of both that says whether they fit."""
+    """User names and passwords in the `Authorization` header.
+
+    Args:
+        passwords: Passwords by user name, or a function of name and password that returns whether they match.
+        name: The scheme's name in OpenAPI documents and agent cards.
+    """
 
     challenge = 'Basic realm="baton"'
     expects = "Authorization: Basic …"
@@ -228,30 +287,40 @@ class BasicAuth(Auth):
         self._passwords = passwords
 
     def openapi_scheme(self) -> Mapping[str, Any]:
-        """How it is described."""
+        """Return the scheme as an OpenAPI security scheme object."""
         return {"type": "http", "scheme": "Basic"}
 
     async def authenticate(self, request: "Request") -> Principal | None:
-        """The name, if the password is that of its owner."""
-        given = _authorization(request, "basic")
-        if not given:
+        """Return the named user if the password matches, else None.
+
+        Args:
+            request: The incoming request.
+        """
+        credentials = _credentials(request, "basic")
+        if not credentials:
             return None
         try:
-            user, colon, password = base64.b64decode(given, validate=True).decode().partition(":")
+            user, colon, password = base64.b64decode(credentials, validate=True).decode().partition(":")
         except ValueError:
             return None
-        return Principal(user) if colon and user and await self._fits(user, password) else None
+        return Principal(user) if colon and user and await self._matches(user, password) else None
 
-    async def _fits(self, user: str, password: str) -> bool:
+    async def _matches(self, user: str, password: str) -> bool:
         if not callable(self._passwords):
-            wanted = self._passwords.get(user)
-            return wanted is not None and is_same(wanted, password)
-        fits = self._passwords(user, password)
-        return await fits if isawaitable(fits) else fits
+            expected = self._passwords.get(user)
+            return expected is not None and _is_equal(expected, password)
+        matches = self._passwords(user, password)
+        return await matches if isawaitable(matches) else matches
 
 
 class MutualTLSAuth(Auth):
-    """The client certificate's owner, as a proxy says in a header; only proxies are believed."""
+    """Client certificates that a reverse proxy verifies and reports in a header.
+
+    Args:
+        header: The header with the certificate's subject.
+        proxies: Addresses of the proxies whose header is trusted.
+        name: The scheme's name in OpenAPI documents and agent cards.
+    """
 
     expects = "a client certificate"
 
@@ -267,11 +336,15 @@ class MutualTLSAuth(Auth):
         self._proxies = frozenset(proxies)
 
     def openapi_scheme(self) -> Mapping[str, Any]:
-        """How it is described."""
+        """Return the scheme as an OpenAPI security scheme object."""
         return {"type": "mutualTLS", "description": "A client certificate."}
 
     async def authenticate(self, request: "Request") -> Principal | None:
-        """Whom the header names, if it comes from a proxy."""
+        """Return the principal named by a trusted proxy, else None.
+
+        Args:
+            request: The incoming request.
+        """
         if request.client is None or request.client.host not in self._proxies:
             return None
         name = request.headers.get(self._header)
@@ -279,40 +352,59 @@ class MutualTLSAuth(Auth):
 
 
 def to_auth_list(auth: AuthLike | None) -> tuple[Auth, ...]:
-    """The ways that were asked for. Raises SetupError if two of them have one name."""
+    """Normalize an `auth` argument to a tuple of schemes.
+
+    Args:
+        auth: The argument of an app; None means no authentication.
+
+    Raises:
+        SetupError: The sequence is empty, or two schemes have the same name.
+    """
     if auth is None:
         return ()
     if isinstance(auth, Auth):
         return (auth,)
-    if callable(auth) or isinstance(auth, str):
+    if callable(auth) or isinstance(auth, str) or not isinstance(auth, Sequence):
         return (BearerAuth(auth),)
-    if not isinstance(auth, Sequence):
-        return (BearerAuth(auth),)
-    names = [each.name for each in auth]
+    names = [scheme.name for scheme in auth]
     if not names:
-        raise SetupError("auth=[] names no way to say who one is; name one, or leave auth out")
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise SetupError(f"two ways of auth are called `{twice[0]}`; give one another name: Bearer(…, name=…)")
+        raise SetupError("auth=[] contains no scheme; pass at least one, or omit auth")
+    if duplicates := [name for name in names if names.count(name) > 1]:
+        raise SetupError(f"two auth schemes are named `{duplicates[0]}`; rename one: BearerAuth(…, name=…)")
     return tuple(auth)
 
 
 async def authenticate(request: "Request", auth: Sequence[Auth]) -> Principal | None:
-    """Who calls, by the first of several ways that can tell."""
-    for each in auth:
-        caller = await each.authenticate(request)
-        # A name that no store can keep is none.
-        if caller is not None and (caller.name or caller.sees_all) and caller.name.isprintable():
-            return caller
+    """Return the principal of a request by the first scheme that accepts it, or None.
+
+    Args:
+        request: The incoming request.
+        auth: The schemes to try, in order.
+    """
+    for scheme in auth:
+        principal = await scheme.authenticate(request)
+        # A name that no store can keep is rejected.
+        if principal is not None and (principal.name or principal.sees_all) and principal.name.isprintable():
+            return principal
     return None
 
 
-def refusal_of(auth: Sequence[Auth]) -> tuple[str, dict[str, str]]:
-    """What whoever cannot be told is told, and the headers that go with it."""
-    wanted = " or ".join([each.expects or each.name for each in auth])
-    challenges = ", ".join([each.challenge for each in auth if each.challenge])
-    return f"say who you are; send {wanted}", {"WWW-Authenticate": challenges} if challenges else {}
+def unauthorized(auth: Sequence[Auth]) -> tuple[str, dict[str, str]]:
+    """Return the message and the headers of a 401 response.
+
+    Args:
+        auth: The schemes that the client may use.
+    """
+    expected = " or ".join([scheme.expects or scheme.name for scheme in auth])
+    challenges = ", ".join([scheme.challenge for scheme in auth if scheme.challenge])
+    return f"authentication required: send {expected}", {"WWW-Authenticate": challenges} if challenges else {}
 
 
-def _authorization(request: "Request", scheme: str) -> str:
-    kind, _, rest = request.headers.get("authorization", "").partition(" ")
-    return rest.strip() if kind.lower() == scheme else ""
+def _is_equal(known: str, given: str) -> bool:
+    """Compare secrets in constant time."""
+    return compare_digest(known.encode(), given.encode(errors="replace"))
+
+
+def _credentials(request: "Request", scheme: str) -> str:
+    kind, _, credentials = request.headers.get("authorization", "").partition(" ")
+    return credentials.strip() if kind.lower() == scheme else ""

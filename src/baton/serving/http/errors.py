@@ -1,4 +1,4 @@
-"""What a client is told when something goes wrong: a status, a code for programs, a sentence for people, no more."""
+"""The mapping from exceptions to HTTP error responses: a status, an error code and a message without internals."""
 
 import logging
 from collections.abc import Mapping
@@ -20,11 +20,18 @@ from ...errors import (
     ThreadBusyError,
 )
 
-_logger = logging.getLogger("baton.server")
+_logger = logging.getLogger("baton.serving")
 
 
 class ServingError(Exception):
-    """Something that the client is to be told, and that is no news to whoever runs the server."""
+    """An error that is reported to the client.
+
+    Args:
+        status: The HTTP status.
+        code: A machine-readable error code.
+        message: A message for people.
+        headers: Additional response headers.
+    """
 
     def __init__(self, status: int, code: str, message: str, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -34,48 +41,52 @@ class ServingError(Exception):
         self.headers = headers
 
     def response(self) -> Response:
-        """The answer that tells of it."""
-        told = {"error": {"code": self.code, "message": self.message}}
-        return JSONResponse(told, self.status, headers=self.headers)
+        """Return the error as a JSON response."""
+        body = {"error": {"code": self.code, "message": self.message}}
+        return JSONResponse(body, self.status, headers=self.headers)
 
 
-_TOLD: tuple[tuple[type[BatonError], int, str, str], ...] = (
+_RESPONSES: tuple[tuple[type[BatonError], int, str, str], ...] = (
     (RunNotFoundError, 404, "not_found", "there is no such run"),
-    (RunExistsError, 409, "run_exists", "there is a run of that id already"),
+    (RunExistsError, 409, "run_exists", "a run with this id exists already"),
     (ThreadBusyError, 409, "thread_busy", "a run of this thread has not ended; answer or cancel it first"),
-    (RunConflictError, 409, "run_busy", "the run is under way; cancel it, or wait until it has stopped"),
-    (TeamChangedError, 409, "team_changed", "the team has changed since this run began"),
-    (NotEncodableError, 422, "invalid", "the body holds something that cannot be kept as JSON"),
-    (LogError, 503, "unavailable", "the log of this run cannot be read"),
-    (StoreError, 503, "unavailable", "the store cannot be reached"),
+    (RunConflictError, 409, "run_busy", "the run is running; cancel it, or wait until it has stopped"),
+    (TeamChangedError, 409, "team_changed", "the team has changed since the run was started"),
+    (NotEncodableError, 422, "invalid", "the body contains a value that cannot be stored as JSON"),
+    (LogError, 503, "unavailable", "the run's log cannot be read"),
+    (StoreError, 503, "unavailable", "the store is unavailable"),
 )
-_NEWS = (503, 500)
 
 
-def to_serving_error(error: BatonError) -> ServingError:
-    """What a client is told of an error that kept a request from being carried out."""
+def to_serving_error(error: Exception) -> ServingError:
+    """Map an exception to the error that the client receives.
+
+    Args:
+        error: The exception that ended the request.
+    """
+    if isinstance(error, ServingError):
+        return error
     if isinstance(error, AnswerError):
-        return ServingError(422, "answer_not_wanted", str(error))
+        return ServingError(422, "invalid_answer", str(error))
     if type(error) is StoreError and not error.store:
-        # Not the store's own trouble, so it is about what was asked of it.
-        return ServingError(422, "invalid", "the store cannot make sense of what was asked for")
-    for kind, status, code, message in _TOLD:
+        # The store is available; it rejected the arguments of the request.
+        return ServingError(422, "invalid", "the store rejected a parameter of the request")
+    for kind, status, code, message in _RESPONSES:
         if isinstance(error, kind):
             return ServingError(status, code, message)
     if type(error) is RunError:
-        return ServingError(409, "run_ended", "the run is completed; there is nothing left to go on with")
-    return ServingError(500, "internal", "something went wrong here; it has been noted")
+        return ServingError(409, "run_ended", "the run has completed and cannot be resumed")
+    return ServingError(500, "internal", "internal server error; the server has logged the details")
 
 
 def error_response(request: Request, error: Exception) -> Response:
-    """The answer to a request that ended with this error. What the client cannot help is logged."""
-    problem = error if isinstance(error, ServingError) else _unforeseen(error)
-    if problem.status in _NEWS:
+    """Return the response for a request that raised an exception; server errors are logged.
+
+    Args:
+        request: The request that failed.
+        error: The exception.
+    """
+    reported = to_serving_error(error)
+    if reported.status >= 500:
         _logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return problem.response()
-
-
-def _unforeseen(error: Exception) -> ServingError:
-    if isinstance(error, BatonError):
-        return to_serving_error(error)
-    return ServingError(500, "internal", "something went wrong here; it has been noted")
+    return reported.response()

@@ -1,78 +1,99 @@
-"""Server-sent events: what they look like, and a sign of life when nothing happens.
-
-Streams as server-sent events. What goes wrong before the first event is answered as if there were no stream.
-"""
+"""Server-sent events: frames, heartbeats and responses."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable
+from contextlib import aclosing
 from typing import TYPE_CHECKING, TypeVar
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 if TYPE_CHECKING:
-    from starlette.responses import Response
     from starlette.types import Receive, Send
 
 T = TypeVar("T")
 
-COMMENT = b": still here\n\n"
+HEARTBEAT = b": heartbeat\n\n"
+"""A comment frame that keeps the connection open."""
+
+_HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+_HEARTBEAT_SECONDS = 15.0
 
 
-def frame(data: bytes, *, event: str = "", id: str = "") -> bytes:
-    """One event as it is sent. `data` is one line, as JSON is."""
+def encode_frame(data: bytes | str, *, event: str = "", id: str = "") -> bytes:
+    """Encode one event.
+
+    Args:
+        data: The event's data, on one line.
+        event: The event's type.
+        id: The event's id.
+    """
     head = (f"id: {id}\n" if id else "") + (f"event: {event}\n" if event else "")
-    return head.encode() + b"data: " + data + b"\n\n"
+    return head.encode() + b"data: " + (data.encode() if isinstance(data, str) else data) + b"\n\n"
 
 
 class SSEResponse(StreamingResponse):
-    """An answer that sends frames as they come, and that nobody on the way may keep.
+    """A response that streams frames and is never cached or buffered.
 
-    `on_leave` is called if the client goes away before the end: not if it is the server that ends.
+    Args:
+        frames: The encoded frames.
+        on_disconnect: Called if the client disconnects before the end, but not if the server shuts down.
     """
 
-    def __init__(self, frames: AsyncIterable[bytes], *, on_leave: Callable[[], None] | None = None) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(frames, media_type="text/event-stream", headers=headers)
-        self._on_leave = on_leave
+    def __init__(self, frames: AsyncIterable[bytes], *, on_disconnect: Callable[[], None] | None = None) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers=_HEADERS)
+        self._on_disconnect = on_disconnect
 
     async def listen_for_disconnect(self, receive: "Receive") -> None:
-        """Return when the client has gone."""
+        """Wait until the client disconnects.
+
+        Args:
+            receive: The ASGI receive function.
+        """
         await super().listen_for_disconnect(receive)
-        self._left()
+        self._disconnected()
 
     async def stream_response(self, send: "Send") -> None:
-        """Send the frames."""
+        """Send the frames.
+
+        Args:
+            send: The ASGI send function.
+        """
         try:
             await super().stream_response(send)
         except OSError:
-            self._left()
+            self._disconnected()
             raise
 
-    def _left(self) -> None:
-        if self._on_leave is not None:
-            self._on_leave()
+    def _disconnected(self) -> None:
+        if self._on_disconnect is not None:
+            self._on_disconnect()
 
 
 async def with_heartbeat(source: AsyncGenerator[T], seconds: float) -> AsyncGenerator[T | None]:
-    """What comes from the source; None whenever nothing has come for so many seconds. Closes the source."""
-    coming: asyncio.Task[T] | None = None
+    """Yield the items of a source, and None after each silence. Closes the source.
+
+    Args:
+        source: The items.
+        seconds: The silence after which None is yielded.
+    """
+    pending: asyncio.Task[T] | None = None
     try:
         while True:
-            coming = coming or asyncio.ensure_future(_next(source))
-            done, _ = await asyncio.wait([coming], timeout=seconds)
+            pending = pending or asyncio.ensure_future(_next(source))
+            done, _ = await asyncio.wait([pending], timeout=seconds)
             if not done:
                 yield None
                 continue
-            finished, coming = coming, None
+            finished, pending = pending, None
             try:
                 item = finished.result()
             except StopAsyncIteration:
                 return
             yield item
     finally:
-        if coming is not None:
-            coming.cancel()
-            await asyncio.wait([coming])
+        if pending is not None:
+            pending.cancel()
+            await asyncio.wait([pending])
         await source.aclose()
 
 
@@ -80,51 +101,34 @@ async def _next(source: AsyncGenerator[T]) -> T:
     return await anext(source)
 
 
-_SILENCE = 15.0
+async def stream_response(
+    updates: AsyncGenerator[T], encode: Callable[[T], str], encode_error: Callable[[Exception], str]
+) -> SSEResponse:
+    """Return a stream of updates. Raises the error of the first update, if any.
 
-
-def only_event(data: str) -> "Response":
-    """A stream of one event."""
-    from starlette.responses import Response
-
-    return Response(_event(data), media_type="text/event-stream", headers={"Cache-Control": "no-cache"})
-
-
-_T = TypeVar("_T")
-
-
-async def streamed(
-    updates: AsyncGenerator[_T], encode: Callable[[_T], str], failed: Callable[[Exception], str]
-) -> "Response":
-    """The response for a stream. Raises what its first step raises."""
-    from starlette.responses import StreamingResponse
-
+    Args:
+        updates: The updates to send.
+        encode: Encodes an update as the data of a frame.
+        encode_error: Encodes an error that ends the stream early.
+    """
     first = await anext(updates)
 
-    async def lines() -> AsyncGenerator[bytes]:
-        waiting: asyncio.Future[_T] | None = None
-        try:
-            yield _event(encode(first))
-            while True:
-                waiting = asyncio.ensure_future(anext(updates))
-                while not (await asyncio.wait([waiting], timeout=_SILENCE))[0]:
-                    yield b": still here\n\n"
-                try:
-                    yield _event(encode(waiting.result()))
-                except StopAsyncIteration:
-                    return
-                except Exception as error:  # noqa: BLE001 - the response has begun: all that is left is to say so in it.
-                    yield b"event: error\n" + _event(failed(error))
-                    return
-        finally:
-            if waiting is not None and not waiting.done():
-                waiting.cancel()
-                await asyncio.wait([waiting])
-            await updates.aclose()
+    async def frames() -> AsyncGenerator[bytes]:
+        async with aclosing(with_heartbeat(updates, _HEARTBEAT_SECONDS)) as items:
+            yield encode_frame(encode(first))
+            try:
+                async for update in items:
+                    yield HEARTBEAT if update is None else encode_frame(encode(update))
+            except Exception as error:  # noqa: BLE001 - the response has started: report the error in the stream
+                yield encode_frame(encode_error(error), event="error")
 
-    headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-    return StreamingResponse(lines(), media_type="text/event-stream", headers=headers)
+    return SSEResponse(frames())
 
 
-def _event(data: str) -> bytes:
-    return f"data: {data}\n\n".encode()
+def single_event_response(data: str) -> Response:
+    """Return an event stream with one event.
+
+    Args:
+        data: The event's data, on one line.
+    """
+    return Response(encode_frame(data), media_type="text/event-stream", headers=_HEADERS)
