@@ -147,9 +147,9 @@ async def test_no_response_is_asked_for_while_the_user_speaks(stage: Stage) -> N
 async def test_where_the_provider_does_not_answer_by_itself_it_is_asked_when_the_user_is_quiet(stage: Stage) -> None:
     """R6."""
     gate = Gate()
-    manners = RealtimeSettings(turn_detection=TurnDetection(create_response=False))
+    settings = RealtimeSettings(turn_detection=TurnDetection(create_response=False))
     model = await stage.plays([call("look_up"), "I found it.", "I am here."])
-    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, settings=manners)
+    runner = runner_of(RealtimeAgent("Desk", tools=[gate.as_tool()]), model, settings=settings)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Find it")
         await gate.runs.wait()

@@ -28,8 +28,8 @@ def test_a_realtime_handoff_is_a_handoff() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"input_filter": lambda data: data}, {"history": "none"}, {"returns": "to_caller"}],  # pyright: ignore
-    ids=["input_filter", "history", "returns"],
+    [{"input_filter": lambda data: data}, {"history": "none"}, {"return_to": "to_caller"}],  # pyright: ignore
+    ids=["input_filter", "history", "return_to"],
 )
 def test_edges_that_change_what_is_read_or_come_back_are_refused(options: Any) -> None:
     billing = RealtimeAgent("Billing")

@@ -42,7 +42,7 @@ async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> Non
         await heard.until(ControlTransferred)
         await heard.until(AgentResponded, where=lambda said: said.text == "I am here.")
         may_end.set()
-        (returned,) = [await heard.until(ToolReturned, where=lambda result: result.name == "look_up")]
+        (returned,) = [await heard.until(ToolReturned, where=lambda result: result.tool_name == "look_up")]
         await heard.until(AgentResponded, where=lambda said: said.text == "It is found.")
     assert (returned.agent, returned.content) == ("Triage", "found")
     said = heard.session.result.messages

@@ -46,13 +46,13 @@ class Case:
         )
 
 
-async def held(stage: OverTheWire, manners: RealtimeSettings, *faults: Fault) -> Case:
+async def held(stage: OverTheWire, settings: RealtimeSettings, *faults: Fault) -> Case:
     """The whole conversation, with these faults; it comes to the same end in any case."""
     case = Case()
     model = await stage.plays({"Desk": [as_desk] * 9, "Billing": ["All is well."] * 9})
     stage.server.plan(*faults)
     try:
-        async with listening_to(runner_of(case.desk, model, settings=manners, reconnect_delay=0.0).connect()) as heard:
+        async with listening_to(runner_of(case.desk, model, settings=settings, reconnect_delay=0.0).connect()) as heard:
             await heard.session.send_text("Is all well?")
             await heard.until(
                 AgentResponded, where=lambda said: said.text == "All is well." and said.stop_reason == "completed"
@@ -94,10 +94,10 @@ async def test_any_two_events_may_change_places() -> None:
     await _everywhere(WRITTEN, SwapEvents, besides="response.done")
 
 
-async def _everywhere(manners: RealtimeSettings, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
+async def _everywhere(settings: RealtimeSettings, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
     """The conversation, each time with one thing going wrong, at the next place."""
     undisturbed = OverTheWire()
-    await held(undisturbed, manners)
+    await held(undisturbed, settings)
     seen: Counter[str] = Counter()
     faults: list[Fault] = []
     for recorded in undisturbed.at(0).sent:
@@ -109,7 +109,7 @@ async def _everywhere(manners: RealtimeSettings, fault_at: Callable[[str, int], 
     assert len(faults) > 30
     for fault in faults:
         try:
-            await held(OverTheWire(), manners, fault)
+            await held(OverTheWire(), settings, fault)
         except BaseException as error:
             error.add_note(f"with {fault}")
             raise

@@ -73,14 +73,14 @@ async def test_what_is_delivered_and_what_is_logged(stage: Stage) -> None:
 
 async def test_audio_is_committed_by_hand_where_nobody_listens_for_pauses(stage: Stage) -> None:
     """R2: `send_audio(…, commit=True)`, and `clear_audio`."""
-    manners = RealtimeSettings(turn_detection=None)
+    settings = RealtimeSettings(turn_detection=None)
     if isinstance(stage, OverTheWire):
         model: Any = await stage.plays(["I heard you."])
         stage.words.append("Hello there")
     else:
         assert isinstance(stage, InMemory)
         model = stage.model = ScriptedRealtimeModel(["I heard you."], hears=["Hello there"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=manners).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=settings).connect()) as heard:
         await heard.session.send_audio(speech("a cough"))
         await heard.session.clear_audio()
         await heard.session.send_audio(speech("Hello"))

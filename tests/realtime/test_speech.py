@@ -47,7 +47,7 @@ async def item_of(heard: Listener, word: str) -> str:
 async def test_the_user_interrupts_a_response_that_is_being_given(stage: Stage) -> None:
     """R7: by speaking, with what was played told by the application."""
     model = await stage.plays([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Count")
         item = await item_of(heard, "four")
         heard.session.playback.played(item, 450)
@@ -69,7 +69,7 @@ async def test_the_user_interrupts_a_response_that_is_being_given(stage: Stage) 
 async def test_the_application_interrupts(stage: Stage) -> None:
     """R7: `interrupt()` stops the response, and nothing of it is delivered afterwards."""
     model = await stage.plays([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Count")
         item = await item_of(heard, "four")
         heard.session.playback.played(item, 200)
@@ -91,7 +91,7 @@ async def test_the_application_interrupts(stage: Stage) -> None:
 async def test_the_user_interrupts_what_is_still_being_played(stage: Stage) -> None:
     """R7: the response has ended long ago, but most of it has not been heard."""
     model = await stage.plays(["One two three four", "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.said()
         heard.session.playback.played(heard.all(AudioDelta)[0].item_id, 600)
@@ -110,7 +110,7 @@ async def test_the_user_interrupts_what_is_still_being_played(stage: Stage) -> N
 async def test_what_was_heard_to_its_end_is_not_cut(stage: Stage) -> None:
     """R7."""
     model = await stage.plays(["One two", "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.said()
         heard.session.playback.played(heard.all(AudioDelta)[0].item_id, 400)
@@ -126,7 +126,7 @@ async def test_what_was_heard_to_its_end_is_not_cut(stage: Stage) -> None:
 async def test_by_the_clock_nothing_was_heard_of_what_has_just_come(stage: Stage) -> None:
     """R7: without anybody who tells what was played, the clock does; here no time has passed to speak of."""
     model = await stage.plays(["One two three four five six", "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.said()
         await says(stage, heard.session, "Stop")
@@ -150,7 +150,7 @@ async def test_an_interruption_after_the_floor_has_changed_cuts_what_the_other_s
             "Billing": [ScriptedStream("Billing speaking", asyncio.Event()), "Yes?"],
         }
     )
-    async with listening_to(runner_of(desk, model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(desk, model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Hi")
         second = await item_of(heard, "speaking")
         first = heard.all(AudioDelta)[0].item_id
@@ -176,9 +176,9 @@ async def test_an_interruption_after_the_floor_has_changed_cuts_what_the_other_s
 
 async def test_if_the_provider_does_not_stop_by_itself_it_is_told_to(stage: Stage) -> None:
     """R7."""
-    manners = RealtimeSettings(turn_detection=TurnDetection(interrupt_response=False))
+    settings = RealtimeSettings(turn_detection=TurnDetection(interrupt_response=False))
     model = await stage.plays([ScriptedStream("One two three four", asyncio.Event()), "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=manners).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=settings).connect()) as heard:
         await heard.session.send_text("Count")
         item = await item_of(heard, "four")
         heard.session.playback.played(item, 400)
@@ -196,7 +196,7 @@ async def test_if_the_provider_does_not_stop_by_itself_it_is_told_to(stage: Stag
 async def test_of_a_response_of_several_items_what_came_before_was_heard(scripted: InMemory) -> None:
     """R7: the first item was played to its end, of the second only a word."""
     model = await scripted.plays([])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         sound = bytes(48 * 200)
         scripted.at().emit(
             ResponseStarted("r"),
@@ -218,7 +218,7 @@ async def test_of_two_items_neither_of_which_was_heard_to_its_end_the_first_coun
     """R7: words, a call and words again are items of their own."""
     words = ScriptedStream("Good good good good", ToolCall("", "nothing", "{}"), "Your invoice is paid.")
     model = await wire.plays([words, "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.said()
         items = list(dict.fromkeys(delta.item_id for delta in heard.all(AudioDelta)))
@@ -237,7 +237,7 @@ async def test_of_two_items_neither_of_which_was_heard_to_its_end_the_first_coun
 async def test_words_that_came_before_any_sound_were_not_heard(scripted: InMemory) -> None:
     """R7: a transcript is often ahead of the audio."""
     model = await scripted.plays([])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         scripted.at().emit(ResponseStarted("r"), TranscriptChunk("r", "a", 0, "Your invoice"))
         await heard.until(TranscriptDelta)
         await heard.session.interrupt()
@@ -256,7 +256,7 @@ async def test_words_that_came_before_any_sound_were_not_heard(scripted: InMemor
 async def test_after_a_cut_the_new_connection_is_not_told_of_items_it_does_not_have(stage: Stage) -> None:
     """R7, R9."""
     model = await stage.plays(["One two three four", "Yes?"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=SPOKEN).connect()) as heard:
+    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=SPOKEN).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.said()
         heard.session.playback.played(heard.all(AudioDelta)[0].item_id, 400)

@@ -50,12 +50,12 @@ class RealtimeDefinition(AgentWithTools[C, str]):
     def __post_init__(self) -> None:
         super().__post_init__()
         (checked,) = as_guardrails(f"`{self.name}`", output_guardrails=self.output_guardrails)
-        object.__setattr__(self, "guardrails", checked)
+        object.__setattr__(self, "output_guardrails", checked)
         for edge in self._edges():
             for what, is_there in (
                 ("input_filter", edge.input_filter is not None),
                 ("history", edge.history is not None),
-                ("returns", edge.return_to is not None),
+                ("return_to", edge.return_to is not None),
             ):
                 if is_there:
                     raise SetupError(

@@ -102,8 +102,7 @@ async def test_a_written_answer_with_calls_and_their_results() -> None:
 
 
 async def test_speech_is_heard_transcribed_and_answered() -> None:
-    manners = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
-    settings = SessionConfig("Desk", settings=manners)
+    settings = SessionConfig("Desk", settings=RealtimeSettings(turn_detection=TurnDetection(silence_ms=300)))
     async with OpenAIRealtimeServer(["Fine."], hears=["How are you"]) as server, talk(server, settings) as talking:
         sound = speech("How are you", pause_ms=400)
         for start in range(0, len(sound), 960):
@@ -344,7 +343,8 @@ async def test_settings_that_are_refused_do_not_open_a_conversation() -> None:
 async def test_a_conversation_that_ends_before_it_begins(fault: Any, kind: type[ModelError]) -> None:
     async with OpenAIRealtimeServer([], faults=[fault]) as server:
         with pytest.raises(kind):
-            await model_of(server, timeout=0.3).connect(SPOKEN)
+            timeout = 0.3 if kind is ModelTimeoutError else 10.0
+            await model_of(server, timeout=timeout).connect(SPOKEN)
 
 
 async def test_addresses_of_websockets_headers_and_a_client_of_your_own() -> None:

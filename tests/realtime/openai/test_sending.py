@@ -171,9 +171,9 @@ def test_more_settings_are_merged_in() -> None:
 
 
 async def test_the_voice_of_the_conversation_is_for_agents_that_name_none() -> None:
-    manners = RealtimeSettings(voice="sage")
-    assert session_of(SessionConfig("A", settings=manners), with_voice=True)["audio"]["output"]["voice"] == "sage"
-    own = SessionConfig("A", voice="ash", settings=manners)
+    settings = RealtimeSettings(voice="sage")
+    assert session_of(SessionConfig("A", settings=settings), with_voice=True)["audio"]["output"]["voice"] == "sage"
+    own = SessionConfig("A", voice="ash", settings=settings)
     assert session_of(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
     assert "voice" not in session_of(own, with_voice=False)["audio"]["output"]
 

@@ -49,7 +49,7 @@ async def test_a_second_response_at_once_is_refused() -> None:
     await connection.send(CreateResponse())
     await read(connection, ResponseStarted)
     await connection.send(CreateResponse("again"))
-    assert model.complaints == ["Respond: `response_1` is under way"]
+    assert model.complaints == ["CreateResponse: `response_1` is under way"]
     assert troubles(connection) == [("again", "conversation_already_has_active_response")]
     await connection.close()
 
@@ -165,7 +165,7 @@ async def test_after_closing_nothing_is_told_and_sending_is_a_mistake() -> None:
     assert [signal async for signal in connection] == []
     with pytest.raises(ModelConnectionError):
         await connection.send(CreateResponse())
-    assert model.complaints == ["Respond after the connection was closed"]
+    assert model.complaints == ["CreateResponse after the connection was closed"]
 
 
 async def test_a_cut_is_raised_after_what_was_told_before_and_is_nobodys_mistake() -> None:
@@ -259,7 +259,7 @@ async def test_waiting_in_vain_says_what_there_was_instead() -> None:
         await model.connection(within=0.01)
     connection = await model.connect(TEXT)
     await connection.send(AddItem(UserMessage("Hi")))
-    with pytest.raises(AssertionError, match=r"waited 0\.01 s for Respond number 1; there came: AddItem"):
+    with pytest.raises(AssertionError, match=r"waited 0\.01 s for CreateResponse number 1; there came: AddItem"):
         await connection.wait_for(CreateResponse, within=0.01)
     with pytest.raises(AssertionError, match=r"ItemAdded number 1 to be read; there were: nothing"):
         await connection.wait_until_read(ItemAdded, within=0.01)
