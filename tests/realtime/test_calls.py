@@ -220,7 +220,7 @@ async def test_the_same_id_for_something_else_is_an_error_that_is_told(stage: St
         trouble = await heard.until(SessionErrorReported)
         await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert trouble.code == "call_id_reused"
-    assert "`call_1` of `pay` was made before, as another" in trouble.message
+    assert "the id `call_1` of a call of `pay` was used before by another call" in trouble.message
     assert seen == [1]
     assert stage.complaints == []
 

@@ -54,9 +54,9 @@ async def closed_in_time(session: RealtimeSession, stage: Stage) -> None:
     else:
         assert isinstance(stage, InMemory)
         assert not stage.at().is_open
-    with pytest.raises(RunError, match="is over"):
+    with pytest.raises(RunError, match="has ended"):
         await session.send_audio(b"\0\0")
-    with pytest.raises(RunError, match="is over"):
+    with pytest.raises(RunError, match="has ended"):
         await session.send_text("Hello?")
 
 
@@ -154,7 +154,7 @@ async def test_while_it_connects_again(stage: Stage) -> None:
         async with asyncio.timeout(5):
             await heard.session.close()
         for task in (sending, writing):
-            with pytest.raises(RunError, match="is over"):
+            with pytest.raises(RunError, match="has ended"):
                 await task
     assert heard.session.result.status == "completed"
     assert stage.connections == 1
@@ -183,7 +183,7 @@ async def test_just_when_a_tool_has_ended(scripted: InMemory) -> None:
     @tool
     async def bye() -> str:
         """Say goodbye."""
-        asyncio.get_running_loop().call_soon(sessions[0]._talk.hang_up)
+        asyncio.get_running_loop().call_soon(sessions[0]._controller.shut_down)
         return "bye"
 
     model = await scripted.plays([call("bye")])

@@ -35,7 +35,9 @@ def test_edges_that_change_what_is_read_or_come_back_are_refused(options: Any) -
     billing = RealtimeAgent("Billing")
     (what,) = options
     edge = handoff(billing, **options)
-    with pytest.raises(SetupError, match=f"`Desk` has a handoff to `Billing` with {what}=…, which a live conversation"):
+    with pytest.raises(
+        SetupError, match=f"`Desk` has a handoff to `Billing` with {what}=…, which realtime sessions do not support"
+    ):
         RealtimeAgent("Desk", handoffs=[edge])
 
 
@@ -56,7 +58,7 @@ def _takes_one(text: str) -> bool:
 
 def test_only_agents_of_live_conversations_can_have_their_floor() -> None:
     model = ScriptedRealtimeModel([])
-    with pytest.raises(SetupError, match=r"`Writer` is a Agent and cannot have the floor of a live conversation"):
+    with pytest.raises(SetupError, match=r"`Writer` is a Agent and cannot be active in a realtime session"):
         RealtimeRunner(RealtimeAgent("Desk", handoffs=[Agent("Writer")]), model=model)
     with pytest.raises(SetupError, match="`Writer` is a Agent"):
         RealtimeRunner(Agent("Writer"), model=model)
@@ -65,7 +67,7 @@ def test_only_agents_of_live_conversations_can_have_their_floor() -> None:
 
 
 def test_they_cannot_be_tools_because_there_is_one_floor() -> None:
-    with pytest.raises(SetupError, match="`Billing` speaks in a live conversation and cannot be a tool"):
+    with pytest.raises(SetupError, match="`Billing` is a RealtimeAgent and cannot be a tool"):
         RealtimeAgent("Billing").as_tool()
 
 
@@ -101,7 +103,7 @@ async def test_nobody_gets_the_live_floor_from_inside_a_tool(scripted: InMemory)
         await heard.session.send_text("A letter, please")
         await heard.until_over()
     assert isinstance(heard.failure, SetupError)
-    assert "`Speaker` is an agent for live conversations" in str(heard.failure)
+    assert "`Speaker` is a RealtimeAgent" in str(heard.failure)
     assert scripted.settings()[0] == "Desk: be kind."
 
 

@@ -81,7 +81,7 @@ async def test_a_function_that_returns_an_agent_too_late_changes_no_floor() -> N
         await heard.until(AgentResponded, where=lambda said: said.text == "No.")
         assert heard.session.active_agent == "Billing"
     late = next(event for event in heard.session.result.events if isinstance(event, ToolReturned) and event.is_error)
-    assert late.content == "Not transferred to [Sales]: [Triage] no longer has the floor."
+    assert late.content == "Not transferred to [Sales]: [Triage] is no longer the active agent."
     said = heard.session.result.messages
     assert (await runner.text_runner.replay(heard.session.result.events)).messages == said
     assert model.complaints == []

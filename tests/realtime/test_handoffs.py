@@ -203,7 +203,7 @@ async def test_if_the_target_cannot_be_set_up_the_old_agent_stays_and_the_model_
     assert heard.transfers == []
     assert "configure" not in stage.commands()
     assert stage.complaints == []
-    assert "could not be made ready for the floor" in caplog.text
+    assert "could not set up `Billing` for a transfer" in caplog.text
 
 
 async def test_a_voice_changes_while_none_was_heard_and_not_afterwards(stage: Stage) -> None:

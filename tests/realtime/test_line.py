@@ -308,7 +308,7 @@ async def test_a_provider_that_closes_politely_ends_the_conversation(stage: Stag
         await _words(heard, "three")
         await stage.hang_up()
         await heard.until_over()
-        with pytest.raises(RunError, match="is over"):
+        with pytest.raises(RunError, match="has ended"):
             await heard.session.send_text("Hello?")
     assert heard.failure is None
     assert heard.words == ["One two three"]

@@ -1,7 +1,7 @@
 """R7: how much of what was said has been heard."""
 
 from baton.realtime import PlaybackTracker
-from baton.realtime.speech import PlayedPortion, heard_of
+from baton.realtime.speech import PlayedPortion, heard_text
 
 
 class Clock:
@@ -67,15 +67,15 @@ def test_what_the_application_says_counts_and_not_the_clock() -> None:
 
 def test_heard_are_whole_words_and_none_too_many() -> None:
     words = "Your invoice is paid"
-    assert heard_of(words, PlayedPortion("a", 0, 0, 1000)) == ""
-    assert heard_of(words, PlayedPortion("a", 0, 100, 1000)) == ""
-    assert heard_of(words, PlayedPortion("a", 0, 200, 1000)) == "Your"
-    assert heard_of(words, PlayedPortion("a", 0, 550, 1000)) == "Your"
-    assert heard_of(words, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
-    assert heard_of(words, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
-    assert heard_of(words, PlayedPortion("a", 0, 1000, 1000)) == words
-    assert heard_of(words, PlayedPortion("a", 0, 0, 0)) == words
+    assert heard_text(words, PlayedPortion("a", 0, 0, 1000)) == ""
+    assert heard_text(words, PlayedPortion("a", 0, 100, 1000)) == ""
+    assert heard_text(words, PlayedPortion("a", 0, 200, 1000)) == "Your"
+    assert heard_text(words, PlayedPortion("a", 0, 550, 1000)) == "Your"
+    assert heard_text(words, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
+    assert heard_text(words, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
+    assert heard_text(words, PlayedPortion("a", 0, 1000, 1000)) == words
+    assert heard_text(words, PlayedPortion("a", 0, 0, 0)) == words
 
 
 def test_where_words_are_not_set_apart_characters_are_heard() -> None:
-    assert heard_of("您的发票已付清", PlayedPortion("a", 0, 500, 1000)) == "您的发"
+    assert heard_text("您的发票已付清", PlayedPortion("a", 0, 500, 1000)) == "您的发"

@@ -64,7 +64,7 @@ async def test_settings_that_are_never_taken_end_the_conversation(stage: Stage) 
         await heard.session.send_text("Hi")
         await heard.until_over()
     assert isinstance(heard.failure, ModelRequestError)
-    assert "does not take the settings of `Billing`" in str(heard.failure)
+    assert "rejected the settings of `Billing`" in str(heard.failure)
     assert "Desk here." not in heard.words
 
 

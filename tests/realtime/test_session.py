@@ -119,7 +119,7 @@ async def test_before_it_is_open_nothing_can_be_sent(scripted: InMemory) -> None
         session.handoff_to("Desk"),
         session.answer("?", 1),
     ):
-        with pytest.raises(RunError, match="open the conversation first"):
+        with pytest.raises(RunError, match="the session is not open; use `async with"):
             await send
 
 
@@ -156,7 +156,7 @@ async def test_a_target_that_cannot_be_set_up_is_refused_to_the_application(
         await heard.said()
         assert heard.session.active_agent == "Desk"
     assert stage.commands() == ["user", "respond"]
-    assert "could not be made ready" in caplog.text
+    assert "could not set up `" in caplog.text
     assert stage.complaints == []
 
 

@@ -151,7 +151,7 @@ async def test_who_sends_into_a_conversation_that_failed_is_told_why_it_did() ->
                 await session.send_text("Hello")
                 await session.wait_until_idle()
 
-    with pytest.raises(RunError, match=r"is over; it failed: the run reached its limit of 1 model_calls") as raised:
+    with pytest.raises(RunError, match=r"has failed: the run reached its limit of 1 model_calls") as raised:
         await hold()
     assert isinstance(raised.value.__cause__, LimitError)
 

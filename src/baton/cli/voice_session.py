@@ -249,7 +249,7 @@ def voice_start_of(reference: str, wishes: RunArguments, sound: AudioOptions, sp
     notes = (devices,) if isinstance(devices, str) else ()
     devices = None if isinstance(devices, str) else devices
     runner = _runner_of(target, reference, speaking, sound, can_speak=devices is not None)
-    _check_formats(runner.manners, reference, uses_sound=bool(devices or sound.said or sound.heard))
+    _check_formats(runner.settings, reference, uses_sound=bool(devices or sound.said or sound.heard))
     if store is not None:
         runner = runner.with_store(store)
     return VoiceSetup(
@@ -373,7 +373,7 @@ class VoiceConversation:
 
     async def _say_aloud(self, sound: bytes) -> None:
         """Send a sound as fast as it is to be, and let it be known that it has ended."""
-        manners = self._start.runner.manners
+        manners = self._start.runner.settings
         is_committed = manners.turn_detection is None
         if not is_committed:
             # Whoever listens for the end of speech must hear that there is nothing more.

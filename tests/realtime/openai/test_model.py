@@ -342,9 +342,9 @@ async def test_settings_that_are_refused_do_not_open_a_conversation() -> None:
 )
 async def test_a_conversation_that_ends_before_it_begins(fault: Any, kind: type[ModelError]) -> None:
     async with OpenAIRealtimeServer([], faults=[fault]) as server:
+        model = model_of(server, timeout=0.3 if kind is ModelTimeoutError else 10.0)
         with pytest.raises(kind):
-            timeout = 0.3 if kind is ModelTimeoutError else 10.0
-            await model_of(server, timeout=timeout).connect(SPOKEN)
+            await model.connect(SPOKEN)
 
 
 async def test_addresses_of_websockets_headers_and_a_client_of_your_own() -> None:
