@@ -409,10 +409,10 @@ class LiveActivation:
 
 
 class RealtimeAgent(RealtimeDefinition[C]):
-    """An agent of realtime sessions; it stays active until it transfers control or the session ends.
+    """An agent for realtime sessions.
 
-    It is immutable and takes the same tools, handoffs, instructions and hooks as an `Agent`. A text agent can be its
-    tool: `tools=[expert.as_tool()]`.
+    It stays active until it transfers control or the session ends. It is immutable and takes the same tools,
+    handoffs, instructions and hooks as an `Agent`. A text agent can be its tool: `tools=[expert.as_tool()]`.
     """
 
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:

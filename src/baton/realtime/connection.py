@@ -289,7 +289,7 @@ class ReconnectingConnection:
     async def _resend_config(self, error: ProviderErrorReceived) -> None:
         command, tries = self._unconfirmed.pop(error.command_id)
         if tries >= _MAX_TRIES:
-            # The agent would go on with the instructions and tools of another.
+            # The agent would continue with the instructions and tools of another.
             what = f"`{self._model.name}` rejected the settings of `{command.settings.agent}`"
             raise ModelRequestError(f"{what}: {error.message} ({error.code})", model=self._model.name)
         again = replace(command, changes_voice=command.changes_voice and error.code != _VOICE_LOCKED)

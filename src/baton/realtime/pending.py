@@ -170,7 +170,7 @@ class CallLedger:
         self._calls.update(calls)
 
     def split(self, message: AssistantMessage) -> tuple[AssistantMessage, list[ToolCall], list[ToolCall]]:
-        """Return the message with its new calls only, the repeated calls, and calls that reuse an id."""
+        """Return the message with new calls only, repeated calls, and calls that reuse an id."""
         fresh: list[ToolCall] = []
         repeated: list[ToolCall] = []
         altered: list[ToolCall] = []

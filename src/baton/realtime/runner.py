@@ -67,7 +67,7 @@ _LIMITS = Limits(model_calls=None, transfers=None)
 class RealtimeRunner(Generic[C]):
     """Runs a team in realtime sessions.
 
-    Each session is a run. Log, store, hooks, limits and observers work as in every run. One runner may have many sessions open.
+    Each session is a run: log, store, hooks, limits and observers work as in every run. Many may be open at once.
     """
 
     def __init__(

@@ -118,7 +118,7 @@ class RunningTurns:
         self._transcript.close(slot)
 
     def collect(self, task: "asyncio.Task[TurnOutcome]") -> tuple[TranscriptSlot, TurnOutcome] | None:
-        """Return the outcome of a finished task, None if it was stopped; raise the error that ended it."""
+        """Return the outcome of a finished task, None if it was stopped. Raises its error."""
         slot = self._running.pop(task, None)
         return None if slot is None or task.cancelled() else (slot, task.result())
 

@@ -24,7 +24,7 @@ from baton.messages import (
     ToolSpec,
     UserMessage,
 )
-from baton.realtime.openai.encoding import session_of
+from baton.realtime.openai.encoding import encode_session
 from baton.realtime.protocol import (
     AddItem,
     ConfigureSession,
@@ -152,7 +152,7 @@ async def test_every_setting_is_taken(settings: SessionConfig) -> None:
         await talking.send(ConfigureSession(settings))
         await talking.until(SessionConfigured)
         assert server.complaints == []
-        wanted = session_of(settings, with_voice=True)
+        wanted = encode_session(settings, with_voice=True)
         in_force = server.sessions[0].settings
         for name in ("instructions", "tools", "tool_choice", "output_modalities", "max_output_tokens"):
             assert in_force[name] == wanted[name]
@@ -164,7 +164,7 @@ async def test_every_setting_is_taken(settings: SessionConfig) -> None:
 
 def test_more_settings_are_merged_in() -> None:
     extra = {"truncation": "disabled", "audio": {"input": {"transcription": {"prompt": "Names: Ada."}}}}
-    session = session_of(SessionConfig("A", settings=RealtimeSettings(extra_body=extra)), with_voice=True)
+    session = encode_session(SessionConfig("A", settings=RealtimeSettings(extra_body=extra)), with_voice=True)
     assert session["truncation"] == "disabled"
     assert session["audio"]["input"]["transcription"] == {"model": "gpt-4o-mini-transcribe", "prompt": "Names: Ada."}
     assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
@@ -172,10 +172,10 @@ def test_more_settings_are_merged_in() -> None:
 
 async def test_the_voice_of_the_conversation_is_for_agents_that_name_none() -> None:
     settings = RealtimeSettings(voice="sage")
-    assert session_of(SessionConfig("A", settings=settings), with_voice=True)["audio"]["output"]["voice"] == "sage"
+    assert encode_session(SessionConfig("A", settings=settings), with_voice=True)["audio"]["output"]["voice"] == "sage"
     own = SessionConfig("A", voice="ash", settings=settings)
-    assert session_of(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
-    assert "voice" not in session_of(own, with_voice=False)["audio"]["output"]
+    assert encode_session(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
+    assert "voice" not in encode_session(own, with_voice=False)["audio"]["output"]
 
 
 async def test_a_second_request_while_one_is_answered_is_trouble() -> None:

@@ -49,7 +49,7 @@ async def test_a_second_response_at_once_is_refused() -> None:
     await connection.send(CreateResponse())
     await read(connection, ResponseStarted)
     await connection.send(CreateResponse("again"))
-    assert model.complaints == ["CreateResponse: `response_1` is under way"]
+    assert model.complaints == ["CreateResponse: `response_1` is in progress"]
     assert troubles(connection) == [("again", "conversation_already_has_active_response")]
     await connection.close()
 
@@ -68,7 +68,7 @@ async def test_what_a_client_could_not_know_is_trouble_but_no_complaint() -> Non
     assert model.complaints == []
     await read(connection)
     await connection.send(CancelResponse(id="too late"))
-    assert model.complaints == ["CancelResponse: `any response` is not under way"]
+    assert model.complaints == ["CancelResponse: `any response` is not in progress"]
 
 
 async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:

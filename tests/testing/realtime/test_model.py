@@ -35,7 +35,16 @@ from baton.realtime.protocol import (
     UserSpeechStarted,
 )
 from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, ScriptStep, call, say, speech
+from baton.testing import (
+    ScriptedConnection,
+    ScriptedRealtimeModel,
+    ScriptedStream,
+    ScriptStep,
+    call,
+    say,
+    silence,
+    speech,
+)
 
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
 AUDIO = SessionConfig("Desk")
@@ -257,14 +266,14 @@ async def test_committed_audio_is_what_hears_says() -> None:
     ]
     assert connection.heard == speech("Hello Hello")
     assert connection.items[0].audio_ms == 200
-    with pytest.raises(SetupError, match="nobody listens for speech here"):
+    with pytest.raises(SetupError, match="the session detects no speech"):
         connection.user_begins()
 
 
 async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     connection = await model.connect(TEXT)
-    await connection.send(AppendAudio(speech("Hello")))
+    await connection.send(AppendAudio(silence(200)))
     await connection.send(CommitAudio())
     await connection.send(CreateResponse())
     assert [type(signal) for signal in (await read(connection))[1:4]] == [
@@ -273,6 +282,31 @@ async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> No
         ResponseStarted,
     ]
     assert model.complaints == []
+
+
+async def test_speech_in_the_audio_is_detected_and_answered() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello there"])
+    connection = await model.connect(TEXT)
+    await connection.send(AppendAudio(speech("Hello there", pause_ms=600)))
+    signals = await read(connection)
+    assert [type(signal) for signal in signals[1:6]] == [
+        UserSpeechStarted,
+        UserSpeechEnded,
+        AudioCommitted,
+        TranscriptionCompleted,
+        ResponseStarted,
+    ]
+    assert TranscriptionCompleted(connection.items[0].id, "Hello there") in signals
+    assert connection.items[0].audio_ms == 900
+
+
+async def test_speech_that_is_committed_by_hand_keeps_its_item() -> None:
+    model = ScriptedRealtimeModel([], hears=["Hello"])
+    connection = await model.connect(TEXT)
+    await connection.send(AppendAudio(speech("Hello")))
+    await connection.send(CommitAudio())
+    (started,) = connection.told(UserSpeechStarted)
+    assert connection.told(AudioCommitted) == [AudioCommitted(started.item_id)]
 
 
 async def test_nobody_writes_down_what_nobody_wants_written_down() -> None:
