@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from tests.realtime.openai.bench import SPOKEN, WRITTEN, model_of, talk
+from tests.realtime.openai.support import SPOKEN, WRITTEN, model_of, talk
 from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
 
@@ -196,7 +196,7 @@ async def test_troubles_name_the_command_they_are_about() -> None:
     ]
 
 
-async def test_what_is_sent_twice_is_told_once() -> None:  # R8
+async def test_repeated_events_are_ignored() -> None:  # R8
     faults = [
         RepeatEvent("response.done"),
         RepeatEvent("response.done", new_id=True, nth=2),
@@ -228,7 +228,7 @@ async def test_events_out_of_order_lose_nothing() -> None:
     assert talking.all(ItemAdded) == [ItemAdded("item_hello", "user")]
 
 
-async def test_what_is_no_event_is_trouble_and_what_is_unknown_nothing() -> None:
+async def test_malformed_events_are_errors_and_unknown_ones_are_ignored() -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
         session = server.sessions[0]
         await session.raw("{broken")

@@ -393,7 +393,7 @@ async def test_fifty_conversations_at_once() -> None:
     assert server.complaints == []
 
 
-async def test_who_leaves_without_a_word_is_known_and_what_it_sent_is_read() -> None:
+async def test_a_client_that_disconnects_is_noticed_and_its_events_are_read() -> None:
     async with OpenAIRealtimeServer([]) as server:
         url = f"{server.base_url}/realtime?model=gpt-realtime".replace("http://", "ws://")
         headers = {"authorization": f"Bearer {server.api_key}"}

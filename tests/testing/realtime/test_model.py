@@ -171,7 +171,7 @@ async def test_a_model_error_fails_the_response_and_a_connection_error_cuts_the_
     assert model.complaints == []
 
 
-async def test_what_a_tests_own_step_raises_is_raised_where_the_client_reads() -> None:
+async def test_errors_of_a_step_are_raised_to_the_reader() -> None:
     def wrong(request: ModelRequest) -> str:
         raise AssertionError(f"nobody should ask {request.agent}")
 
@@ -234,7 +234,7 @@ async def test_the_user_interrupts_and_the_rest_is_truncated() -> None:
     assert model.complaints == []
 
 
-async def test_who_does_not_want_to_be_interrupted_is_not_and_does_not_answer_twice_at_once() -> None:
+async def test_without_interrupt_response_the_response_continues() -> None:
     quiet = RealtimeSettings(modality="text", turn_detection=TurnDetection(interrupt_response=False))
     held = asyncio.Event()
     model = ScriptedRealtimeModel([ScriptedStream("one", held, " two")])
@@ -309,7 +309,7 @@ async def test_speech_that_is_committed_by_hand_keeps_its_item() -> None:
     assert connection.told(AudioCommitted) == [AudioCommitted(started.item_id)]
 
 
-async def test_nobody_writes_down_what_nobody_wants_written_down() -> None:
+async def test_without_transcription_there_is_no_transcript() -> None:
     unwritten = RealtimeSettings(modality="text", transcription=None)
     connection = await ScriptedRealtimeModel(["Good day."]).connect(SessionConfig("Desk", settings=unwritten))
     connection.user_speaks("Hello")

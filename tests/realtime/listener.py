@@ -13,7 +13,7 @@ WRITTEN = RealtimeSettings(modality="text")
 E = TypeVar("E", bound="Event | Delta")
 
 
-def runner_of(
+def make_runner(
     agent: RealtimeAgent,
     model: RealtimeModel,
     *,

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.realtime.openai.bench import model_of
+from tests.realtime.openai.support import model_of
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.realtime.listening import listening_to
+from tests.realtime.listener import listening_to
 
 from baton import RunContext, RunHooks, tool
 from baton.events import AgentResponded, ControlTransferred, ToolReturned
@@ -16,7 +16,7 @@ from baton.testing import ScriptedRealtimeModel, call
 WRITTEN = RealtimeSettings(modality="text")
 
 
-async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> None:
+async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None:
     """R5, R6: the tool belongs to who called it, and the model is told of it whoever has the floor then."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -53,7 +53,7 @@ async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> Non
     assert model.complaints == []
 
 
-async def test_a_function_that_returns_an_agent_too_late_changes_no_floor() -> None:
+async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> None:
     """R5: only who has the floor can give it to somebody."""
     begun, may_end = asyncio.Event(), asyncio.Event()
     sales = RealtimeAgent("Sales", description="Sells.")
@@ -87,7 +87,7 @@ async def test_a_function_that_returns_an_agent_too_late_changes_no_floor() -> N
     assert model.complaints == []
 
 
-async def test_closing_stops_what_goes_on_elsewhere_and_a_question_asked_there_can_be_answered_later() -> None:
+async def test_closing_stops_detached_turns_and_keeps_their_interrupts() -> None:
     """R2, R11."""
     paid: list[str] = []
 
@@ -113,7 +113,7 @@ async def test_closing_stops_what_goes_on_elsewhere_and_a_question_asked_there_c
     assert (later.session.result.status, later.session.result.agent, paid) == ("completed", "Billing", ["once"])
 
 
-async def test_nothing_goes_on_when_the_run_fails_between_two_floors() -> None:
+async def test_detached_turns_stop_when_the_run_fails_between_two_agents() -> None:
     """R11: nobody has the floor then who could stop it."""
     begun = asyncio.Event()
 
