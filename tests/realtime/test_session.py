@@ -209,7 +209,7 @@ async def test_limits_hold(backend: Backend, limits: Limits, what: str) -> None:
 async def test_a_conversation_can_have_its_time(backend: Backend) -> None:
     """R2."""
     model = await backend.plays(["One."])
-    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=0.3))) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=2.0))) as heard:
         await heard.until_over()
     assert isinstance(heard.failure, LimitError)
     assert backend.complaints == []

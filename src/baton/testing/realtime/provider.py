@@ -250,6 +250,8 @@ class ScriptedProvider:
         if not audio:
             raise CommandRejectedError("input_audio_buffer_commit_empty", "there is no audio to commit")
         item_id = self._speech_item if is_speech else self._script.new_id("piece")
+        if is_speech:
+            self._queue.send(UserSpeechEnded(item_id))
         self._speech_item, text = "", self._script.next_heard()
         self._add_speech(text, item_id, why="`hears` has no text left", audio_ms=self._duration_ms(audio))
 
