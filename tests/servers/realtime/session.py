@@ -40,7 +40,7 @@ from tests.servers.realtime.request_schema import (
     session_fields,
     updated,
 )
-from tests.servers.realtime.speaking import ResponsePace, ResponseWriter
+from tests.servers.realtime.responses import ResponsePace, ResponseWriter
 from tests.servers.validation import InvalidBodyError, decoded
 
 from baton.messages import ToolSpec

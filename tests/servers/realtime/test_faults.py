@@ -12,7 +12,7 @@ from tests.servers.realtime import (
     RepeatEvent,
     SwapEvents,
 )
-from tests.servers.realtime.wires import HELLO, RawClient, raw
+from tests.servers.realtime.clients import HELLO, RawClient, raw
 
 from baton.testing import call
 

@@ -10,7 +10,7 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import ServedSession, silence, speech
-from tests.servers.realtime.wires import HELLO, TEXT, RawClient, check_all, official, raw
+from tests.servers.realtime.clients import HELLO, TEXT, RawClient, check_all, official, raw
 from websockets.asyncio.client import connect
 
 from baton.errors import ContentFilterError, ModelConnectionError, ModelError, RateLimitError

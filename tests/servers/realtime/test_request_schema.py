@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import silence
-from tests.servers.realtime.wires import HELLO, TEXT, check_all, raw
+from tests.servers.realtime.clients import HELLO, TEXT, check_all, raw
 
 from baton.testing import ScriptedStream, call
 
