@@ -54,7 +54,7 @@ KEY_LINES = {
     "42_three_mcp_servers.py": "in the log of git: Say when the call is",
     "43_http_api.py": "Done: four people at 20:30.",
     "44_ag_ui.py": "Red it is: I paint the door.",
-    "45_voice_desk.py": "4600 ms of speech, 1 connection, Triage has the floor",
+    "45_voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
 }
 
 

@@ -222,7 +222,7 @@ gone = RealtimeRunner(RealtimeAgent("Desk"), model=ScriptedRealtimeModel(steps[:
     assert "Here I am again." in told
     lost = baton("voice", "desk:gone", input="hello\n")
     assert lost.exit_code == 1
-    assert "was cut off, and 0 attempts to go on failed: the cable is out" in lost.output
+    assert "lost its connection, and 0 reconnect attempts failed: the cable is out" in lost.output
 
 
 HELD = f"""{LIVE}

@@ -168,7 +168,7 @@ class LivePlay:
     def complaints(self) -> list[str]:
         """What the provider has to complain of, but for results of calls of which it refused to be told again."""
         was_refused = any(act.kind == "is refused" for act in self.plan.acts) and len(self.model.connections) > 1
-        return [each for each in self.model.complaints if not (was_refused and "a call nobody made" in each)]
+        return [each for each in self.model.complaints if not (was_refused and "the unknown call" in each)]
 
     def _say(self, request: ModelRequest) -> ScriptedStream:
         number = self._number = self._number + 1

@@ -27,7 +27,7 @@ def _said(events: tuple[Event, ...]) -> list[tuple[str, object]]:
     return [(each.agent, each.message.content) for each in events if isinstance(each, AgentResponded)]
 
 
-def test_what_was_told_before_an_error_ended_it_is_in_the_history() -> None:
+def test_results_recorded_before_an_error_are_in_the_history() -> None:
     """The policy `error` tells each of several transfers that it is not followed, and then ends the run (R5)."""
 
     async def held() -> RealtimeSession:
@@ -45,7 +45,7 @@ def test_what_was_told_before_an_error_ended_it_is_in_the_history() -> None:
     assert list(result.messages) == [entry.message for entry in history_from_log(result.events)]
 
 
-def test_a_line_that_is_found_gone_in_sending_is_not_taken_for_a_good_end() -> None:
+def test_a_connection_lost_in_sending_is_not_a_normal_end() -> None:
     """Closing what is broken ends the reading of it in good order, and it is broken all the same (R9)."""
 
     @tool
@@ -68,7 +68,7 @@ def test_a_line_that_is_found_gone_in_sending_is_not_taken_for_a_good_end() -> N
     assert not model.complaints
 
 
-def test_what_is_said_while_the_floor_is_wanted_elsewhere_is_of_whoever_said_it() -> None:
+def test_a_response_during_a_requested_transfer_belongs_to_its_agent() -> None:
     """The response has ended on the wire, and whoever has the floor has not taken note of it yet (R4)."""
 
     async def held() -> RealtimeSession:
@@ -120,7 +120,7 @@ def test_of_an_exit_and_a_transfer_in_two_responses_the_log_says_which_it_was() 
     assert (again.status, again.output, again.messages) == ("completed", "the end", result.messages)
 
 
-def test_a_floor_that_is_promised_stays_promised_after_a_crash() -> None:
+def test_a_claimed_transfer_stays_claimed_after_a_crash() -> None:
     """Two responses were carried out, one of them had won a transfer; the other one must not win it again (R5)."""
     gate = asyncio.Event()
 
@@ -155,7 +155,7 @@ def test_a_floor_that_is_promised_stays_promised_after_a_crash() -> None:
     assert sum(isinstance(each, ControlTransferred) for each in result.events) == 1
 
 
-def test_what_was_said_in_the_moment_of_an_error_is_there_when_it_is_taken_up() -> None:
+def test_messages_at_the_moment_of_an_error_survive_a_resume() -> None:
     """A run that has failed fails again; its history is that of its log all the same (D8)."""
 
     async def held() -> tuple[Event, ...]:

@@ -190,7 +190,7 @@ def _comparable(lines: Sequence[Line], undone: set[str]) -> list[Line]:
             told.append((*line[:2], _without(line[2], undone), *line[3:]) if is_first else line[:2])
         else:
             told.append(line)
-        if line[0] == "has answered" and not line[2].calls:
+        if line[0] == "has answered" and not line[2].tool_calls:
             is_first = False
     return told
 

@@ -272,7 +272,7 @@ def set_up_voice(
     notes = (devices,) if isinstance(devices, str) else ()
     devices = None if isinstance(devices, str) else devices
     runner = _make_runner(target, reference, voice_options, audio, can_speak=devices is not None)
-    _check_formats(runner.manners, reference, uses_sound=bool(devices or audio.inputs or audio.output))
+    _check_formats(runner.settings, reference, uses_sound=bool(devices or audio.inputs or audio.output))
     if store is not None:
         runner = runner.with_store(store)
     return VoiceSetup(
@@ -407,7 +407,7 @@ class VoiceConversation:
 
     async def _send_audio(self, audio: bytes) -> None:
         """Send audio at the configured speed and mark its end."""
-        settings = self._setup.runner.manners
+        settings = self._setup.runner.settings
         is_committed = settings.turn_detection is None
         if not is_committed:
             # Turn detection needs silence to notice the end of speech.

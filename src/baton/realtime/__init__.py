@@ -1,7 +1,7 @@
-"""Live conversations: voice or text over one open connection, in which the agent that has the floor can change.
+"""Realtime sessions: voice or text conversations with a team over one open model connection.
 
-May import runner and everything below it. Must not import a provider's SDK before it is asked for, and must not have
-a way of its own to carry out calls or transfers: those are `agents` and `flow`.
+May import `runner` and everything below it. Must not import a provider's SDK before it is used, and must not execute
+tool calls or transfers itself: `agents` and `flow` do that.
 """
 
 from ..handoffs import handoff as realtime_handoff

@@ -1,9 +1,7 @@
-"""The agent of live conversations: a definition like any other, with a voice.
+"""The realtime agent, and its activation: it processes the session's events one at a time.
 
-One agent having the floor of a live conversation: what is said and done while it has, in one place, one by one.
-
-The calls of a response are carried out by `execute_turn`, as in every run; `follow` changes the floor, as in every run.
-What is recorded decides: the same code over a log that has it all does nothing, and comes to the same end.
+`TurnExecutor` executes tool calls and `flow` follows transfers, as in every run. Over a complete log, the same code
+has no effects and ends in the same way.
 """
 
 import asyncio
@@ -31,7 +29,7 @@ from .events import GuardrailTripped, SessionErrorReported
 from .guardrails import ResponseGuards
 from .mailbox import (
     GuardrailFired,
-    Happening,
+    MailboxEvent,
     RefreshRequested,
     ResponseInterrupted,
     SessionEnded,
@@ -41,333 +39,333 @@ from .mailbox import (
 )
 from .protocol import AudioCommitted, ResponseEnded, ResponseStarted, TranscriptionCompleted, TranscriptionFailed
 from .transcript import ActivationTranscript, TranscriptSlot
-from .turns import BY_APPLICATION, STOPPED, ActivationReplay, RunningTurns
+from .turns import BY_APPLICATION, STOPPED_BY_GUARDRAIL, ActivationReplay, OpenTurn, RunningTurns
 
-_PATIENCE = 3.0
+C = TypeVar("C", default=Any)
+_LEAVE_TIMEOUT = 3.0
 _INAUDIBLE = "(something that could not be understood)"
 
 
 class LiveActivation:
-    """What one activation keeps in mind while it has the floor."""
+    """One activation of a realtime agent."""
 
     def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any]) -> None:
         self._agent = agent
         self._ctx = ctx
         self._transcript = ActivationTranscript(ctx._history, ctx._scope)
         self._turns = RunningTurns(agent, ctx, self._transcript)
-        self._responses: dict[str, TranscriptSlot] = {}
-        self._heard_items: dict[str, TranscriptSlot] = {}
-        self._cuts: dict[str, ResponseInterrupted] = {}
-        """Interruptions of what is not on record yet, by item."""
+        self._response_slots: dict[str, TranscriptSlot] = {}
+        self._audio_slots: dict[str, TranscriptSlot] = {}
+        self._early_interrupts: dict[str, ResponseInterrupted] = {}
+        """Interruptions of items that are not recorded yet, by item id."""
         self._guards = ResponseGuards(cast("Any", agent.output_guardrails), ctx)
-        self._ready: PreparedAgent | None = None
+        self._prepared: PreparedAgent | None = None
         self._action: Action | None = None
-        self._is_over = False
-        self._has_left = False
-        """Whether the floor goes to somebody else: then calls that are under way go on."""
-        self._faults = CorrectionCounter(ctx._options.max_corrections)
-        self.is_listening = False
+        self._is_ended = False
+        self._is_transferring = False
+        """True if another agent becomes active; running calls continue then."""
+        self._corrections = CorrectionCounter(ctx._options.max_corrections)
+        self.is_waiting = False
 
     @property
-    def is_working(self) -> bool:
-        """Whether calls are being carried out."""
-        return self._turns.are_running
+    def has_running_turns(self) -> bool:
+        """True if tool calls are running."""
+        return self._turns.is_running
 
     @property
     def origin(self) -> Origin:
-        """The activation."""
+        """Origin of the activation."""
         return self._ctx._origin
 
-    def everything_said(self) -> Iterable[Message]:
-        """All that was said so far, in order."""
-        return self._transcript.everything()
+    def transcript_messages(self) -> Iterable[Message]:
+        """Return the conversation so far, in order."""
+        return self._transcript.messages()
 
-    def words(self, response_id: str, text: str) -> None:
-        """A piece of what the agent says: guardrails may want to hear it."""
-        self._guards.hear(response_id, text)
+    def on_transcript(self, response_id: str, text: str) -> None:
+        """Pass transcript text to the guardrails."""
+        self._guards.add_text(response_id, text)
 
-    def stop_working(self) -> None:
-        """Have all calls stop that are being carried out."""
+    def cancel_turns(self) -> None:
+        """Cancel the tool calls that are running."""
         self._turns.cancel()
 
     async def run(self) -> Action | None:
-        """Have the floor until somebody else gets it, or until the conversation ends."""
-        ctx, talk = self._ctx, cast("SessionController | None", self._ctx._run.live)
-        # Inside a call somebody else has the floor.
-        talk = None if "/" in ctx._scope else talk
-        if talk is not None:
-            talk.unclaim()
+        """Replay the log, then process events until a transfer or the end of the session."""
+        ctx, controller = self._ctx, cast("SessionController | None", self._ctx._run.live)
+        # Inside a tool call another agent is active.
+        controller = None if "/" in ctx._scope else controller
+        if controller is not None:
+            controller.unclaim()
         past = ActivationReplay(ctx, self._transcript, self._turns)
-        waiting = await past.relive()
-        if talk is not None:
-            talk.calls.remember(past.calls)
-        if past.is_over or (past.action is not None and not waiting):
-            if waiting and talk is not None:
-                await self._go_on_elsewhere(talk, waiting)
+        unfinished = await past.replay()
+        if controller is not None:
+            controller.calls.add_recorded(past.calls)
+        if past.is_finished or (past.action is not None and not unfinished):
+            if unfinished and controller is not None:
+                await self._resume_detached(controller, unfinished)
             return past.action
-        if talk is None:
-            raise SetupError(f"`{ctx.agent}` is an agent for live conversations; use RealtimeRunner(…).connect()")
+        if controller is None:
+            raise SetupError(f"`{ctx.agent}` is a RealtimeAgent; use RealtimeRunner(…).connect()")
         self._action = past.action
         try:
-            await self._enter(talk, waiting, is_new=ctx._origin.parent is not None and not past.is_begun)
-            return await self._listen(talk)
+            is_new = ctx._origin.parent is not None and not past.has_started
+            await self._enter(controller, unfinished, is_new=is_new)
+            return await self._process_events(controller)
         finally:
             await self._guards.stop()
-            if not self._has_left:
-                for turns in (self._turns, *talk.elsewhere):
+            if not self._is_transferring:
+                for turns in (self._turns, *controller.detached_turns):
                     await turns.stop()
             self._transcript.end()
 
-    async def _go_on_elsewhere(
-        self, talk: SessionController, waiting: list[tuple[TranscriptSlot, AgentResponded]]
-    ) -> None:
-        """Carry out what was under way when the floor was given up, and the conversation was cut off after that."""
-        toolbox = await current_tool_table(self._agent, self._ctx, f"{self._ctx._scope}/ready")
-        self._ctx._run.opened[talk] = talk
-        for slot, said in waiting:
-            self._turns.start(slot, said, toolbox, talk.happened)
-        talk.go_on_elsewhere(self._turns.leave(), self.origin)
+    async def _resume_detached(self, controller: SessionController, unfinished: list[OpenTurn]) -> None:
+        """Execute calls that were running when a recorded transfer made another agent active."""
+        tool_table = await current_tool_table(self._agent, self._ctx, f"{self._ctx._scope}/ready")
+        self._ctx._run.opened[controller] = controller
+        for slot, response in unfinished:
+            self._turns.start(slot, response, tool_table, controller.post)
+        controller.add_detached(self._turns.detach(), self.origin)
 
-    async def _enter(
-        self, talk: SessionController, waiting: list[tuple[TranscriptSlot, AgentResponded]], *, is_new: bool
-    ) -> None:
+    async def _enter(self, controller: SessionController, unfinished: list[OpenTurn], *, is_new: bool) -> None:
         ctx = self._ctx
-        ready = self._ready = await talk.enter(self._agent, ctx, self)
-        copy_changes(ctx, ready.changes)
+        prepared = self._prepared = await controller.enter(self._agent, ctx, self)
+        copy_changes(ctx, prepared.changes)
         if isinstance(self._action, Transfer):
-            talk.claim(self._action.to, self.origin)
-        for item_id in talk.unheard:
-            self._heard_items[item_id] = self._transcript.open()
-        for slot, said in waiting:
-            self._turns.start(slot, said, ready.toolbox, talk.happened)
-        said = list(self.everything_said())
-        await talk.give([message for message in said if isinstance(message, ToolMessage)])
-        # Who is given the floor speaks; who comes back to it speaks if there is something nobody has answered.
-        if is_new or (not waiting and said and isinstance(said[-1], UserMessage | ToolMessage)):
-            await talk.ask()
+            controller.claim(self._action.to, self.origin)
+        for item_id in controller.untranscribed:
+            self._audio_slots[item_id] = self._transcript.open()
+        for slot, response in unfinished:
+            self._turns.start(slot, response, prepared.tool_table, controller.post)
+        messages = list(self.transcript_messages())
+        await controller.send_results([message for message in messages if isinstance(message, ToolMessage)])
+        # A new agent speaks first; a resumed one only if the last message has no response.
+        if is_new or (not unfinished and messages and isinstance(messages[-1], UserMessage | ToolMessage)):
+            await controller.request_response()
 
-    async def _listen(self, talk: SessionController) -> Action | None:
+    async def _process_events(self, controller: SessionController) -> Action | None:
         is_leaving = False
         while True:
-            happening = await self._next(talk, is_leaving)
-            async with talk.in_time():
-                await self._note(talk, happening)
-            is_idle = not self._turns.are_running and not any(turns.are_running for turns in talk.elsewhere)
-            if self._is_over and is_idle:
+            event = await self._next_event(controller, is_leaving)
+            async with controller.closing_timeout():
+                await self._process(controller, event)
+            is_idle = not self._turns.is_running and not controller.has_detached_running
+            if self._is_ended and is_idle:
                 return None
             if isinstance(self._action, Transfer) or (self._action is not None and is_idle):
-                # What was begun under this agent is this agent's: it ends before another has the floor.
-                if not talk.responses.unnoted or (is_leaving and isinstance(happening, RefreshRequested)):
-                    return self._leave(talk, self._action)
+                # Responses that started under this agent end before another becomes active.
+                if not controller.responses.unprocessed or (is_leaving and isinstance(event, RefreshRequested)):
+                    return self._leave(controller, self._action)
                 is_leaving = True
-                await talk.stop_response()
+                await controller.cancel_response()
             if self._ctx._run.signals.stop == "after_turn" and is_idle:
                 raise SuspendRun
 
-    def _leave(self, talk: SessionController, action: Action) -> Action:
-        """Give up the floor. What this agent has under way goes on, and the model is told what comes of it."""
-        talk.responses.disown()
+    def _leave(self, controller: SessionController, action: Action) -> Action:
+        controller.responses.discard_unprocessed()
         if isinstance(action, Transfer):
-            self._has_left = True
-            talk.go_on_elsewhere(self._turns.leave(), self.origin)
+            self._is_transferring = True
+            controller.add_detached(self._turns.detach(), self.origin)
         return action
 
-    async def _next(self, talk: SessionController, is_leaving: bool) -> Happening:
+    async def _next_event(self, controller: SessionController, is_leaving: bool) -> MailboxEvent:
         if not is_leaving:
-            self.is_listening = True
-            talk.moved()
+            self.is_waiting = True
+            controller.notify_change()
             try:
-                return await talk.happenings.get()
+                return await controller.mailbox.get()
             finally:
-                self.is_listening = False
+                self.is_waiting = False
         try:
-            return await asyncio.wait_for(talk.happenings.get(), _PATIENCE)
+            return await asyncio.wait_for(controller.mailbox.get(), _LEAVE_TIMEOUT)
         except TimeoutError:
             return RefreshRequested()
 
-    async def _note(self, talk: SessionController, happening: Happening) -> None:
-        match happening:
+    async def _process(self, controller: SessionController, event: MailboxEvent) -> None:
+        match event:
             case ResponseStarted():
-                await self._begin(talk, happening)
+                await self._on_response_started(controller, event)
             case ResponseEnded():
-                await self._end(talk, happening)
+                await self._on_response_ended(controller, event)
             case AudioCommitted(item_id):
-                if talk.manners.transcription is not None:
-                    talk.unheard[item_id] = None
-                    self._heard_items[item_id] = self._transcript.open()
+                if controller.settings.transcription is not None:
+                    controller.untranscribed[item_id] = None
+                    self._audio_slots[item_id] = self._transcript.open()
             case TranscriptionCompleted(item_id, text):
-                await self._hear(talk, item_id, text)
+                await self._on_transcription(controller, item_id, text)
             case TranscriptionFailed(item_id, error):
-                if item_id in self._heard_items:
-                    talk.deliver(SessionErrorReported(self.origin, "transcription_failed", error))
-                await self._hear(talk, item_id, _INAUDIBLE)
+                if item_id in self._audio_slots:
+                    controller.deliver(SessionErrorReported(self.origin, "transcription_failed", error))
+                await self._on_transcription(controller, item_id, _INAUDIBLE)
             case TextReceived():
-                await self._read(talk, happening)
+                await self._on_text(controller, event)
             case ResponseInterrupted():
-                await self._cut(talk, happening)
+                await self._on_interrupted(controller, event)
             case TurnEnded(task):
-                await self._turn_ended(talk, task)
+                await self._on_turn_ended(controller, task)
             case TransferRequested():
-                await self._hand_over(talk, happening)
+                await self._on_transfer_requested(controller, event)
             case GuardrailFired(trip):
-                talk.deliver(GuardrailTripped(self.origin, trip.guardrail, trip.reason))
-                await talk.speech.interrupt()
+                controller.deliver(GuardrailTripped(self.origin, trip.guardrail, trip.reason))
+                await controller.speech.interrupt()
             case SessionEnded():
-                await self._hung_up(happening)
-            case RefreshRequested(noted):
-                if noted is not None and not noted.done():
-                    noted.set_result(None)
+                await self._on_session_ended(event)
+            case RefreshRequested(processed):
+                if processed is not None and not processed.done():
+                    processed.set_result(None)
             case _:
-                assert_never(happening)
+                assert_never(event)
 
-    # What the agent says.
+    # Responses of the agent.
 
-    async def _begin(self, talk: SessionController, started: ResponseStarted) -> None:
+    async def _on_response_started(self, controller: SessionController, started: ResponseStarted) -> None:
         ctx = self._ctx
-        slot = self._responses[started.response_id] = self._transcript.open()
+        slot = self._response_slots[started.response_id] = self._transcript.open()
         ctx._run.meter.start_model_call(ctx._origin)
-        self._guards.begin(
+        self._guards.start(
             started.response_id,
             slot.key,
-            step=talk.guardrail_step,
-            on_trip=partial(self._tripped, talk, slot),
-            on_failure=lambda error: talk.happened(SessionEnded(error=error)),
+            interval=controller.guardrail_interval,
+            on_trip=partial(self._on_trip, controller, slot),
+            on_failure=lambda error: controller.post(SessionEnded(error=error)),
         )
-        if ctx._hooks is not None and self._ready is not None:
-            settings = self._ready.settings
-            messages = tuple(self.everything_said())
-            request = ModelRequest(messages, settings.instructions, settings.tools, ModelSettings(), None, ctx.agent)
-            await ctx._hooks.model_start(ctx, request, turn=slot.place)
+        if ctx._hooks is not None and self._prepared is not None:
+            config = self._prepared.config
+            messages = tuple(self.transcript_messages())
+            request = ModelRequest(messages, config.instructions, config.tools, ModelSettings(), None, ctx.agent)
+            await ctx._hooks.model_start(ctx, request, turn=slot.position)
 
-    async def _end(self, talk: SessionController, ended: ResponseEnded) -> None:
-        ctx = self._ctx
-        slot = self._responses.pop(ended.response_id, None)
-        talk.responses.unnoted.pop(ended.response_id, None)
+    async def _on_response_ended(self, controller: SessionController, ended: ResponseEnded) -> None:
+        slot = self._response_slots.pop(ended.response_id, None)
+        controller.responses.unprocessed.pop(ended.response_id, None)
         if slot is None:
             return
         await self._guards.finish(ended.response_id, text_of(ended.message.content))
-        message = await self._with_new_calls(talk, ended.message)
+        message = await self._without_known_calls(controller, ended.message)
         if is_empty(message):
             self._transcript.drop(slot)
             return
-        disabled = (
-            await disabled_handoffs(ctx, self._agent, slot.key)
-            if message.tool_calls and ctx._routes.conditional
-            else ()
-        )
-        said = AgentResponded(
+        response = await self._record_response(controller, slot, ended, message)
+        entry = self._turns.add_response(slot, response)
+        for item_id in ended.item_ids:
+            controller.remember_spoken(item_id, response, entry)
+            if (interrupted := self._early_interrupts.pop(item_id, None)) is not None:
+                await self._on_interrupted(controller, interrupted)
+        if ended.usage is not None:
+            self._ctx._run.meter.add_usage(ended.usage, self.origin)
+        if message.tool_calls and self._prepared is not None:
+            self._turns.start(slot, response, self._prepared.tool_table, controller.post)
+            if controller.wait_for_tools:
+                await self._turns.wait()
+
+    async def _record_response(
+        self, controller: SessionController, slot: TranscriptSlot, ended: ResponseEnded, message: AssistantMessage
+    ) -> AgentResponded:
+        ctx = self._ctx
+        is_conditional = message.tool_calls and ctx._routes.conditional
+        disabled = await disabled_handoffs(ctx, self._agent, slot.key) if is_conditional else ()
+        response = AgentResponded(
             slot.key,
             ctx._origin,
             time(),
             message,
-            ended.model or talk.model.name,
+            ended.model or controller.model.name,
             ended.usage,
-            STOPPED if slot.is_stopped else ended.reason or ended.status,
+            STOPPED_BY_GUARDRAIL if slot.is_stopped else ended.reason or ended.status,
             ctx._take_changes(),
             disabled,
         )
-        ctx._run.log.write(said)
+        ctx._run.log.write(response)
         if ctx._hooks is not None:
-            response = ModelResponse(message, ended.usage, said.stop_reason, said.model)
-            await ctx._hooks.model_end(ctx, response, turn=slot.place)
+            shown = ModelResponse(message, ended.usage, response.stop_reason, response.model)
+            await ctx._hooks.model_end(ctx, shown, turn=slot.position)
         await ctx._run.log.settle()
-        slot.said = said
-        entry = self._turns.enter(slot, said)
-        for item_id in ended.item_ids:
-            talk.spoke(item_id, said, entry)
-            if (cut := self._cuts.pop(item_id, None)) is not None:
-                await self._cut(talk, cut)
-        if ended.usage is not None:
-            ctx._run.meter.add_usage(ended.usage, ctx._origin)
-        if message.tool_calls and self._ready is not None:
-            self._turns.start(slot, said, self._ready.toolbox, talk.happened)
-            if talk.waits_for_tools:
-                await self._turns.wait()
+        slot.response = response
+        return response
 
-    async def _with_new_calls(self, talk: SessionController, message: AssistantMessage) -> AssistantMessage:
-        """The message without calls that were made before: they are answered from what is on record."""
-        fresh, repeated, altered = talk.calls.sorted_out(message)
+    async def _without_known_calls(self, controller: SessionController, message: AssistantMessage) -> AssistantMessage:
+        """Remove calls whose id was used before; they are answered from the transcript."""
+        fresh, repeated, altered = controller.calls.split(message)
         self._ctx._run.call_ids.update([call.id for call in fresh.tool_calls])
         for call in altered:
-            what = f"the call `{call.id}` of `{call.name}` was made before, as another; it is not carried out"
-            talk.deliver(SessionErrorReported(self.origin, "call_id_reused", what))
+            what = f"the id `{call.id}` of a call of `{call.name}` was used before by another call; it is not executed"
+            controller.deliver(SessionErrorReported(self.origin, "call_id_reused", what))
         for call in (*repeated, *altered):
-            await self._repeat(talk, call.id)
+            await self._resend_result(controller, call.id)
         return fresh
 
-    async def _repeat(self, talk: SessionController, call_id: str) -> None:
-        """Have the model go on with the result that there is; the one of a call under way comes when it has ended."""
-        for message in self.everything_said():
+    async def _resend_result(self, controller: SessionController, call_id: str) -> None:
+        # The result of a call that is still running is sent when it ends.
+        for message in self.transcript_messages():
             if isinstance(message, ToolMessage) and message.tool_call_id == call_id:
-                await talk.give([message])
-                await talk.ask()
+                await controller.send_results([message])
+                await controller.request_response()
                 return
 
-    async def _cut(self, talk: SessionController, cut: ResponseInterrupted) -> None:
-        if cut.item_id not in talk.spoken:
-            if self._responses:
-                self._cuts[cut.item_id] = cut
+    async def _on_interrupted(self, controller: SessionController, interrupted: ResponseInterrupted) -> None:
+        if interrupted.item_id not in controller.spoken:
+            if self._response_slots:
+                self._early_interrupts[interrupted.item_id] = interrupted
             return
-        said, entry = talk.spoken.pop(cut.item_id)
-        event = ResponseTruncated(f"{said.key}/cut", said.origin, time(), said.key, cut.heard, cut.played_ms)
+        response, entry = controller.spoken.pop(interrupted.item_id)
+        event = ResponseTruncated(
+            f"{response.key}/cut", response.origin, time(), response.key, interrupted.heard, interrupted.played_ms
+        )
         if not self._ctx._run.log.has(event.key):
             self._ctx._run.log.write(event)
-            self._transcript.cut(entry, event)
+            self._transcript.truncate(entry, event)
             await self._ctx._run.log.settle()
 
-    def _tripped(self, talk: SessionController, slot: TranscriptSlot, trip: GuardrailTrippedError) -> None:
+    def _on_trip(self, controller: SessionController, slot: TranscriptSlot, trip: GuardrailTrippedError) -> None:
         slot.is_stopped = True
-        talk.happened(GuardrailFired(trip))
+        controller.post(GuardrailFired(trip))
 
-    # What the user says.
+    # Messages of the user.
 
-    async def _hear(self, talk: SessionController, item_id: str, text: str) -> None:
-        talk.unheard.pop(item_id, None)
-        slot = self._heard_items.pop(item_id, None)
+    async def _on_transcription(self, controller: SessionController, item_id: str, text: str) -> None:
+        controller.untranscribed.pop(item_id, None)
+        slot = self._audio_slots.pop(item_id, None)
         if slot is None:
             return
         if not text.strip():
             self._transcript.drop(slot)
             return
-        await self._write_down(slot, UserMessage(text.strip()), item_id)
+        message = UserMessage(text.strip())
+        self._transcript.fill(slot, HistoryEntry(message))
+        await self._record_user_message(slot, message, item_id)
 
-    async def _read(self, talk: SessionController, written: TextReceived) -> None:
-        if talk.is_closing or written.done.done():
+    async def _on_text(self, controller: SessionController, received: TextReceived) -> None:
+        if controller.is_closing or received.done.done():
             return
         slot = self._transcript.open()
-        # Known here before it is told: if the connection is lost meanwhile, it is told on the next one.
-        self._transcript.fill(slot, HistoryEntry(written.message))
+        # In the transcript before it is sent: if the connection is lost meanwhile, it is sent on the next one.
+        self._transcript.fill(slot, HistoryEntry(received.message))
         try:
-            await talk.line.tell(written.message, slot.key)
+            await controller.connection.send_item(received.message, slot.key)
         except ModelError as error:
-            self._transcript.take_back(slot)
-            written.done.set_exception(error)
+            self._transcript.remove(slot)
+            received.done.set_exception(error)
             return
-        await self._record_heard(slot, written.message)
-        if not written.done.done():
-            written.done.set_result(None)
-        if written.wants_answer:
-            await talk.ask()
+        await self._record_user_message(slot, received.message)
+        if not received.done.done():
+            received.done.set_result(None)
+        if received.respond:
+            await controller.request_response()
 
-    async def _write_down(self, slot: TranscriptSlot, message: UserMessage, item_id: str) -> None:
-        self._transcript.fill(slot, HistoryEntry(message))
-        await self._record_heard(slot, message, item_id)
-
-    async def _record_heard(self, slot: TranscriptSlot, message: UserMessage, item_id: str = "") -> None:
+    async def _record_user_message(self, slot: TranscriptSlot, message: UserMessage, item_id: str = "") -> None:
         log = self._ctx._run.log
         log.write(UserMessageAdded(slot.key, self.origin, time(), message, item_id))
-        self._faults.reset()
+        self._corrections.start_over()
         await log.settle()
 
-    # What becomes of it.
+    # Turns, transfers and the end.
 
-    async def _turn_ended(self, talk: SessionController, task: "asyncio.Task[TurnOutcome]") -> None:
-        ended = next((found for turns in talk.elsewhere if (found := turns.ended(task)) is not None), None)
-        if ended is not None:
-            await talk.give(ended[0].results())
-            await talk.ask()
-            return
-        ended = self._turns.ended(task)
+    async def _on_turn_ended(self, controller: SessionController, task: "asyncio.Task[TurnOutcome]") -> None:
+        for turns in controller.detached_turns:
+            if (ended := turns.collect(task)) is not None:
+                await controller.send_results(ended[0].results())
+                await controller.request_response()
+                return
+        ended = self._turns.collect(task)
         if ended is None:
             return
         slot, outcome = ended
@@ -375,52 +373,52 @@ class LiveActivation:
             self._action = self._action or outcome.action
             return
         if outcome.fault is not None:
-            self._faults.add_fault(outcome.fault)
+            self._corrections.note(outcome.fault)
         else:
-            self._faults.add_success()
-        if self._ready is not None:
-            self._ready = await talk.refresh(self._agent, self._ctx, self._ready)
-        await talk.give(slot.results())
-        await talk.ask()
+            self._corrections.passed()
+        if self._prepared is not None:
+            self._prepared = await controller.refresh(self._agent, self._ctx, self._prepared)
+        await controller.send_results(slot.results())
+        await controller.request_response()
 
-    async def _hand_over(self, talk: SessionController, wanted: TransferRequested) -> None:
+    async def _on_transfer_requested(self, controller: SessionController, request: TransferRequested) -> None:
         ctx = self._ctx
-        if wanted.guest is not None:
-            ctx._run.dynamic_agents[wanted.target] = wanted.guest
-        refusal = talk.claim(wanted.target, self.origin)
+        if request.new_agent is not None:
+            ctx._run.dynamic_agents[request.target] = request.new_agent
+        refusal = controller.claim(request.target, self.origin)
         if refusal is None:
-            inner = self._turns.call_context(f"{ctx._scope}/wanted")
-            refusal = await talk.readiness(inner, wanted.target)
+            refusal = await controller.readiness(self._turns.call_context(f"{ctx._scope}/wanted"), request.target)
             if refusal is not None:
-                talk.unclaim()
+                controller.unclaim()
         if refusal is None:
-            self._action = Transfer(wanted.target, via=BY_APPLICATION)
-        if not wanted.done.done():
+            self._action = Transfer(request.target, via=BY_APPLICATION)
+        if not request.done.done():
             if refusal is None:
-                wanted.done.set_result(None)
+                request.done.set_result(None)
             else:
-                wanted.done.set_exception(RunError(refusal))
+                request.done.set_exception(RunError(refusal))
 
-    async def _hung_up(self, hung_up: SessionEnded) -> None:
-        if hung_up.error is not None:
-            raise hung_up.error
-        self._is_over = True
-        if not hung_up.is_by_provider:
+    async def _on_session_ended(self, ended: SessionEnded) -> None:
+        if ended.error is not None:
+            raise ended.error
+        self._is_ended = True
+        if not ended.is_by_provider:
             await self._turns.stop()
         if self._ctx._run.log.open_interrupts():
             raise SuspendRun
 
 
-C = TypeVar("C", default=Any)
-
-
 class RealtimeAgent(RealtimeDefinition[C]):
-    """An agent that has the floor in a live conversation until it hands over or the conversation ends.
+    """An agent for realtime sessions.
 
-    A frozen value, with the same tools, handoffs, instructions and hooks as an `Agent`. A text agent can stand behind
-    it as a tool: `tools=[expert.as_tool()]`.
+    It stays active until it transfers control or the session ends. It is immutable and takes the same tools,
+    handoffs, instructions and hooks as an `Agent`. A text agent can be its tool: `tools=[expert.as_tool()]`.
     """
 
     def run(self, ctx: AgentContext[C]) -> Coroutine[Any, Any, Action | None]:
-        """Have the floor of the live conversation that the run is."""
+        """Run the agent in the current realtime session.
+
+        Args:
+            ctx: The context of the activation.
+        """
         return LiveActivation(self, ctx).run()

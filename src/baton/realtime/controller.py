@@ -1,10 +1,10 @@
-"""One live conversation while it lasts: who speaks, what is under way and what is owed, whoever has the floor."""
+"""The state of one open realtime session, independent of the agent that is active in it."""
 
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from ..agents import AgentContext
 from ..context import HistoryEntry, RunContext
@@ -13,20 +13,26 @@ from ..events import AgentResponded, Delta, Origin
 from ..events.base import RUN_ORIGIN
 from ..messages import Message, ToolMessage
 from .connection import ReconnectingConnection
-from .definition import PreparedAgent, RealtimeDefinition, prepared, prepared_for
+from .definition import PreparedAgent, RealtimeDefinition, prepare_agent, prepare_target
 from .events import SessionErrorReported, SessionReconnected, SessionReconnecting
-from .mailbox import Happening, RefreshRequested, SessionEnded
+from .mailbox import MailboxEvent, RefreshRequested, SessionEnded
 from .pending import CallLedger, OpenInterrupts, ResponseScheduler
 from .protocol import (
     AudioChunk,
     AudioCommitted,
+    AudioEnded,
     Command,
+    ItemAdded,
+    ItemTruncated,
     ProviderErrorReceived,
     RealtimeModel,
     ResponseEnded,
     ResponseStarted,
     SessionConfigured,
+    SessionReady,
     Signal,
+    TranscriptChunk,
+    TranscriptionChunk,
     TranscriptionCompleted,
     TranscriptionFailed,
     UserSpeechEnded,
@@ -37,379 +43,392 @@ from .speech import PlaybackTracker, SpeechTracker
 from .turns import RunningTurns
 
 _logger = logging.getLogger("baton.realtime")
-_HARMLESS = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})
-_QUEUED = (ResponseStarted, ResponseEnded, AudioCommitted, TranscriptionCompleted, TranscriptionFailed)
-_REMEMBERED = 32
-_GRACE = 1.0
-"""How long what is being done may still take when the conversation is closed, or cut off."""
+_HARMLESS_CODES = frozenset({"response_cancel_not_active", "item_truncate_invalid_item_id"})
+_MAX_REMEMBERED = 32
+_CLOSE_GRACE = 1.0
+"""Seconds that running work may still take when the session is closed or disconnected."""
 
 
 class ActiveSpeaker(Protocol):
-    """Whoever has the floor."""
+    """The activation that currently speaks."""
 
     @property
     def origin(self) -> Origin:
-        """The activation."""
+        """Origin of the activation."""
         ...
 
-    is_listening: bool
-    """Whether it waits for something to happen."""
+    is_waiting: bool
+    """True if it waits for the next mailbox event."""
 
     @property
-    def is_working(self) -> bool:
-        """Whether calls are being carried out."""
+    def has_running_turns(self) -> bool:
+        """True if tool calls are running."""
         ...
 
-    def everything_said(self) -> Iterable[Message]:
-        """All that was said so far."""
+    def transcript_messages(self) -> Iterable[Message]:
+        """Return the conversation so far."""
         ...
 
-    def words(self, response_id: str, text: str) -> None:
-        """A piece of what it says."""
+    def on_transcript(self, response_id: str, text: str) -> None:
+        """Handle transcript text of a response."""
         ...
 
-    def stop_working(self) -> None:
-        """Have all calls stop that are being carried out."""
+    def cancel_turns(self) -> None:
+        """Cancel the tool calls that are running."""
         ...
 
 
 class SessionController:
-    """A live conversation. It is the run's `live`, and listens to the line."""
+    """Connects the active agent, the model connection and the application of one session.
+
+    It is the run's `live` conversation and the listener of the connection.
+    """
 
     def __init__(
         self,
         model: RealtimeModel,
-        manners: RealtimeSettings,
+        settings: RealtimeSettings,
         *,
         name: str,
         playback: PlaybackTracker | None = None,
         max_reconnects: int = 5,
-        reconnect_pause: float = 0.25,
-        waits_for_tools: bool = False,
-        guardrail_step: int = 100,
+        reconnect_delay: float = 0.25,
+        wait_for_tools: bool = False,
+        guardrail_interval: int = 100,
     ) -> None:
         self.model = model
-        self.manners = manners
-        self.waits_for_tools = waits_for_tools
-        self.guardrail_step = guardrail_step
-        self.line = ReconnectingConnection(model, self, max_reconnects=max_reconnects, pause=reconnect_pause, name=name)
-        self.speech = SpeechTracker(self, playback or PlaybackTracker(), manners)
-        self.happenings: asyncio.Queue[Happening] = asyncio.Queue()
-        self.responses = ResponseScheduler(self.line, manners, self._may_speak)
+        self.settings = settings
+        self.wait_for_tools = wait_for_tools
+        self.guardrail_interval = guardrail_interval
+        self.connection = ReconnectingConnection(
+            model, self, max_reconnects=max_reconnects, reconnect_delay=reconnect_delay, name=name
+        )
+        self.speech = SpeechTracker(self, playback or PlaybackTracker(), settings)
+        self.mailbox: asyncio.Queue[MailboxEvent] = asyncio.Queue()
+        self.responses = ResponseScheduler(self.connection, settings, self._can_respond)
         self.speaker: ActiveSpeaker | None = None
         self.run: RunState[Any] | None = None
-        self.has_begun = asyncio.Event()
-        """Set once the application has something to do: the model has been reached, or somebody asks before that."""
+        self.is_ready = asyncio.Event()
+        """Set once the session can be used: it is connected, or an interrupt is open before that."""
         self.is_open = asyncio.Event()
-        """Set once the model has been reached."""
+        """Set once the model is connected."""
         self.calls = CallLedger()
-        self.questions = OpenInterrupts(self._asked)
-        self.on_question: Callable[[str], object] | None = None
-        self.unheard: dict[str, None] = {}
-        """What the user said and nobody has written down yet, in order."""
+        self.interrupts = OpenInterrupts(self._on_interrupt)
+        self.on_interrupt: Callable[[str], object] | None = None
+        self.untranscribed: dict[str, None] = {}
+        """Audio items of the user whose transcription is missing, in order."""
         self.spoken: dict[str, tuple[AgentResponded, HistoryEntry]] = {}
-        """What was said last, by the provider's items: it may still be cut short."""
-        self.elsewhere: list[RunningTurns] = []
-        """Calls that go on though who made them has given up the floor."""
-        self._gone: set[str] = set()
-        """The activations whose calls these are."""
+        """The most recent responses by item id; they may still be truncated."""
+        self.detached_turns: list[RunningTurns] = []
+        """Turns that continue after their agent transferred control."""
+        self._detached_activations: set[str] = set()
         self.is_closing = False
         self._is_opening = False
-        """Whether it is being worked out what the model will be told first."""
-        self._ready: PreparedAgent | None = None
+        """True if the first configuration is being built."""
+        self._prepared: PreparedAgent | None = None
         self._claimed = ""
-        self._settings: SessionConfig | None = None
+        self._config: SessionConfig | None = None
         self._deadline: asyncio.Timeout | None = None
-        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    # What the run's code asks of it (see `Live`).
+    # Called by the run (see `LiveConversation`).
 
     async def answer_to(self, key: str) -> Any:
-        """The answer to a question, when somebody gives one. Ends with Suspend if the conversation ends before."""
-        return await self.questions.answer_to(key)
+        """Wait for the answer to an interrupt. Raises SuspendRun if the session ends first."""
+        return await self.interrupts.answer_to(key)
 
     def claim(self, target: str, origin: Origin) -> str | None:
-        """Promise the floor to an agent; why that cannot be, if it is promised to another or no longer this one's."""
-        if origin.id in self._gone:
-            return f"Not transferred to [{target}]: [{origin.agent}] no longer has the floor."
+        """Reserve the next transfer; return the reason if that is not possible."""
+        if origin.id in self._detached_activations:
+            return f"Not transferred to [{target}]: [{origin.agent}] is no longer the active agent."
         if self._claimed:
             return f"Not transferred to [{target}]: the conversation is already going to [{self._claimed}]."
         self._claimed = target
         return None
 
     def unclaim(self) -> None:
-        """Take the promise back."""
+        """Cancel the reservation."""
         self._claimed = ""
 
     async def readiness(self, ctx: RunContext[Any], target: str) -> str | None:
-        """Work out what the model will be told when this agent has the floor; why it cannot have it, if it cannot."""
-        found = await prepared_for(target, ctx, ctx._caller, model=self.model, manners=self.manners)
-        if isinstance(found, str):
-            return found
-        self._ready = found
+        """Build the target's configuration; return why it cannot become active, if so."""
+        prepared = await prepare_target(target, ctx, ctx._caller, model=self.model, settings=self.settings)
+        if isinstance(prepared, str):
+            return prepared
+        self._prepared = prepared
         return None
 
-    # What the agent that has the floor asks of it.
+    # Called by the active agent.
 
     async def enter(
         self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], speaker: ActiveSpeaker
     ) -> PreparedAgent:
-        """Let an agent have the floor: the model is told who it is now, then what calls came to; then it may speak."""
-        ready = self._ready if self._ready is not None and self._ready.agent is agent else None
-        if ready is None:
+        """Make an agent active: connect if necessary, and send its configuration."""
+        prepared = self._prepared if self._prepared is not None and self._prepared.agent is agent else None
+        if prepared is None:
             self._is_opening = not self.is_open.is_set()
-            ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
+            prepared = await prepare_agent(agent, ctx, model=self.model, settings=self.settings)
             self._is_opening = False
-        self._ready, self._claimed = None, ""
-        self._settings, self.speaker, self.run = ready.settings, speaker, ctx._run
+        self._prepared, self._claimed = None, ""
+        self._config, self.speaker, self.run = prepared.config, speaker, ctx._run
         if self.is_open.is_set():
-            await self._configure(ready.settings, changes_floor=True)
+            await self._configure(prepared.config, changes_agent=True)
         else:
             ctx._run.opened[self] = self
-            await self.line.open()
+            await self.connection.open()
             self.is_open.set()
-            self.has_begun.set()
-        return ready
+            self.is_ready.set()
+        return prepared
 
     async def refresh(
-        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], known: PreparedAgent
+        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], current: PreparedAgent
     ) -> PreparedAgent:
-        """Tell the model what has changed about the agent that has the floor: instructions, tools, whom it can reach.
+        """Send the active agent's configuration again if it changed.
 
-        If that cannot be worked out, it stays as it was, and whoever listens is told.
+        If it cannot be built, the current one stays.
         """
-        if not agent.changes_in_time and not ctx._routes.conditional:
-            return known
+        if not agent.is_dynamic and not ctx._routes.conditional:
+            return current
         try:
-            ready = await prepared(agent, ctx, model=self.model, manners=self.manners)
-        except Exception as error:  # noqa: BLE001 - a conversation goes on with what it has
+            prepared = await prepare_agent(agent, ctx, model=self.model, settings=self.settings)
+        except Exception as error:  # noqa: BLE001 - the session continues with the current configuration
             self.deliver(SessionErrorReported(self.origin, "not_refreshed", f"{type(error).__name__}: {error}"))
-            return known
-        if ready.settings != known.settings:
-            self._settings = ready.settings
-            await self._configure(ready.settings, changes_floor=False)
-        return ready
+            return current
+        if prepared.config != current.config:
+            self._config = prepared.config
+            await self._configure(prepared.config, changes_agent=False)
+        return prepared
 
-    async def give(self, results: Iterable[ToolMessage]) -> None:
-        """Tell the model what calls came to; each once on each connection."""
+    async def send_results(self, results: Iterable[ToolMessage]) -> None:
+        """Send tool results to the model, each once per connection."""
         for result in results:
-            if not self.line.has_told(result.tool_call_id):
-                await self.line.tell(result, result.tool_call_id)
+            if not self.connection.was_sent(result.tool_call_id):
+                await self.connection.send_item(result, result.tool_call_id)
 
-    def spoke(self, item_id: str, said: AgentResponded, entry: HistoryEntry) -> None:
-        """Remember what was said as this item."""
-        self.spoken[item_id] = (said, entry)
-        while len(self.spoken) > _REMEMBERED:
+    def remember_spoken(self, item_id: str, response: AgentResponded, entry: HistoryEntry) -> None:
+        """Remember the response of an item, so that it can be truncated."""
+        self.spoken[item_id] = (response, entry)
+        while len(self.spoken) > _MAX_REMEMBERED:
             del self.spoken[next(iter(self.spoken))]
 
     @property
-    def response(self) -> str:
-        """The response that is under way."""
-        return self.responses.under_way
+    def active_response(self) -> str:
+        """Id of the response in progress."""
+        return self.responses.active_response
 
-    def go_on_elsewhere(self, turns: RunningTurns, origin: Origin) -> None:
-        """Let calls go on though who made them has given up the floor."""
-        self._gone.add(origin.id)
-        self.elsewhere = [each for each in (*self.elsewhere, turns) if each.are_running]
+    def add_detached(self, turns: RunningTurns, origin: Origin) -> None:
+        """Keep turns running whose agent is no longer active."""
+        self._detached_activations.add(origin.id)
+        self.detached_turns = [each for each in (*self.detached_turns, turns) if each.is_running]
 
-    async def ask(self) -> None:
-        """Have the model answer, as soon as nobody speaks."""
-        await self.responses.ask()
+    @property
+    def has_detached_running(self) -> bool:
+        """True if turns of earlier agents are running."""
+        return any(turns.is_running for turns in self.detached_turns)
 
-    async def stop_response(self) -> None:
-        """Stop what the model is saying, if it is saying anything."""
-        await self.responses.stop()
+    async def request_response(self) -> None:
+        """Request a response as soon as neither side speaks."""
+        await self.responses.request()
+
+    async def cancel_response(self) -> None:
+        """Cancel the response in progress, if any."""
+        await self.responses.cancel()
 
     @asynccontextmanager
-    async def in_time(self) -> AsyncGenerator[None, None]:
-        """For as long as the conversation is open; if it is closed meanwhile, for a moment longer, and then no more."""
+    async def closing_timeout(self) -> AsyncGenerator[None, None]:
+        """Limit the block to a grace period once the session is closing."""
         try:
-            async with asyncio.timeout(_GRACE if self.is_closing else None) as self._deadline:
+            async with asyncio.timeout(_CLOSE_GRACE if self.is_closing else None) as self._deadline:
                 yield
         except TimeoutError:
             if not self.is_closing:
                 raise
-            _logger.warning("`%s` did not come to an end when the conversation was closed", self.origin.agent)
+            _logger.warning("`%s` did not finish in time when the session was closed", self.origin.agent)
         finally:
             self._deadline = None
 
     async def send(self, command: Command) -> bool:
-        """Send a command; whether it was sent."""
-        return await self.line.send(command)
+        """Send a command; return whether it was sent."""
+        return await self.connection.send(command)
 
-    def happened(self, happening: Happening) -> None:
-        """Have whoever has the floor take note of something."""
-        self.happenings.put_nowait(happening)
+    def post(self, event: MailboxEvent) -> None:
+        """Add an event to the active agent's mailbox."""
+        self.mailbox.put_nowait(event)
 
-    def words(self, response_id: str, text: str) -> None:
-        """A piece of what whoever has the floor says."""
+    def on_transcript(self, response_id: str, text: str) -> None:
+        """Pass transcript text to the active agent."""
         if self.speaker is not None:
-            self.speaker.words(response_id, text)
+            self.speaker.on_transcript(response_id, text)
 
     def deliver(self, delta: Delta) -> None:
-        """Tell whoever listens."""
+        """Deliver a delta to the run's subscribers."""
         if self.run is not None:
             self.run.log.deliver(delta)
 
     @property
     def origin(self) -> Origin:
-        """The activation that has the floor."""
+        """Origin of the active activation."""
         return self.speaker.origin if self.speaker is not None else RUN_ORIGIN
 
-    def moved(self) -> None:
-        """Something has happened: whoever waits for quiet may look again."""
-        self._moved.set()
-        self._moved = asyncio.Event()
+    def notify_change(self) -> None:
+        """Wake `wait_until_idle` to check again."""
+        self._changed.set()
+        self._changed = asyncio.Event()
 
-    # What the session asks of it.
+    # Called by the session.
 
-    async def quiet(self) -> None:
-        """Return when nothing more is to come by itself: all was answered, or there is an open question."""
-        while not self._is_quiet:
-            await self._moved.wait()
+    async def wait_until_idle(self) -> None:
+        """Wait until nothing is pending, or only an open interrupt is."""
+        while not self._is_idle:
+            await self._changed.wait()
 
     @property
-    def _is_quiet(self) -> bool:
+    def _is_idle(self) -> bool:
         speaker = self.speaker
-        is_working = speaker is not None and (speaker.is_working or any(each.are_running for each in self.elsewhere))
-        if speaker is None or not speaker.is_listening or (is_working and not self.questions.are_open):
+        if speaker is None or not speaker.is_waiting:
             return False
-        is_unwritten = bool(self.unheard) and self.manners.transcription is not None
-        is_owed = self.responses.are_owed or is_unwritten or not self.happenings.empty()
-        return not (is_owed or self.response or self.speech.is_user_speaking or not self.line.is_up)
+        if (speaker.has_running_turns or self.has_detached_running) and not self.interrupts.has_waiting:
+            return False
+        awaits_transcript = bool(self.untranscribed) and self.settings.transcription is not None
+        is_pending = self.responses.is_pending or awaits_transcript or not self.mailbox.empty()
+        is_speaking = bool(self.active_response) or self.speech.is_user_speaking
+        return not (is_pending or is_speaking or not self.connection.is_connected)
 
-    def hang_up(self) -> None:
-        """Have everything stop. Nothing is sent from now on."""
+    def shut_down(self) -> None:
+        """Stop sending, cancel running tools, and end the active agent."""
         if self.is_closing:
             return
-        self.line.stop()
-        self._break_off()
+        self.connection.stop()
+        self._abandon_response()
         self._stop_waiting()
         if self.speaker is not None:
-            self.speaker.stop_working()
-        for turns in self.elsewhere:
+            self.speaker.cancel_turns()
+        for turns in self.detached_turns:
             turns.cancel()
         if self._deadline is not None:
-            self._deadline.reschedule(asyncio.get_running_loop().time() + _GRACE)
-        self.happenings.put_nowait(SessionEnded())
+            self._deadline.reschedule(asyncio.get_running_loop().time() + _CLOSE_GRACE)
+        self.post(SessionEnded())
 
     async def close(self) -> None:
-        """Stop what still goes on, and close the line; called when the run has stopped."""
+        """Stop all turns and close the connection; called when the run has stopped."""
         self.is_closing = True
-        for turns in self.elsewhere:
+        for turns in self.detached_turns:
             await turns.stop()
-        await self.line.close()
+        await self.connection.close()
 
-    # What the line tells it (see `Listener`).
+    # Called by the connection (see `ConnectionListener`).
 
-    def present_settings(self) -> SessionConfig:
-        """What the model is to be."""
-        assert self._settings is not None
-        return self._settings
+    def current_config(self) -> SessionConfig:
+        """Return the configuration of the active agent."""
+        assert self._config is not None
+        return self._config
 
-    def everything_said(self) -> Iterable[Message]:
-        """All that was said so far."""
-        return self.speaker.everything_said() if self.speaker is not None else ()
+    def transcript_messages(self) -> Iterable[Message]:
+        """Return the conversation so far."""
+        return self.speaker.transcript_messages() if self.speaker is not None else ()
 
-    async def lost(self, attempt: int, because: str) -> None:
-        """The connection is gone, and with it what was being said."""
-        self._break_off()
-        for item_id in self.unheard:
-            self.happenings.put_nowait(TranscriptionFailed(item_id, because))
-        self.responses.lost()
-        self.speech.forget()
-        self.deliver(SessionReconnecting(self.origin, attempt, because))
-        # What was said until now is to be told on the next connection, so it has to be on record first.
-        noted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.happenings.put_nowait(RefreshRequested(noted))
-        await asyncio.wait([noted], timeout=_GRACE)
+    async def on_disconnected(self, attempt: int, reason: str) -> None:
+        """Handle the loss of the connection, before a reconnect attempt."""
+        self._abandon_response()
+        for item_id in self.untranscribed:
+            self.post(TranscriptionFailed(item_id, reason))
+        self.responses.on_disconnected()
+        self.speech.reset()
+        self.deliver(SessionReconnecting(self.origin, attempt, reason))
+        # The next connection starts with the transcript, so everything said until now has to be in it.
+        processed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.post(RefreshRequested(processed))
+        await asyncio.wait([processed], timeout=_CLOSE_GRACE)
 
-    async def restored(self) -> None:
-        """There is a connection again; what was owed is asked for."""
+    async def on_reconnected(self) -> None:
+        """Handle a new connection: request the response that is queued, if any."""
         self.deliver(SessionReconnected(self.origin))
-        await self.responses.ask_if_free()
-        self.moved()
+        await self.responses.request_if_idle()
+        self.notify_change()
 
-    def told_late(self) -> None:
-        """The provider knows something that it did not take before."""
-        self.responses.told_late()
+    def on_item_resent(self) -> None:
+        """Handle the resending of an item that the provider had rejected."""
+        self.responses.on_item_resent()
 
-    def ended(self, error: BaseException | None) -> None:
-        """The provider has closed the conversation, or it is lost."""
-        self._break_off()
+    def on_closed(self, error: BaseException | None) -> None:
+        """Handle the end of the connection."""
+        self._abandon_response()
         self._stop_waiting()
-        self.happenings.put_nowait(SessionEnded(is_by_provider=True, error=error))
+        self.post(SessionEnded(is_by_provider=True, error=error))
 
-    async def hear(self, signal: Signal) -> None:
-        """Take in what the model says."""
+    async def on_signal(self, signal: Signal) -> None:
+        """Handle a signal of the model."""
         if type(signal) is AudioChunk:
-            # Most of what comes is this. It is passed on and nothing else: nothing is recorded, nobody has to wait.
-            self.speech.hear(signal)
+            # By far the most frequent signal: delivered at once, nothing is recorded.
+            self.speech.on_signal(signal)
             return
-        is_stale = self.responses.is_stale(getattr(signal, "response_id", ""))
         match signal:
             case ResponseStarted(response_id):
-                self.speech.begin(response_id)
-                is_stale = not await self.responses.started(signal)
-                if is_stale:
-                    self.speech.hush(response_id)
+                self.speech.start_response()
+                if await self.responses.on_started(signal):
+                    self.post(signal)
+                else:
+                    self.speech.mute(response_id)
             case ResponseEnded():
-                self._ended(signal)
+                await self._on_response_ended(signal)
             case SessionConfigured():
-                self.responses.configured()
-            case UserSpeechStarted() | UserSpeechEnded():
-                await self.speech.user_speaks(signal)
-                if isinstance(signal, UserSpeechEnded):
-                    self.responses.user_has_spoken()
+                self.responses.on_configured()
+            case UserSpeechStarted():
+                await self.speech.on_user_speech(signal)
+            case UserSpeechEnded():
+                await self.speech.on_user_speech(signal)
+                self.responses.on_user_turn()
+                detection = self.settings.turn_detection
+                # A provider that responds by itself must not be asked for a second response.
+                if detection is None or not detection.create_response:
+                    await self.responses.request_if_idle()
+            case AudioCommitted():
+                self.responses.on_user_turn()
+                self.post(signal)
+            case TranscriptionCompleted() | TranscriptionFailed():
+                self.post(signal)
+            case AudioChunk() | AudioEnded() | TranscriptChunk() | TranscriptionChunk():
+                self.speech.on_signal(signal)
             case ProviderErrorReceived():
-                self._trouble(signal)
+                if not self.responses.handle_error(signal) and signal.code not in _HARMLESS_CODES:
+                    self.deliver(SessionErrorReported(self.origin, signal.code, signal.message))
+            case SessionReady() | ItemAdded() | ItemTruncated():
+                pass
             case _:
-                self.speech.hear(signal)
-        if isinstance(signal, AudioCommitted):
-            self.responses.user_has_spoken()
-        if isinstance(signal, _QUEUED) and not is_stale:
-            self.happenings.put_nowait(signal)
-        if isinstance(signal, ResponseEnded | UserSpeechEnded):
-            await self._ask_after(signal)
+                assert_never(signal)
         if self.run is not None and self.run.log.sink is not None:
             await self.run.log.settle()
-        self.moved()
+        self.notify_change()
 
-    async def _ask_after(self, signal: ResponseEnded | UserSpeechEnded) -> None:
-        detection = self.manners.turn_detection
-        # A provider that answers what the user has just said by itself is not asked on top of it.
-        if isinstance(signal, ResponseEnded) or detection is None or not detection.create_response:
-            await self.responses.ask_if_free()
+    async def _on_response_ended(self, signal: ResponseEnded) -> None:
+        is_stale = self.responses.is_stale(signal.response_id)
+        self.responses.on_ended(signal)
+        self.speech.end_response(signal.response_id)
+        if signal.status == "failed":
+            self.deliver(SessionErrorReported(self.origin, signal.reason or "response_failed", signal.error))
+        if not is_stale:
+            self.post(signal)
+        await self.responses.request_if_idle()
 
-    def _break_off(self) -> None:
-        """What was being said when the connection went is all that will be said of it."""
-        if self.response and not self.responses.is_stale(self.response):
-            self.happenings.put_nowait(self.speech.broken_off(self.response))
+    def _abandon_response(self) -> None:
+        """End the active response with what has arrived of it."""
+        if self.active_response and not self.responses.is_stale(self.active_response):
+            self.post(self.speech.interrupted_response(self.active_response))
 
     def _stop_waiting(self) -> None:
         self.is_closing = True
-        self.questions.give_up()
+        self.interrupts.suspend_all()
 
-    def _asked(self, key: str) -> None:
+    def _on_interrupt(self, key: str) -> None:
         if self._is_opening:
-            self.has_begun.set()
-        if self.on_question is not None:
-            self.on_question(key)
-        self.moved()
+            self.is_ready.set()
+        if self.on_interrupt is not None:
+            self.on_interrupt(key)
+        self.notify_change()
 
-    def _may_speak(self) -> bool:
+    def _can_respond(self) -> bool:
         return not self.speech.is_user_speaking and not self.is_closing
 
-    def _ended(self, signal: ResponseEnded) -> None:
-        self.responses.ended(signal)
-        self.speech.end(signal.response_id)
-        if signal.status == "failed":
-            self.deliver(SessionErrorReported(self.origin, signal.reason or "response_failed", signal.error))
-
-    def _trouble(self, trouble: ProviderErrorReceived) -> None:
-        if not self.responses.is_about_asking(trouble) and trouble.code not in _HARMLESS:
-            self.deliver(SessionErrorReported(self.origin, trouble.code, trouble.message))
-
-    async def _configure(self, settings: SessionConfig, *, changes_floor: bool) -> None:
-        is_free = not self.speech.was_heard
-        await self.responses.configure(settings, changes_voice=is_free, changes_floor=changes_floor)
+    async def _configure(self, config: SessionConfig, *, changes_agent: bool) -> None:
+        changes_voice = not self.speech.has_audio
+        await self.responses.configure(config, changes_voice=changes_voice, changes_agent=changes_agent)

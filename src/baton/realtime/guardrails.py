@@ -1,4 +1,4 @@
-"""Guardrails on what an agent says while it says it: asked now and then, not at every word."""
+"""Output guardrails on a response while it is being spoken, checked at intervals of its transcript."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,7 +11,10 @@ from ..tools.guardrails import Guardrail, GuardrailChecks
 
 
 class ResponseGuard:
-    """Judges one response. `on_trip` is called once, with the first no; `on_failure` if a guardrail fails meanwhile."""
+    """Checks one response.
+
+    `on_trip` is called at most once; `on_failure` if a guardrail raises while the response is in progress.
+    """
 
     def __init__(
         self,
@@ -19,103 +22,105 @@ class ResponseGuard:
         ctx: AgentContext[Any],
         key: str,
         *,
-        step: int,
+        interval: int,
         on_trip: Callable[[GuardrailTrippedError], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._guardrails = guardrails
         self._ctx = ctx
         self._key = key
-        self._step = step
+        self._interval = interval
         self._on_trip = on_trip
         self._on_failure = on_failure
         self._text = ""
-        self._judged = 0
-        self._asked = 0
+        self._checked = 0
+        self._checks = 0
         self._task: asyncio.Task[None] | None = None
-        self._is_over = False
+        self._is_finished = False
 
-    def hear(self, text: str) -> None:
-        """Take in more of the transcript; if there is enough that nobody has judged, it is judged now."""
+    def add_text(self, text: str) -> None:
+        """Add transcript text, and start a check if enough of it is unchecked."""
         self._text += text
-        if len(self._text) - self._judged >= self._step and self._task is None:
-            self._task = asyncio.create_task(self._judge(), name="baton guardrails")
-            self._task.add_done_callback(self._ended)
+        if len(self._text) - self._checked >= self._interval and self._task is None:
+            self._task = asyncio.create_task(self._check(), name="baton guardrails")
+            self._task.add_done_callback(self._on_done)
 
     async def finish(self, text: str) -> None:
-        """Have all of it judged, now that it is said. Raises what a guardrail raised that failed."""
+        """Check the complete text. Raises the error of a guardrail that failed."""
         if self._task is not None:
             await self._task
-        if not self._is_over and text and (text != self._text or self._judged < len(text)):
+        if not self._is_finished and text and (text != self._text or self._checked < len(text)):
             self._text = text
-            await self._judge()
+            await self._check()
 
     async def stop(self) -> None:
-        """Judge nothing more."""
-        self._is_over = True
+        """Cancel the current check and start no more."""
+        self._is_finished = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _ended(self, task: "asyncio.Task[None]") -> None:
+    def _on_done(self, task: "asyncio.Task[None]") -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
-            # At once: what nobody can judge must not be said to its end.
+            # Reported at once: a response that cannot be checked must not be completed.
             self._on_failure(error)
 
-    async def _judge(self) -> None:
-        while not self._is_over:
-            self._judged, self._asked = len(self._text), self._asked + 1
-            place = RunContext(self._ctx._run, self._ctx._origin, f"{self._key}/g{self._asked}")
-            trip = await GuardrailChecks(self._guardrails, place, "output").run(self._text)
+    async def _check(self) -> None:
+        while not self._is_finished:
+            self._checked, self._checks = len(self._text), self._checks + 1
+            ctx = RunContext(self._ctx._run, self._ctx._origin, f"{self._key}/g{self._checks}")
+            trip = await GuardrailChecks(self._guardrails, ctx, "output").run(self._text)
             if trip is not None:
-                self._is_over = True
+                self._is_finished = True
                 self._on_trip(trip)
-            elif len(self._text) - self._judged < self._step:
+            elif len(self._text) - self._checked < self._interval:
                 break
         self._task = None
 
 
 class ResponseGuards:
-    """The guardrails of one activation. Each response is judged by itself, from its first word on."""
+    """The guards of one activation, one per response."""
 
     def __init__(self, guardrails: tuple[Guardrail, ...], ctx: AgentContext[Any]) -> None:
         self._guardrails = guardrails
         self._ctx = ctx
         self._guards: dict[str, ResponseGuard] = {}
         self._early: dict[str, str] = {}
-        """What was said in responses of which it has not been taken note yet that they have begun."""
+        """Text that arrived before its response's start event was processed."""
 
-    def begin(
+    def start(
         self,
         response_id: str,
         key: str,
         *,
-        step: int,
+        interval: int,
         on_trip: Callable[[GuardrailTrippedError], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Judge what is said in this response. `step` is after how many characters more the guardrails are asked."""
+        """Start to check a response, each time after `interval` more characters."""
         if self._guardrails:
-            guard = ResponseGuard(self._guardrails, self._ctx, key, step=step, on_trip=on_trip, on_failure=on_failure)
+            guard = ResponseGuard(
+                self._guardrails, self._ctx, key, interval=interval, on_trip=on_trip, on_failure=on_failure
+            )
             self._guards[response_id] = guard
-            guard.hear(self._early.pop(response_id, ""))
+            guard.add_text(self._early.pop(response_id, ""))
 
-    def hear(self, response_id: str, text: str) -> None:
-        """A piece of what is said."""
+    def add_text(self, response_id: str, text: str) -> None:
+        """Add transcript text of a response."""
         guard = self._guards.get(response_id)
         if guard is not None:
-            guard.hear(text)
+            guard.add_text(text)
         elif self._guardrails:
             self._early[response_id] = self._early.get(response_id, "") + text
 
     async def finish(self, response_id: str, text: str) -> None:
-        """Have all of a response judged, now that it is said."""
+        """Check the complete text of a response."""
         guard = self._guards.get(response_id)
         if guard is not None:
             await guard.finish(text)
             del self._guards[response_id]
 
     async def stop(self) -> None:
-        """Judge nothing more."""
+        """Stop all checks."""
         for guard in self._guards.values():
             await guard.stop()

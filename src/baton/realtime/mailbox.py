@@ -1,4 +1,4 @@
-"""What the agent that has the floor must take note of, one after the other."""
+"""Events that the active agent of a realtime session processes one at a time."""
 
 import asyncio
 from typing import Any, TypeAlias
@@ -12,15 +12,15 @@ from .protocol import AudioCommitted, ResponseEnded, ResponseStarted, Transcript
 
 
 class TextReceived(Struct, frozen=True):
-    """The user wrote something. `done` is told when it is on record and the model knows it."""
+    """A user message from the application; `done` is set once it is logged and sent."""
 
     message: UserMessage
     done: "asyncio.Future[None]"
-    wants_answer: bool = True
+    respond: bool = True
 
 
 class ResponseInterrupted(Struct, frozen=True):
-    """Of what was said as this item, the user heard only so much."""
+    """The user interrupted an item; `heard` is the text that was played."""
 
     item_id: str
     heard: str
@@ -28,39 +28,39 @@ class ResponseInterrupted(Struct, frozen=True):
 
 
 class TurnEnded(Struct, frozen=True):
-    """The calls of a response have been carried out."""
+    """The tool calls of a response have been executed."""
 
     task: "asyncio.Task[Any]"
 
 
 class TransferRequested(Struct, frozen=True):
-    """The application wants somebody to have the floor; `guest` is new to the team."""
+    """The application requested a transfer. `new_agent` is set if the target is not in the team."""
 
     target: str
     done: "asyncio.Future[None]"
-    guest: RealtimeDefinition[Any] | None = None
+    new_agent: RealtimeDefinition[Any] | None = None
 
 
 class GuardrailFired(Struct, frozen=True):
-    """A guardrail said no to what is being said."""
+    """A guardrail rejected the current response."""
 
     trip: GuardrailTrippedError
 
 
 class SessionEnded(Struct, frozen=True):
-    """The conversation is over: by the application, which wants all to stop, or by the provider; or it is lost."""
+    """The session was closed by either side, or its connection was lost for good."""
 
     is_by_provider: bool = False
     error: BaseException | None = None
 
 
 class RefreshRequested(Struct, frozen=True):
-    """There may be something to go on with. `noted` is told that all before it has been taken note of."""
+    """Wakes the agent up. `processed` is set once every earlier event was processed."""
 
-    noted: "asyncio.Future[None] | None" = None
+    processed: "asyncio.Future[None] | None" = None
 
 
-Happening: TypeAlias = (
+MailboxEvent: TypeAlias = (
     ResponseStarted
     | ResponseEnded
     | AudioCommitted

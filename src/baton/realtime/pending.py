@@ -1,21 +1,16 @@
-"""Which response is under way, and whether another is owed: one at a time, and none while the user speaks.
-
-Which calls were made in a live conversation: an id is good for one call, however often it comes.
-
-Questions that are open in a live conversation, and whoever waits for the answers.
-"""
+"""Pending work of a realtime session: the response to request next, known call ids, and open interrupts."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from ..context.run_context import SuspendRun
 from ..errors import BatonError
 from ..messages import AssistantMessage, ToolCall
+from .connection import ReconnectingConnection
 from .protocol import (
     CancelResponse,
-    Command,
     ConfigureSession,
     CreateResponse,
     ProviderErrorReceived,
@@ -25,212 +20,205 @@ from .protocol import (
 from .settings import RealtimeSettings, SessionConfig
 
 _BUSY = "conversation_already_has_active_response"
-_ASK_AGAIN_AFTER = 0.2
-_MOST_TRIES = 3
-
-
-class _Connection(Protocol):
-    """The connection, as far as it matters here."""
-
-    @property
-    def is_up(self) -> bool: ...
-    @property
-    def has_unacknowledged(self) -> bool: ...
-    async def send(self, command: Command) -> bool: ...
+_RETRY_DELAY = 0.2
+_MAX_TRIES = 3
 
 
 class ResponseScheduler:
-    """The responses of one conversation. `may_speak` says whether nobody else does."""
+    """Requests responses one at a time, and none while the user speaks (`can_respond`)."""
 
-    def __init__(self, wire: _Connection, manners: RealtimeSettings, may_speak: Callable[[], bool]) -> None:
-        self.under_way = ""
-        """The response that the model is giving."""
-        self.unnoted: dict[str, None] = {}
-        """Those of whoever has the floor whose end it has not taken note of, in order."""
-        self._wire = wire
-        self._manners = manners
-        self._may_speak = may_speak
-        self._is_asked = False
-        self._is_wanted = False
-        self._user_waits = False
-        """Whether the provider will answer what the user has said without being asked."""
+    def __init__(
+        self, connection: ReconnectingConnection, settings: RealtimeSettings, can_respond: Callable[[], bool]
+    ) -> None:
+        self.active_response = ""
+        """Id of the response in progress."""
+        self.unprocessed: dict[str, None] = {}
+        """Responses of the active agent whose end it has not processed, in order."""
+        self._connection = connection
+        self._settings = settings
+        self._can_respond = can_respond
+        self._is_requested = False
+        self._is_queued = False
+        self._expects_automatic = False
+        """True if the provider is expected to respond to the user's speech without a request."""
         self._tries = 0
         self._count = 0
         self._configuring: deque[bool] = deque()
-        """For each Configure that is not in force yet: whether it changes who has the floor."""
+        """One entry per unconfirmed configuration: whether it changes the active agent."""
         self._stale: set[str] = set()
-        """Those that began under the settings of whoever had the floor before."""
-        self._stopping = ""
+        """Responses that started under the previous agent's configuration."""
+        self._cancelling = ""
 
     @property
-    def are_owed(self) -> bool:
-        """Whether one is wanted, has been asked for, or is expected because the user has spoken; and has not begun."""
-        return self._is_wanted or self._is_asked or self._user_waits
+    def is_pending(self) -> bool:
+        """True if a response is queued, requested or expected, and has not started."""
+        return self._is_queued or self._is_requested or self._expects_automatic
 
     def is_stale(self, response_id: str) -> bool:
-        """Whether nobody is to hear of this response."""
+        """True if a response belongs to an earlier agent and must be ignored."""
         return response_id in self._stale
 
-    async def ask(self) -> None:
-        """Have the model answer, as soon as nobody speaks."""
-        self._is_wanted = True
-        await self.ask_if_free()
+    async def request(self) -> None:
+        """Request a response as soon as neither side speaks."""
+        self._is_queued = True
+        await self.request_if_idle()
 
-    async def ask_if_free(self) -> None:
-        """Have the model answer if that is owed, and if nobody speaks."""
-        is_busy = self.under_way or self._is_asked or not self._may_speak()
-        if self._is_wanted and not is_busy and self._wire.is_up:
-            self._is_wanted, self._is_asked = False, True
+    async def request_if_idle(self) -> None:
+        """Request a response if one is queued and neither side speaks."""
+        is_busy = self.active_response or self._is_requested or not self._can_respond()
+        if self._is_queued and not is_busy and self._connection.is_connected:
+            self._is_queued, self._is_requested = False, True
             self._count += 1
-            if not await self._wire.send(CreateResponse(f"ask_{self._count}")):
-                self._is_wanted, self._is_asked = True, False
+            if not await self._connection.send(CreateResponse(f"ask_{self._count}")):
+                self._is_queued, self._is_requested = True, False
 
-    async def stop(self) -> None:
-        """Stop the response that is under way, if there is one."""
-        if self.under_way and self.under_way != self._stopping:
-            self._stopping = self.under_way
-            await self._wire.send(CancelResponse(self.under_way))
+    async def cancel(self) -> None:
+        """Cancel the response in progress, if any."""
+        if self.active_response and self.active_response != self._cancelling:
+            self._cancelling = self.active_response
+            await self._connection.send(CancelResponse(self.active_response))
 
-    async def configure(self, settings: SessionConfig, *, changes_voice: bool, changes_floor: bool) -> None:
-        """Tell the model what it is from now on."""
-        self._configuring.append(changes_floor)
-        if not await self._wire.send(ConfigureSession(settings, changes_voice=changes_voice)):
+    async def configure(self, config: SessionConfig, *, changes_voice: bool, changes_agent: bool) -> None:
+        """Send a new configuration to the model."""
+        self._configuring.append(changes_agent)
+        if not await self._connection.send(ConfigureSession(config, changes_voice=changes_voice)):
             self._configuring.clear()
 
-    def configured(self) -> None:
-        """The model is what it was told to be."""
+    def on_configured(self) -> None:
+        """Handle the confirmation of the oldest configuration."""
         if self._configuring:
             self._configuring.popleft()
 
-    def user_has_spoken(self) -> None:
-        """What the user said is an item now; many a provider answers that by itself."""
-        detection = self._manners.turn_detection
-        self._user_waits = detection is not None and detection.create_response
+    def on_user_turn(self) -> None:
+        """Handle the end of the user's turn, to which the provider may respond by itself."""
+        detection = self._settings.turn_detection
+        self._expects_automatic = detection is not None and detection.create_response
 
-    def told_late(self) -> None:
-        """The provider got to know something only after it had been asked for a response, or had begun one."""
-        self._is_wanted = self._is_wanted or self._is_asked or bool(self.under_way)
+    def on_item_resent(self) -> None:
+        """Queue a response if the one requested or in progress was without the resent item."""
+        self._is_queued = self._is_queued or self._is_requested or bool(self.active_response)
 
-    async def started(self, signal: ResponseStarted) -> bool:
-        """The model begins to answer; whether anybody is to hear it."""
-        self.under_way, self._is_asked, self._user_waits, self._tries = signal.response_id, False, False, 0
+    async def on_started(self, signal: ResponseStarted) -> bool:
+        """Handle the start of a response; return False if it is stale."""
+        self.active_response, self._is_requested = signal.response_id, False
+        self._expects_automatic, self._tries = False, 0
         if any(self._configuring):
             self._stale.add(signal.response_id)
-            self._is_wanted = True
-            await self.stop()
+            self._is_queued = True
+            await self.cancel()
             return False
-        self.unnoted[signal.response_id] = None
-        if not self._wire.has_unacknowledged:
-            # It began when the provider knew everything: nothing more is owed.
-            self._is_wanted = False
+        self.unprocessed[signal.response_id] = None
+        if not self._connection.has_unacknowledged:
+            # It started when the provider had every item, so no other response is needed.
+            self._is_queued = False
         return True
 
-    def ended(self, signal: ResponseEnded) -> None:
-        """The model has answered."""
+    def on_ended(self, signal: ResponseEnded) -> None:
+        """Handle the end of a response."""
         self._stale.discard(signal.response_id)
-        if signal.response_id == self.under_way:
-            self.under_way = ""
+        if signal.response_id == self.active_response:
+            self.active_response = ""
 
-    def disown(self) -> None:
-        """Let nobody hear of what is still to be noted: whoever began it has given up the floor."""
-        self._stale.update(self.unnoted)
-        self.unnoted.clear()
+    def discard_unprocessed(self) -> None:
+        """Ignore unprocessed responses, because their agent is no longer active."""
+        self._stale.update(self.unprocessed)
+        self.unprocessed.clear()
 
-    def lost(self) -> None:
-        """The connection is gone: what was under way or asked for is owed."""
-        self._is_wanted = self._is_wanted or self._is_asked or self._user_waits or bool(self.under_way)
-        self.under_way, self._is_asked, self._user_waits = "", False, False
+    def on_disconnected(self) -> None:
+        """Queue a response again if one was in progress, requested or expected."""
+        self._is_queued = self.is_pending or bool(self.active_response)
+        self.active_response, self._is_requested, self._expects_automatic = "", False, False
         self._configuring.clear()
         self._stale.clear()
 
-    def is_about_asking(self, trouble: ProviderErrorReceived) -> bool:
-        """Whether the provider would not answer; then it is asked again, unless it has been too often."""
-        self._user_waits = False
-        is_ours = trouble.command_id == f"ask_{self._count}"
-        if trouble.code != _BUSY and not is_ours:
+    def handle_error(self, error: ProviderErrorReceived) -> bool:
+        """Retry a refused request for a response; return False for any other error."""
+        self._expects_automatic = False
+        is_ours = error.command_id == f"ask_{self._count}"
+        if error.code != _BUSY and not is_ours:
             return False
-        self._is_asked = False
-        if trouble.code != _BUSY:
+        self._is_requested = False
+        if error.code != _BUSY:
             self._tries += 1
-            if self._tries >= _MOST_TRIES:
+            if self._tries >= _MAX_TRIES:
                 self._tries = 0
                 return False
-        # If the user was faster, there is a response of which we have not heard yet; its end is waited for as well.
-        self._is_wanted = True
-        asyncio.get_running_loop().call_later(_ASK_AGAIN_AFTER, self._ask_later)
+        # The provider may have started one by itself whose signal is still on its way; its end triggers a request too.
+        self._is_queued = True
+        asyncio.get_running_loop().call_later(_RETRY_DELAY, self._request_later)
         return True
 
-    def _ask_later(self) -> None:
-        if self._is_wanted:
-            asyncio.ensure_future(self.ask_if_free()).add_done_callback(_noted)
+    def _request_later(self) -> None:
+        if self._is_queued:
+            asyncio.ensure_future(self.request_if_idle()).add_done_callback(_consume_error)
 
 
-def _noted(task: "asyncio.Task[None]") -> None:
-    # Whoever has the floor finds out by the line; here it is only seen to that nobody complains about it.
+def _consume_error(task: "asyncio.Task[None]") -> None:
+    # Errors of the connection reach the active agent through its reader.
     if not task.cancelled() and not isinstance(task.exception(), BatonError | None):
         task.result()
 
 
 class CallLedger:
-    """What each call id was used for."""
+    """The tool name and arguments of every call id of a session."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[str, str]] = {}
+        self._calls: dict[str, tuple[str, str]] = {}
 
-    def remember(self, made: Mapping[str, tuple[str, str]]) -> None:
-        """Take note of calls that are on record: the tool's name and the arguments, by id."""
-        self._made.update(made)
+    def add_recorded(self, calls: Mapping[str, tuple[str, str]]) -> None:
+        """Add calls from the log: tool name and arguments by call id."""
+        self._calls.update(calls)
 
-    def sorted_out(self, message: AssistantMessage) -> tuple[AssistantMessage, list[ToolCall], list[ToolCall]]:
-        """The message with those calls only that are new; those that were made before; those whose id means another."""
+    def split(self, message: AssistantMessage) -> tuple[AssistantMessage, list[ToolCall], list[ToolCall]]:
+        """Return the message with new calls only, repeated calls, and calls that reuse an id."""
         fresh: list[ToolCall] = []
         repeated: list[ToolCall] = []
         altered: list[ToolCall] = []
         for call in message.tool_calls:
             this = (call.name, call.arguments)
-            if call.id not in self._made:
-                self._made[call.id] = this
+            if call.id not in self._calls:
+                self._calls[call.id] = this
                 fresh.append(call)
             else:
-                (repeated if self._made[call.id] == this else altered).append(call)
+                (repeated if self._calls[call.id] == this else altered).append(call)
         if len(fresh) < len(message.tool_calls):
             message = AssistantMessage(message.content, tuple(fresh))
         return message, repeated, altered
 
 
 class OpenInterrupts:
-    """Whoever asks waits here. `on_question` is told at once what is asked, by its key."""
+    """Waiters for answers to interrupts; `on_interrupt` is called with each new key."""
 
-    def __init__(self, on_question: Callable[[str], None]) -> None:
-        self._on_question = on_question
+    def __init__(self, on_interrupt: Callable[[str], None]) -> None:
+        self._on_interrupt = on_interrupt
         self._waiting: dict[str, asyncio.Future[Any]] = {}
-        self._is_over = False
+        self._is_closed = False
 
     @property
-    def are_open(self) -> bool:
-        """Whether anybody waits for an answer."""
+    def has_waiting(self) -> bool:
+        """True if an interrupt waits for its answer."""
         return bool(self._waiting)
 
     async def answer_to(self, key: str) -> Any:
-        """The answer to a question, when somebody gives one. Ends with Suspend if the conversation ends before."""
-        if self._is_over:
+        """Wait for the answer to an interrupt. Raises SuspendRun if the session ends first."""
+        if self._is_closed:
             raise SuspendRun(key)
         waiting = self._waiting[key] = asyncio.get_running_loop().create_future()
-        self._on_question(key)
+        self._on_interrupt(key)
         try:
             return await waiting
         finally:
             self._waiting.pop(key, None)
 
-    def answered(self, key: str, answer: Any) -> None:
-        """Give the answer to whoever waits for it."""
+    def resolve(self, key: str, answer: Any) -> None:
+        """Deliver an answer to the code that waits for it."""
         waiting = self._waiting.get(key)
         if waiting is not None and not waiting.done():
             waiting.set_result(answer)
 
-    def give_up(self) -> None:
-        """Nobody can answer any more: whoever waits for an answer is suspended."""
-        self._is_over = True
+    def suspend_all(self) -> None:
+        """Raise SuspendRun where an answer is awaited, now and later."""
+        self._is_closed = True
         for key, waiting in self._waiting.items():
             if not waiting.done():
                 waiting.set_exception(SuspendRun(key))

@@ -1,8 +1,6 @@
-"""The contract of a realtime model: a connection that is open both ways for as long as a conversation lasts.
+"""The protocol of realtime models: commands to the provider, signals from it, model and connection.
 
-What a live conversation tells its model. `id` comes back in the Trouble that a command may cause.
-
-What a model tells during a live conversation, whoever the provider is.
+The `id` of a command comes back in the `ProviderErrorReceived` that it may cause.
 """
 
 from collections.abc import AsyncIterator
@@ -15,37 +13,37 @@ from .settings import SessionConfig
 
 
 class ConfigureSession(Struct, frozen=True):
-    """From now on, be this."""
+    """Set the configuration of the session."""
 
     settings: SessionConfig
     changes_voice: bool = True
-    """False once audio has been produced: then the voice stays what it was and must not be sent."""
+    """False once audio has been produced: the voice cannot change any more and must not be sent."""
     id: str = ""
 
 
 class AppendAudio(Struct, frozen=True):
-    """A piece of what the user says."""
+    """Append a chunk of the user's audio."""
 
     audio: bytes
     id: str = ""
 
 
 class CommitAudio(Struct, frozen=True):
-    """The user has ceased to speak. For conversations without turn detection."""
+    """End the user's turn; for sessions without turn detection."""
 
     id: str = ""
 
 
 class ClearAudio(Struct, frozen=True):
-    """Forget what the user has said since the last commit."""
+    """Discard the user's audio since the last commit."""
 
     id: str = ""
 
 
 class AddItem(Struct, frozen=True):
-    """Something for the model to know: words of the user, its own, or the result of a call.
+    """Add a message to the conversation.
 
-    A message of the assistant with words and calls is several items to some providers; then `item_id` is for the first.
+    Some providers split an assistant message with text and calls into several items; `item_id` is that of the first.
     """
 
     message: Message
@@ -54,20 +52,20 @@ class AddItem(Struct, frozen=True):
 
 
 class CreateResponse(Struct, frozen=True):
-    """Answer now. Never sent while a response is under way."""
+    """Request a response; never sent while one is in progress."""
 
     id: str = ""
 
 
 class CancelResponse(Struct, frozen=True):
-    """Stop answering."""
+    """Cancel a response."""
 
     response_id: str = ""
     id: str = ""
 
 
 class TruncateItem(Struct, frozen=True):
-    """Of this item only so much was heard; forget the rest."""
+    """Truncate an item to the part that was played."""
 
     item_id: str
     content_index: int
@@ -81,17 +79,17 @@ Command: TypeAlias = (
 
 
 class SessionReady(Struct, frozen=True):
-    """The provider has opened the conversation."""
+    """The provider has opened the session."""
 
     session_id: str = ""
 
 
 class SessionConfigured(Struct, frozen=True):
-    """The last Configure is in force: responses that begin after this are under it."""
+    """The last configuration is in force for responses that start after this."""
 
 
 class ItemAdded(Struct, frozen=True):
-    """The provider has an item that was sent; `call_id` is set if it is the result of a call."""
+    """The provider has stored an item; `call_id` is set if it is a tool result."""
 
     item_id: str
     role: Literal["user", "assistant", "system", "call", "result"] = "user"
@@ -99,13 +97,13 @@ class ItemAdded(Struct, frozen=True):
 
 
 class ResponseStarted(Struct, frozen=True):
-    """The model begins to answer, because it was told to or because the user has ceased to speak."""
+    """A response has started, requested or after the user's turn."""
 
     response_id: str
 
 
 class AudioChunk(Struct, frozen=True):
-    """A piece of what the model says, to be played."""
+    """A chunk of the model's audio."""
 
     response_id: str
     item_id: str
@@ -114,7 +112,7 @@ class AudioChunk(Struct, frozen=True):
 
 
 class AudioEnded(Struct, frozen=True):
-    """All the audio of an item is there."""
+    """All audio of an item has arrived."""
 
     response_id: str
     item_id: str
@@ -122,7 +120,7 @@ class AudioEnded(Struct, frozen=True):
 
 
 class TranscriptChunk(Struct, frozen=True):
-    """A piece of the transcript of what the model says, or of the text it writes."""
+    """A chunk of the transcript of the model's audio, or of its text."""
 
     response_id: str
     item_id: str
@@ -132,76 +130,76 @@ class TranscriptChunk(Struct, frozen=True):
 
 
 class ResponseEnded(Struct, frozen=True):
-    """The model has answered, or has been stopped. `message` has all its words, and those calls that are complete."""
+    """A response has ended; `message` holds its text and the calls that are complete."""
 
     response_id: str
     status: Literal["completed", "cancelled", "incomplete", "failed"]
     message: AssistantMessage
     item_ids: tuple[str, ...] = ()
-    """The items of the message's words, in order."""
+    """Ids of the items that contain the text, in order."""
     reason: str = ""
-    """Why it is not completed: turn_detected, client_cancelled, max_output_tokens, content_filter, or a code."""
+    """Set if not completed: turn_detected, client_cancelled, max_output_tokens, content_filter or a code."""
     error: str = ""
-    """What the provider says, if it failed."""
+    """The provider's error message, if it failed."""
     usage: Usage | None = None
     model: str = ""
 
 
 class UserSpeechStarted(Struct, frozen=True):
-    """The user begins to speak."""
+    """The user started to speak."""
 
     item_id: str
     audio_start_ms: int = 0
 
 
 class UserSpeechEnded(Struct, frozen=True):
-    """The user has ceased to speak."""
+    """The user stopped speaking."""
 
     item_id: str
     audio_end_ms: int = 0
 
 
 class AudioCommitted(Struct, frozen=True):
-    """What the user said is now an item of the conversation; its transcript may come later."""
+    """The user's audio is now an item; its transcript may come later."""
 
     item_id: str
 
 
 class TranscriptionChunk(Struct, frozen=True):
-    """A piece of the transcript of what the user said."""
+    """A chunk of the transcript of the user's audio."""
 
     item_id: str
     text: str
 
 
 class TranscriptionCompleted(Struct, frozen=True):
-    """What the user said, in words."""
+    """The transcript of the user's audio."""
 
     item_id: str
     text: str
 
 
 class TranscriptionFailed(Struct, frozen=True):
-    """Nobody knows what the user said."""
+    """The user's audio could not be transcribed."""
 
     item_id: str
     error: str = ""
 
 
 class ItemTruncated(Struct, frozen=True):
-    """The provider has forgotten what was not heard."""
+    """The provider has truncated an item."""
 
     item_id: str
     audio_end_ms: int
 
 
 class ProviderErrorReceived(Struct, frozen=True):
-    """The provider complains. The connection stays open; if it does not, ModelConnectionError is raised instead."""
+    """An error that leaves the connection open; otherwise ModelConnectionError is raised."""
 
     code: str
     message: str
     command_id: str = ""
-    """The command that it is about, if it is about one."""
+    """Id of the command that caused it, if any."""
 
 
 Signal: TypeAlias = (
@@ -225,41 +223,64 @@ Signal: TypeAlias = (
 
 
 class RealtimeConnection(Protocol):
-    """One open conversation with a model. Commands are sent in order; one sends, another task reads."""
+    """One open session with a model; one task sends, another reads."""
 
     async def send(self, command: Command) -> None:
-        """Send one command. Raises ModelConnectionError if the connection is gone; nothing of it was sent then.
+        """Send one command; commands arrive in order.
 
-        Raises ModelRequestError for an item that the provider has no form for, such as a picture by its address.
-        Returning does not mean that it has arrived: what the provider says to it comes as signals.
+        Returning does not mean that the command has arrived: the provider's reaction comes as signals.
+
+        Args:
+            command: The command.
+
+        Raises:
+            ModelConnectionError: The connection is lost, and nothing of the command was sent.
+            ModelRequestError: The provider has no form for an item, such as an image by its URL.
         """
         ...
 
     def __aiter__(self) -> AsyncIterator[Signal]:
-        """What the provider says, in order. Ends when it closes in good order; a cut is a ModelConnectionError."""
+        """Iterate over the signals, until the provider closes the connection.
+
+        Raises:
+            ModelConnectionError: The connection was lost.
+        """
         ...
 
     async def close(self) -> None:
-        """Close it, and return when that is done. May be called at any time, and more than once."""
+        """Close the connection. May be called at any time, and more than once."""
         ...
 
 
 @runtime_checkable
 class RealtimeModel(Protocol):
-    """Opens conversations. It keeps nothing of them: one model may hold many at once."""
+    """A stateless factory of sessions with one model; many may be open at once."""
 
     @property
     def name(self) -> str:
-        """The name by which logs, usage and errors know it."""
+        """The model's name in logs, usage and errors."""
         ...
 
     def check(self, settings: SessionConfig) -> None:
-        """Raise SetupError, naming what is wrong and what would work, if the provider would not take these settings."""
+        """Validate a configuration.
+
+        Args:
+            settings: The configuration.
+
+        Raises:
+            SetupError: The provider would reject it; the message says what would work.
+        """
         ...
 
     async def connect(self, settings: SessionConfig) -> RealtimeConnection:
-        """Open a conversation under these settings, which are in force then. Raises a ModelError if that cannot be.
+        """Open a session. Its first signal is `SessionReady`.
 
-        The first signal is SessionReady; Configured is only said to a Configure.
+        `SessionConfigured` is sent for `ConfigureSession` commands only, not for these settings.
+
+        Args:
+            settings: The initial configuration.
+
+        Raises:
+            ModelError: The session could not be opened.
         """
         ...

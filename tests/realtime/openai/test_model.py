@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from tests.realtime.openai.bench import SPOKEN, WRITTEN, model_of, talk
+from tests.realtime.openai.support import SPOKEN, WRITTEN, model_of, talk
 from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
 
@@ -102,8 +102,7 @@ async def test_a_written_answer_with_calls_and_their_results() -> None:
 
 
 async def test_speech_is_heard_transcribed_and_answered() -> None:
-    manners = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
-    settings = SessionConfig("Desk", settings=manners)
+    settings = SessionConfig("Desk", settings=RealtimeSettings(turn_detection=TurnDetection(silence_ms=300)))
     async with OpenAIRealtimeServer(["Fine."], hears=["How are you"]) as server, talk(server, settings) as talking:
         sound = speech("How are you", pause_ms=400)
         for start in range(0, len(sound), 960):
@@ -197,7 +196,7 @@ async def test_troubles_name_the_command_they_are_about() -> None:
     ]
 
 
-async def test_what_is_sent_twice_is_told_once() -> None:  # R8
+async def test_repeated_events_are_ignored() -> None:  # R8
     faults = [
         RepeatEvent("response.done"),
         RepeatEvent("response.done", new_id=True, nth=2),
@@ -229,7 +228,7 @@ async def test_events_out_of_order_lose_nothing() -> None:
     assert talking.all(ItemAdded) == [ItemAdded("item_hello", "user")]
 
 
-async def test_what_is_no_event_is_trouble_and_what_is_unknown_nothing() -> None:
+async def test_malformed_events_are_errors_and_unknown_ones_are_ignored() -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
         session = server.sessions[0]
         await session.raw("{broken")
@@ -343,8 +342,9 @@ async def test_settings_that_are_refused_do_not_open_a_conversation() -> None:
 )
 async def test_a_conversation_that_ends_before_it_begins(fault: Any, kind: type[ModelError]) -> None:
     async with OpenAIRealtimeServer([], faults=[fault]) as server:
+        model = model_of(server, timeout=0.3 if kind is ModelTimeoutError else 10.0)
         with pytest.raises(kind):
-            await model_of(server, timeout=0.3 if kind is ModelTimeoutError else 20.0).connect(SPOKEN)
+            await model.connect(SPOKEN)
 
 
 async def test_addresses_of_websockets_headers_and_a_client_of_your_own() -> None:

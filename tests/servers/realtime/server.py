@@ -9,8 +9,8 @@ from aiohttp import web
 from tests.servers.base import ReceivedRequest, RequestRejectedError
 from tests.servers.openai.errors import need_key, refused, wrong
 from tests.servers.realtime.connection import Fault, FaultPlan
+from tests.servers.realtime.responses import ResponsePace
 from tests.servers.realtime.session import ClientViolation, Heard, ProviderOptions, ServedSession
-from tests.servers.realtime.speaking import ResponsePace
 from tests.servers.server import JSON, LoopbackServer
 
 from baton.errors import ModelError, ModelNotFoundError

@@ -40,13 +40,13 @@ from tests.servers.realtime.request_schema import (
     session_fields,
     updated,
 )
-from tests.servers.realtime.speaking import ResponsePace, ResponseWriter
-from tests.servers.realtime.turn_detection import SpeechBegan, SpeechEnded, TurnDetector
+from tests.servers.realtime.responses import ResponsePace, ResponseWriter
 from tests.servers.validation import InvalidBodyError, decoded
 
 from baton.messages import ToolSpec
 from baton.models import Chunk, ModelRequest
-from baton.realtime.settings import AudioFormat, milliseconds_of
+from baton.realtime.settings import AudioFormat, TurnDetection, milliseconds_of
+from baton.testing.realtime.turn_detection import DetectedEnd, DetectedStart, TurnDetector
 from baton.testing.scripted import ScriptedModel
 
 Ask: TypeAlias = Callable[[dict[str, Any]], AsyncIterator[Chunk]]
@@ -206,7 +206,7 @@ class ServedSession(ServedConnection):
         """In how many events it came."""
         self._provider = provider
         self._plan = plan
-        self._ear = TurnDetector()
+        self._input = TurnDetector()
         self._speech_item = ""
         self._transcripts: list[ServedItem] = []
         self._answering = ResponseQueue(
@@ -268,7 +268,7 @@ class ServedSession(ServedConnection):
             case AudioCommit():
                 await self._commit_by_hand()
             case AudioClear():
-                self._ear.clear()
+                self._input.clear()
                 await self.tell("input_audio_buffer.cleared")
             case SessionUpdate():
                 await self._update(event.session)
@@ -310,20 +310,20 @@ class ServedSession(ServedConnection):
         self.audio += audio
         self.audio_frames += 1
         detection = self.settings["audio"]["input"]["turn_detection"]
-        for turn in self._ear.hear(audio, format, detection):
-            if isinstance(turn, SpeechBegan):
-                await self._speech_began(turn, interrupts=detection["interrupt_response"])
+        for turn in self._input.append(audio, format, _turn_detection(detection)):
+            if isinstance(turn, DetectedStart):
+                await self._speech_started(turn, interrupts=detection["interrupt_response"])
             else:
                 await self._speech_ended(turn, answers=detection["create_response"])
 
-    async def _speech_began(self, turn: SpeechBegan, *, interrupts: bool) -> None:
+    async def _speech_started(self, turn: DetectedStart, *, interrupts: bool) -> None:
         self._speech_item = new_id("item")
         where = {"audio_start_ms": turn.at_ms, "item_id": self._speech_item}
         await self.tell("input_audio_buffer.speech_started", **where)
         if interrupts:
             await self._answering.cancel("turn_detected")
 
-    async def _speech_ended(self, turn: SpeechEnded, *, answers: bool) -> None:
+    async def _speech_ended(self, turn: DetectedEnd, *, answers: bool) -> None:
         where = {"audio_end_ms": turn.at_ms, "item_id": self._speech_item}
         await self.tell("input_audio_buffer.speech_stopped", **where)
         await self._commit(turn.audio, self._speech_item)
@@ -331,15 +331,15 @@ class ServedSession(ServedConnection):
             await self._answering.follow(self.settings)
 
     async def _commit_by_hand(self) -> None:
-        milliseconds = milliseconds_of(len(self._ear.buffer), self._input_format)
+        milliseconds = milliseconds_of(len(self._input.buffer), self._input_format)
         if milliseconds < _LEAST_MS:
             message = (
                 "Error committing input audio buffer: buffer too small. Expected at least 100ms of audio, "
                 f"but buffer only has {milliseconds:.2f}ms of audio."
             )
             raise wrong(message, code="input_audio_buffer_commit_empty")
-        item_id = self._speech_item if self._ear.is_speech else new_id("item")
-        await self._commit(self._ear.take(), item_id)
+        item_id = self._speech_item if self._input.is_speech else new_id("item")
+        await self._commit(self._input.take(), item_id)
 
     async def _commit(self, audio: bytes, item_id: str) -> None:
         content = [{"type": "input_audio", "transcript": None}]
@@ -397,6 +397,18 @@ class ServedSession(ServedConnection):
     @property
     def _input_format(self) -> AudioFormat:
         return FORMATS[self.settings["audio"]["input"]["format"]["type"]]
+
+
+def _turn_detection(wire: dict[str, Any] | None) -> TurnDetection | None:
+    if wire is None:
+        return None
+    return TurnDetection(
+        wire["type"],
+        threshold=wire.get("threshold"),
+        prefix_ms=wire.get("prefix_padding_ms"),
+        silence_ms=wire.get("silence_duration_ms"),
+        eagerness=wire.get("eagerness"),
+    )
 
 
 def _label(raw: bytes) -> Label:

@@ -12,7 +12,7 @@ from tests.servers.realtime import (
     RepeatEvent,
     SwapEvents,
 )
-from tests.servers.realtime.wires import HELLO, RawClient, raw
+from tests.servers.realtime.clients import HELLO, RawClient, raw
 
 from baton.testing import call
 
@@ -118,7 +118,7 @@ async def test_commands_are_ignored_or_refused_once() -> None:
     assert server.complaints == []
 
 
-async def test_who_waits_in_vain_is_told_what_came() -> None:
+async def test_a_timeout_names_what_came_instead() -> None:
     async with OpenAIRealtimeServer([]) as server, raw(server) as client:
         await client.send("input_audio_buffer.clear")
         await client.until("input_audio_buffer.cleared")

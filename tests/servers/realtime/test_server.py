@@ -10,7 +10,7 @@ import pytest
 from openai.types.realtime import RealtimeServerEvent
 from tests.servers import HttpFault, OpenAIRealtimeServer
 from tests.servers.realtime import ServedSession, silence, speech
-from tests.servers.realtime.wires import HELLO, TEXT, RawClient, check_all, official, raw
+from tests.servers.realtime.clients import HELLO, TEXT, RawClient, check_all, official, raw
 from websockets.asyncio.client import connect
 
 from baton.errors import ContentFilterError, ModelConnectionError, ModelError, RateLimitError
@@ -393,7 +393,7 @@ async def test_fifty_conversations_at_once() -> None:
     assert server.complaints == []
 
 
-async def test_who_leaves_without_a_word_is_known_and_what_it_sent_is_read() -> None:
+async def test_a_client_that_disconnects_is_noticed_and_its_events_are_read() -> None:
     async with OpenAIRealtimeServer([]) as server:
         url = f"{server.base_url}/realtime?model=gpt-realtime".replace("http://", "ws://")
         headers = {"authorization": f"Bearer {server.api_key}"}

@@ -49,12 +49,12 @@ async def test_a_second_response_at_once_is_refused() -> None:
     await connection.send(CreateResponse())
     await read(connection, ResponseStarted)
     await connection.send(CreateResponse("again"))
-    assert model.complaints == ["Respond: `response_1` is under way"]
+    assert model.complaints == ["CreateResponse: `response_1` is in progress"]
     assert troubles(connection) == [("again", "conversation_already_has_active_response")]
     await connection.close()
 
 
-async def test_what_a_client_could_not_know_is_trouble_but_no_complaint() -> None:
+async def test_unavoidable_mistakes_are_errors_but_no_complaints() -> None:
     model = ScriptedRealtimeModel(["one"])
     connection = await model.connect(TEXT)
     connection.user_speaks("Hello")
@@ -68,7 +68,7 @@ async def test_what_a_client_could_not_know_is_trouble_but_no_complaint() -> Non
     assert model.complaints == []
     await read(connection)
     await connection.send(CancelResponse(id="too late"))
-    assert model.complaints == ["CancelResponse: `any response` is not under way"]
+    assert model.complaints == ["CancelResponse: `any response` is not in progress"]
 
 
 async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
@@ -133,7 +133,7 @@ async def test_the_voice_stays_while_something_is_being_said() -> None:
         (TruncateItem("piece_1", 0, 401), "invalid_audio_end_ms"),
     ],
 )
-async def test_only_what_was_said_aloud_can_be_truncated(truncate: TruncateItem, code: str) -> None:
+async def test_only_audio_of_the_model_can_be_truncated(truncate: TruncateItem, code: str) -> None:
     model = ScriptedRealtimeModel(["Good day."], ms_per_word=200)
     connection = await model.connect(SessionConfig("Desk"))
     await connection.send(AddItem(UserMessage("Hi"), item_id="mine"))
@@ -165,10 +165,10 @@ async def test_after_closing_nothing_is_told_and_sending_is_a_mistake() -> None:
     assert [signal async for signal in connection] == []
     with pytest.raises(ModelConnectionError):
         await connection.send(CreateResponse())
-    assert model.complaints == ["Respond after the connection was closed"]
+    assert model.complaints == ["CreateResponse after the connection was closed"]
 
 
-async def test_a_cut_is_raised_after_what_was_told_before_and_is_nobodys_mistake() -> None:
+async def test_a_cut_is_raised_after_earlier_signals_and_is_no_mistake() -> None:
     """R9."""
     model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
@@ -253,13 +253,13 @@ async def test_a_test_can_wait_for_commands_and_for_what_was_read() -> None:
     await task
 
 
-async def test_waiting_in_vain_says_what_there_was_instead() -> None:
+async def test_a_timeout_names_what_came_instead() -> None:
     model = ScriptedRealtimeModel([])
     with pytest.raises(AssertionError, match=r"waited 0\.01 s for connection 1; 0 were opened"):
         await model.connection(within=0.01)
     connection = await model.connect(TEXT)
     await connection.send(AddItem(UserMessage("Hi")))
-    with pytest.raises(AssertionError, match=r"waited 0\.01 s for Respond number 1; there came: AddItem"):
+    with pytest.raises(AssertionError, match=r"waited 0\.01 s for CreateResponse number 1; there came: AddItem"):
         await connection.wait_for(CreateResponse, within=0.01)
     with pytest.raises(AssertionError, match=r"ItemAdded number 1 to be read; there were: nothing"):
         await connection.wait_until_read(ItemAdded, within=0.01)

@@ -35,7 +35,16 @@ from baton.realtime.protocol import (
     UserSpeechStarted,
 )
 from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, ScriptStep, call, say, speech
+from baton.testing import (
+    ScriptedConnection,
+    ScriptedRealtimeModel,
+    ScriptedStream,
+    ScriptStep,
+    call,
+    say,
+    silence,
+    speech,
+)
 
 TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
 AUDIO = SessionConfig("Desk")
@@ -162,7 +171,7 @@ async def test_a_model_error_fails_the_response_and_a_connection_error_cuts_the_
     assert model.complaints == []
 
 
-async def test_what_a_tests_own_step_raises_is_raised_where_the_client_reads() -> None:
+async def test_errors_of_a_step_are_raised_to_the_reader() -> None:
     def wrong(request: ModelRequest) -> str:
         raise AssertionError(f"nobody should ask {request.agent}")
 
@@ -225,7 +234,7 @@ async def test_the_user_interrupts_and_the_rest_is_truncated() -> None:
     assert model.complaints == []
 
 
-async def test_who_does_not_want_to_be_interrupted_is_not_and_does_not_answer_twice_at_once() -> None:
+async def test_without_interrupt_response_the_response_continues() -> None:
     quiet = RealtimeSettings(modality="text", turn_detection=TurnDetection(interrupt_response=False))
     held = asyncio.Event()
     model = ScriptedRealtimeModel([ScriptedStream("one", held, " two")])
@@ -257,14 +266,14 @@ async def test_committed_audio_is_what_hears_says() -> None:
     ]
     assert connection.heard == speech("Hello Hello")
     assert connection.items[0].audio_ms == 200
-    with pytest.raises(SetupError, match="nobody listens for speech here"):
+    with pytest.raises(SetupError, match="the session detects no speech"):
         connection.user_begins()
 
 
 async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     connection = await model.connect(TEXT)
-    await connection.send(AppendAudio(speech("Hello")))
+    await connection.send(AppendAudio(silence(200)))
     await connection.send(CommitAudio())
     await connection.send(CreateResponse())
     assert [type(signal) for signal in (await read(connection))[1:4]] == [
@@ -275,7 +284,32 @@ async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> No
     assert model.complaints == []
 
 
-async def test_nobody_writes_down_what_nobody_wants_written_down() -> None:
+async def test_speech_in_the_audio_is_detected_and_answered() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello there"])
+    connection = await model.connect(TEXT)
+    await connection.send(AppendAudio(speech("Hello there", pause_ms=600)))
+    signals = await read(connection)
+    assert [type(signal) for signal in signals[1:6]] == [
+        UserSpeechStarted,
+        UserSpeechEnded,
+        AudioCommitted,
+        TranscriptionCompleted,
+        ResponseStarted,
+    ]
+    assert TranscriptionCompleted(connection.items[0].id, "Hello there") in signals
+    assert connection.items[0].audio_ms == 900
+
+
+async def test_speech_that_is_committed_by_hand_keeps_its_item() -> None:
+    model = ScriptedRealtimeModel([], hears=["Hello"])
+    connection = await model.connect(TEXT)
+    await connection.send(AppendAudio(speech("Hello")))
+    await connection.send(CommitAudio())
+    (started,) = connection.told(UserSpeechStarted)
+    assert connection.told(AudioCommitted) == [AudioCommitted(started.item_id)]
+
+
+async def test_without_transcription_there_is_no_transcript() -> None:
     unwritten = RealtimeSettings(modality="text", transcription=None)
     connection = await ScriptedRealtimeModel(["Good day."]).connect(SessionConfig("Desk", settings=unwritten))
     connection.user_speaks("Hello")

@@ -1,7 +1,4 @@
-"""What OpenAI says, as signals.
-
-What it means that OpenAI will not open a websocket, or closes it.
-"""
+"""Decodes OpenAI's server events to signals, and maps failures of the websocket to model errors."""
 
 from collections import deque
 from collections.abc import Callable
@@ -34,24 +31,24 @@ from ..protocol import (
     UserSpeechEnded,
     UserSpeechStarted,
 )
-from .encoding import OpenAICommandEncoder, command_id_of
+from .encoding import OpenAICommandEncoder, to_command_id
 
 if TYPE_CHECKING:
     from websockets.exceptions import ConnectionClosed
 
 MALFORMED = "malformed_event"
-"""The code of a Trouble that is about what OpenAI itself has sent."""
-_IN_GOOD_ORDER = 1000
+"""Error code for an event of the provider that cannot be decoded."""
+_NORMAL_CLOSURE = 1000
 _REFUSED = (3000, 4000)
-"""Codes that mean that the session is refused; the reason is a type and a code of OpenAI's errors."""
+"""Close codes of a rejected session; the reason is `type.code` of OpenAI's errors."""
 
 
-def closed(model: str, error: "ConnectionClosed") -> ModelError | None:
-    """The error for a websocket that the other side has closed; None if it did so in good order."""
+def close_error(model: str, error: "ConnectionClosed") -> ModelError | None:
+    """Map the closing of a websocket by OpenAI to an error; None if it was a normal closure."""
     close = error.rcvd
     if close is None:
         return cut_short(model, has_begun=True, because="there was no close frame")
-    if close.code == _IN_GOOD_ORDER:
+    if close.code == _NORMAL_CLOSURE:
         return None
     if close.code in _REFUSED and "." in close.reason:
         kind, _, code = close.reason.partition(".")
@@ -59,16 +56,16 @@ def closed(model: str, error: "ConnectionClosed") -> ModelError | None:
     return cut_short(model, has_begun=True, because=f"it was closed with {close.code} {close.reason}".rstrip())
 
 
-def complaint(model: str, trouble: ProviderErrorReceived) -> ModelError:
-    """The error for a complaint before the conversation was open: then it cannot be opened at all."""
-    if trouble.code == MALFORMED:
-        return malformed(model, trouble.message)
-    kind = "server_error" if "server" in trouble.code else "invalid_request_error"
-    return failed_inside(model, {"type": kind, "code": trouble.code, "message": trouble.message})
+def open_error(model: str, error: ProviderErrorReceived) -> ModelError:
+    """Map an error event that came before the session was open."""
+    if error.code == MALFORMED:
+        return malformed(model, error.message)
+    kind = "server_error" if "server" in error.code else "invalid_request_error"
+    return failed_inside(model, {"type": kind, "code": error.code, "message": error.message})
 
 
-def not_opened(model: str, error: Exception, seconds: float) -> ModelError:
-    """The error for a handshake that failed."""
+def connect_error(model: str, error: Exception, seconds: float) -> ModelError:
+    """Map a failed handshake to an error."""
     from websockets.exceptions import InvalidHandshake, InvalidStatus
 
     if isinstance(error, InvalidStatus):
@@ -84,12 +81,12 @@ def not_opened(model: str, error: Exception, seconds: float) -> ModelError:
 
 
 _log = getLogger(__name__)
-_REMEMBERED = 4096
+_MAX_REMEMBERED = 4096
 _NOTHING = Raw(b"null")
 
 
 class _Event(Struct):
-    """Every field of every event that is read; each has a few of them. Types are checked, unknown fields are not."""
+    """The fields of all events that are read; unknown fields are ignored."""
 
     type: str
     event_id: str | None = None
@@ -166,20 +163,20 @@ _audio = msgspec.json.Decoder(bytes)
 
 
 class OpenAIEventDecoder:
-    """Reads the events of one connection, each once however often it comes."""
+    """Decodes the events of one connection; events that arrive twice are ignored."""
 
-    def __init__(self, model: str, sender: OpenAICommandEncoder) -> None:
+    def __init__(self, model: str, encoder: OpenAICommandEncoder) -> None:
         self._model = model
-        self._sender = sender
+        self._encoder = encoder
         self._seen: set[str] = set()
         self._seen_in_order: deque[str] = deque()
         self._ended: set[str] = set()
-        self._words: dict[str, list[str]] = {}
+        self._texts: dict[str, list[str]] = {}
         self._readers: dict[str, Callable[[_Event], Signal | None]] = {
             "response.output_audio.delta": _audio_delta,
             "response.output_audio.done": lambda e: AudioEnded(e.response_id, e.item_id, e.content_index or 0),
-            "response.output_audio_transcript.delta": self._spoken,
-            "response.output_text.delta": self._written,
+            "response.output_audio_transcript.delta": self._audio_transcript,
+            "response.output_text.delta": self._text_delta,
             "response.created": lambda e: ResponseStarted(_named.decode(e.response).id or ""),
             "response.done": self._response_done,
             "session.created": lambda e: SessionReady(_named.decode(e.session).id or ""),
@@ -187,19 +184,19 @@ class OpenAIEventDecoder:
             "conversation.item.added": self._item_added,
             "conversation.item.created": self._item_added,
             "conversation.item.truncated": lambda e: ItemTruncated(e.item_id, e.audio_end_ms),
-            "conversation.item.input_audio_transcription.delta": _transcribing,
+            "conversation.item.input_audio_transcription.delta": _transcription_delta,
             "conversation.item.input_audio_transcription.completed": lambda e: TranscriptionCompleted(
                 e.item_id, e.transcript or ""
             ),
-            "conversation.item.input_audio_transcription.failed": _not_transcribed,
+            "conversation.item.input_audio_transcription.failed": _transcription_failed,
             "input_audio_buffer.speech_started": lambda e: UserSpeechStarted(e.item_id, e.audio_start_ms),
             "input_audio_buffer.speech_stopped": lambda e: UserSpeechEnded(e.item_id, e.audio_end_ms),
             "input_audio_buffer.committed": lambda e: AudioCommitted(e.item_id),
-            "error": _trouble,
+            "error": _error,
         }
 
-    def signal(self, raw: bytes) -> Signal | None:
-        """What one event says; None if that is nothing, or nothing new."""
+    def decode(self, raw: bytes) -> Signal | None:
+        """Decode one event; None if it has no signal, or is a repetition."""
         try:
             event = _events.decode(raw)
             if event.event_id is not None and not self._is_new(event.event_id):
@@ -207,12 +204,12 @@ class OpenAIEventDecoder:
                 return None
             read = self._readers.get(event.type)
             if read is None:
-                _log.debug("`%s` sent an event of type %s, which says nothing new", self._model, event.type)
+                _log.debug("`%s` sent an event of type %s, which is ignored", self._model, event.type)
                 return None
             return read(event)
         except msgspec.DecodeError as error:
-            # What it was is not quoted: it may be the conversation.
-            what = f"`{self._model}` sent {len(raw)} bytes that are not an event of its format ({error})"
+            # The bytes are not quoted, because they may be part of the conversation.
+            what = f"`{self._model}` sent {len(raw)} bytes that are not a valid event ({error})"
             return ProviderErrorReceived(MALFORMED, what)
 
     def _is_new(self, event_id: str) -> bool:
@@ -220,26 +217,26 @@ class OpenAIEventDecoder:
             return False
         self._seen.add(event_id)
         self._seen_in_order.append(event_id)
-        if len(self._seen_in_order) > _REMEMBERED:
+        if len(self._seen_in_order) > _MAX_REMEMBERED:
             self._seen.discard(self._seen_in_order.popleft())
         return True
 
-    def _spoken(self, event: _Event) -> Signal:
-        return self._said(event, is_spoken=True)
+    def _audio_transcript(self, event: _Event) -> Signal:
+        return self._transcript_chunk(event, is_spoken=True)
 
-    def _written(self, event: _Event) -> Signal:
-        return self._said(event, is_spoken=False)
+    def _text_delta(self, event: _Event) -> Signal:
+        return self._transcript_chunk(event, is_spoken=False)
 
-    def _said(self, event: _Event, *, is_spoken: bool) -> Signal:
+    def _transcript_chunk(self, event: _Event, *, is_spoken: bool) -> Signal:
         text = _text.decode(event.delta) or ""
-        self._words.setdefault(event.item_id, []).append(text)
+        self._texts.setdefault(event.item_id, []).append(text)
         return TranscriptChunk(event.response_id, event.item_id, event.content_index or 0, text, is_spoken)
 
     def _item_added(self, event: _Event) -> Signal | None:
         item = _items.decode(event.item)
-        sent = self._sender.items.pop(item.id or "", None)
+        sent = self._encoder.items.pop(item.id or "", None)
         if sent is None:
-            # An item of a response, or what the user said: other events tell of those.
+            # An item of a response or of the user's audio, which other events report.
             return None
         return ItemAdded(sent.item_id, _role(item), sent.call_id)
 
@@ -251,7 +248,7 @@ class OpenAIEventDecoder:
         self._ended.add(id)
         details = response.status_details or _Details()
         failure = details.error or _Error()
-        ended = self._whole(response)
+        ended = self._to_message(response)
         return ResponseEnded(
             id,
             _status(response.status),
@@ -263,15 +260,15 @@ class OpenAIEventDecoder:
             self._model,
         )
 
-    def _whole(self, response: _Response) -> AssistantMessage:
-        """All the words of a response, and its complete calls."""
+    def _to_message(self, response: _Response) -> AssistantMessage:
+        """Collect the text of a response, and its complete calls."""
         words: list[str] = []
         calls: list[ToolCall] = []
         for item in response.output or ():
-            pieces = self._words.pop(item.id or "", [])
+            pieces = self._texts.pop(item.id or "", [])
             if item.type == "message":
                 said = "".join([part.transcript or part.text or "" for part in item.content or ()])
-                # Of an item that was broken off, not every transcript comes with the end of the response.
+                # The final event lacks the transcript of some cancelled items.
                 words.append(said or "".join(pieces))
             elif item.type == "function_call" and _is_complete(item, response):
                 calls.append(ToolCall(item.call_id or item.id or "", item.name or "", item.arguments or "{}"))
@@ -282,20 +279,20 @@ def _audio_delta(event: _Event) -> Signal:
     return AudioChunk(event.response_id, event.item_id, event.content_index or 0, _audio.decode(event.delta))
 
 
-def _transcribing(event: _Event) -> Signal | None:
+def _transcription_delta(event: _Event) -> Signal | None:
     text = _text.decode(event.delta)
     return TranscriptionChunk(event.item_id, text) if text else None
 
 
-def _not_transcribed(event: _Event) -> Signal:
+def _transcription_failed(event: _Event) -> Signal:
     error = _errors.decode(event.error)
     return TranscriptionFailed(event.item_id, error.message or error.code or "")
 
 
-def _trouble(event: _Event) -> Signal:
+def _error(event: _Event) -> Signal:
     error = _errors.decode(event.error)
     return ProviderErrorReceived(
-        error.code or error.type or "", error.message or "", command_id_of(error.event_id or "")
+        error.code or error.type or "", error.message or "", to_command_id(error.event_id or "")
     )
 
 
@@ -318,7 +315,7 @@ def _status(status: str | None) -> Literal["completed", "cancelled", "incomplete
         case "completed" | "cancelled" | "incomplete" | "failed":
             return status
         case _:
-            # The response is done, whatever a server calls that.
+            # The response is done, even if its status is unknown.
             return "completed"
 
 

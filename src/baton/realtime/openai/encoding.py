@@ -1,7 +1,4 @@
-"""Commands as the events that OpenAI takes.
-
-What OpenAI would refuse of a session's settings, found before they are sent.
-"""
+"""Encodes commands as OpenAI's client events, and validates configurations before they are sent."""
 
 import re
 import secrets
@@ -48,37 +45,46 @@ from ..protocol import (
 from ..settings import AudioFormat, SessionConfig, TurnDetection
 
 VOICES = ("alloy", "ash", "ballad", "cedar", "coral", "echo", "marin", "sage", "shimmer", "verse")
-OWN_VOICE = "voice_"
-"""How the ids of voices begin that somebody has made for an account of their own."""
+CUSTOM_VOICE_PREFIX = "voice_"
+"""Prefix of the ids of custom voices."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_MOST_TOOLS = 128
-_LONGEST_INSTRUCTIONS = 65_536
-_SLOWEST, _FASTEST = 0.25, 1.5
-_MOST_TOKENS = 4096
+_MAX_TOOLS = 128
+_MAX_INSTRUCTIONS = 65_536
+_MIN_SPEED, _MAX_SPEED = 0.25, 1.5
+_MAX_TOKENS = 4096
 _CHOICES = ("auto", "none", "required")
 
 
 def check_settings(settings: SessionConfig, model: str, voices: Collection[str]) -> None:
-    """Raise SetupError if OpenAI would not take these settings."""
+    """Validate a configuration.
+
+    Args:
+        settings: The configuration.
+        model: Name of the model, for messages.
+        voices: Names of the voices it has.
+
+    Raises:
+        SetupError: OpenAI would reject it.
+    """
     who = f"`{settings.agent}`"
     size = len(settings.instructions)
-    if size > _LONGEST_INSTRUCTIONS:
+    if size > _MAX_INSTRUCTIONS:
         raise SetupError(
-            f"the instructions of {who} have {size:,} characters; `{model}` takes at most {_LONGEST_INSTRUCTIONS:,}"
+            f"the instructions of {who} have {size:,} characters; `{model}` takes at most {_MAX_INSTRUCTIONS:,}"
         )
     _check_voice(settings, model, voices)
     speed, most = settings.settings.speed, settings.settings.max_output_tokens
-    if speed is not None and not _SLOWEST <= speed <= _FASTEST:
-        raise SetupError(f"the speed for {who} is {speed:g}; `{model}` speaks from {_SLOWEST:g} to {_FASTEST:g}")
-    if most is not None and not 1 <= most <= _MOST_TOKENS:
-        raise SetupError(f"max_output_tokens for {who} is {most}; `{model}` takes from 1 to {_MOST_TOKENS}, or None")
+    if speed is not None and not _MIN_SPEED <= speed <= _MAX_SPEED:
+        raise SetupError(f"the speed for {who} is {speed:g}; `{model}` speaks from {_MIN_SPEED:g} to {_MAX_SPEED:g}")
+    if most is not None and not 1 <= most <= _MAX_TOKENS:
+        raise SetupError(f"max_output_tokens for {who} is {most}; `{model}` takes from 1 to {_MAX_TOKENS}, or None")
     _check_tools(settings, model)
 
 
 def _check_voice(settings: SessionConfig, model: str, voices: Collection[str]) -> None:
     for voice, whose in ((settings.voice, f"of `{settings.agent}`"), (settings.settings.voice, "of the conversation")):
-        if voice is not None and voice not in voices and not voice.startswith(OWN_VOICE):
+        if voice is not None and voice not in voices and not voice.startswith(CUSTOM_VOICE_PREFIX):
             known = quote_names(sorted(voices))
             raise SetupError(
                 f"the voice {whose} is {voice!r}; `{model}` can speak with: {known}, or the id of a voice of your own"
@@ -87,8 +93,8 @@ def _check_voice(settings: SessionConfig, model: str, voices: Collection[str]) -
 
 def _check_tools(settings: SessionConfig, model: str) -> None:
     tools = settings.tools
-    if len(tools) > _MOST_TOOLS:
-        raise SetupError(f"`{settings.agent}` has {len(tools)} tools; `{model}` takes at most {_MOST_TOOLS}")
+    if len(tools) > _MAX_TOOLS:
+        raise SetupError(f"`{settings.agent}` has {len(tools)} tools; `{model}` takes at most {_MAX_TOOLS}")
     seen: set[str] = set()
     for tool in tools:
         _check_tool(tool, settings.agent, model)
@@ -119,35 +125,35 @@ _FORMATS: dict[AudioFormat, dict[str, Any]] = {
     "g711_alaw": {"type": "audio/pcma"},
 }
 _PCM = ("audio/pcm", "audio/pcm16", "audio/l16")
-_LONGEST_ID = 32
-_PART_OF = "#"
+_MAX_ID_LENGTH = 32
+_PART_SEPARATOR = "#"
 _encode = msgspec.json.Encoder().encode
 
 
 class SentItem(Struct, frozen=True):
-    """An item on its way, under the ids that whoever sends it knows it by."""
+    """The client's own ids of an item that was sent."""
 
     item_id: str
     call_id: str = ""
 
 
 class OpenAICommandEncoder:
-    """Writes the events of one connection, and remembers which items it has sent."""
+    """Encodes the commands of one connection, and tracks the items it has sent."""
 
     def __init__(self, model: str) -> None:
         self._model = model
         self.items: dict[str, SentItem] = {}
-        """The items that were sent and have not been acknowledged, by their ids on the wire."""
+        """Items that were sent and not acknowledged, by their ids on the wire."""
 
     def frames(self, command: Command) -> Iterator[str]:
-        """The events of one command, as text. One is as good as always enough."""
+        """Encode a command as JSON texts, in most cases one."""
         if isinstance(command, AppendAudio):
-            # The most frequent by far; the encoder writes bytes as base64 by itself.
+            # By far the most frequent command; the encoder writes bytes as base64.
             yield _encode({**_event("input_audio_buffer.append", command.id), "audio": command.audio}).decode()
             return
         for number, event in enumerate(self._events(command)):
             if command.id:
-                event["event_id"] = f"{command.id}{_PART_OF}{number}" if number else command.id
+                event["event_id"] = f"{command.id}{_PART_SEPARATOR}{number}" if number else command.id
             yield _encode(event).decode()
 
     def _events(self, command: Command) -> Iterator[dict[str, Any]]:
@@ -155,7 +161,7 @@ class OpenAICommandEncoder:
             case ConfigureSession():
                 yield {
                     "type": "session.update",
-                    "session": session_of(command.settings, with_voice=command.changes_voice),
+                    "session": encode_session(command.settings, with_voice=command.changes_voice),
                 }
             case CommitAudio():
                 yield {"type": "input_audio_buffer.commit"}
@@ -169,7 +175,7 @@ class OpenAICommandEncoder:
                 which = {"response_id": command.response_id} if command.response_id else {}
                 yield {"type": "response.cancel", **which}
             case TruncateItem():
-                where = {"item_id": _fitting(command.item_id, "item"), "content_index": command.content_index}
+                where = {"item_id": _fit_id(command.item_id, "item"), "content_index": command.content_index}
                 yield {"type": "conversation.item.truncate", **where, "audio_end_ms": command.audio_end_ms}
             case AppendAudio():
                 yield {"type": "input_audio_buffer.append", "audio": command.audio}
@@ -177,48 +183,48 @@ class OpenAICommandEncoder:
                 assert_never(command)
 
     def _items(self, command: AddItem) -> Iterator[dict[str, Any]]:
-        for number, (item, call_id) in enumerate(_items_of(command.message, self._model)):
+        for number, (item, call_id) in enumerate(_encode_message(command.message, self._model)):
             given = command.item_id if number == 0 and command.item_id else f"item_{secrets.token_hex(10)}"
-            id = _fitting(given, "item")
+            id = _fit_id(given, "item")
             self.items[id] = SentItem(given, call_id)
             yield {"type": "conversation.item.create", "item": {"id": id, **item}}
 
 
-def command_id_of(event_id: str) -> str:
-    """The id of the command that an event belongs to."""
-    return event_id.partition(_PART_OF)[0]
+def to_command_id(event_id: str) -> str:
+    """Return the id of the command that a client event belongs to."""
+    return event_id.partition(_PART_SEPARATOR)[0]
 
 
-def session_of(settings: SessionConfig, *, with_voice: bool) -> dict[str, Any]:
-    """The settings as a `session`."""
-    manners = settings.settings
-    transcription = {"model": manners.transcription, **({"language": manners.language} if manners.language else {})}
-    listening: dict[str, Any] = {
-        "format": _FORMATS[manners.input_format],
-        "turn_detection": _detection(manners.turn_detection),
-        "transcription": transcription if manners.transcription else None,
-        "noise_reduction": {"type": manners.noise_reduction} if manners.noise_reduction else None,
+def encode_session(settings: SessionConfig, *, with_voice: bool) -> dict[str, Any]:
+    """Encode a configuration as a `session` object."""
+    common = settings.settings
+    transcription = {"model": common.transcription, **({"language": common.language} if common.language else {})}
+    audio_input: dict[str, Any] = {
+        "format": _FORMATS[common.input_format],
+        "turn_detection": _detection(common.turn_detection),
+        "transcription": transcription if common.transcription else None,
+        "noise_reduction": {"type": common.noise_reduction} if common.noise_reduction else None,
     }
-    speaking: dict[str, Any] = {"format": _FORMATS[manners.output_format]}
-    if manners.speed is not None:
-        speaking["speed"] = manners.speed
-    voice = settings.voice or manners.voice
+    audio_output: dict[str, Any] = {"format": _FORMATS[common.output_format]}
+    if common.speed is not None:
+        audio_output["speed"] = common.speed
+    voice = settings.voice or common.voice
     if with_voice and voice is not None:
-        speaking["voice"] = {"id": voice} if voice.startswith(OWN_VOICE) else voice
+        audio_output["voice"] = {"id": voice} if voice.startswith(CUSTOM_VOICE_PREFIX) else voice
     choice = settings.tool_choice
     session: dict[str, Any] = {
         "type": "realtime",
-        "output_modalities": [manners.modality],
+        "output_modalities": [common.modality],
         "instructions": settings.instructions,
         "tools": [
             {"type": "function", "name": tool.name, "description": tool.description, "parameters": tool.parameters}
             for tool in settings.tools
         ],
         "tool_choice": choice if choice in _CHOICES else {"type": "function", "name": choice},
-        "max_output_tokens": "inf" if manners.max_output_tokens is None else manners.max_output_tokens,
-        "audio": {"input": listening, "output": speaking},
+        "max_output_tokens": "inf" if common.max_output_tokens is None else common.max_output_tokens,
+        "audio": {"input": audio_input, "output": audio_output},
     }
-    return _merged(session, manners.extra_body)
+    return _merge(session, common.extra_body)
 
 
 def _detection(detection: TurnDetection | None) -> dict[str, Any] | None:
@@ -240,8 +246,8 @@ def _detection(detection: TurnDetection | None) -> dict[str, Any] | None:
     return {**wire, **{name: value for name, value in told.items() if value is not None}}
 
 
-def _items_of(message: Message, model: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The items of a message, each with the id of the call it belongs to, if any."""
+def _encode_message(message: Message, model: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """Encode a message as items, each with the id of the call it belongs to, if any."""
     match message:
         case UserMessage(content):
             yield _said("user", [_part(part, model) for part in _parts(content)]), ""
@@ -254,11 +260,11 @@ def _items_of(message: Message, model: str) -> Iterator[tuple[dict[str, Any], st
             for call in message.tool_calls:
                 yield _called(call), call.id
         case ToolMessage():
-            wire = {"type": "function_call_output", "call_id": _fitting(message.tool_call_id, "call")}
+            wire = {"type": "function_call_output", "call_id": _fit_id(message.tool_call_id, "call")}
             yield {**wire, "output": text_of(message.content)}, message.tool_call_id
             media = [part for part in media_of(message.content) if isinstance(part, Image) and part.data is not None]
             if media:
-                # The output of a call is text, so what it shows follows as if the user showed it.
+                # The output of a call is text only, so images follow as a user message.
                 yield _said("user", [_part(part, model) for part in about(message.name, media)]), ""
 
 
@@ -267,7 +273,7 @@ def _said(role: str, content: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _called(call: ToolCall) -> dict[str, Any]:
-    wire = {"type": "function_call", "call_id": _fitting(call.id, "call"), "name": fitting_name(call.name)}
+    wire = {"type": "function_call", "call_id": _fit_id(call.id, "call"), "name": fitting_name(call.name)}
     return {**wire, "arguments": fitting_arguments(call.arguments)}
 
 
@@ -315,17 +321,17 @@ def _event(kind: str, id: str) -> dict[str, Any]:
     return {"type": kind, "event_id": id} if id else {"type": kind}
 
 
-def _fitting(id: str, kind: str) -> str:
-    """The id, or a digest of it if it is longer than OpenAI takes."""
-    return id if len(id) <= _LONGEST_ID else f"{kind}_{blake2b(id.encode(), digest_size=12).hexdigest()}"
+def _fit_id(id: str, kind: str) -> str:
+    """Return the id, or a digest of it if it is too long for OpenAI."""
+    return id if len(id) <= _MAX_ID_LENGTH else f"{kind}_{blake2b(id.encode(), digest_size=12).hexdigest()}"
 
 
-def _merged(settings: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with more of them, also inside of one another."""
+def _merge(settings: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge settings recursively."""
     merged = dict(settings)
     for name, value in more.items():
         before = merged.get(name)
         if isinstance(before, dict) and isinstance(value, Mapping):
-            value = _merged(cast("dict[str, Any]", before), cast("Mapping[str, Any]", value))
+            value = _merge(cast("dict[str, Any]", before), cast("Mapping[str, Any]", value))
         merged[name] = value
     return merged

@@ -1,4 +1,7 @@
-"""A realtime model that plays a script: live conversations for tests, without a provider, a socket or a clock."""
+"""A scripted realtime model: realtime sessions in tests, without a provider, a socket or a clock.
+
+May import `realtime` and everything below it, and the rest of `testing`.
+"""
 
 from .conversation import ConversationItem
 from .model import ScriptedConnection, ScriptedRealtimeModel

@@ -1,7 +1,4 @@
-"""What a scripted provider knows of a conversation, and what it will not take.
-
-A response that is being given: chunks of a script become what a provider tells of it, as it tells it.
-"""
+"""The conversation of a scripted provider, and its responses."""
 
 from collections.abc import AsyncIterable, Callable, Iterator
 from typing import Literal, TypeAlias
@@ -33,17 +30,17 @@ Role: TypeAlias = Literal["user", "assistant", "system", "call", "result"]
 
 
 class ConversationItem(Struct, frozen=True):
-    """One thing in a conversation, as a provider keeps it: words, one call, or the result of one."""
+    """An item of a provider's conversation: a message, one call, or the result of one."""
 
     id: str
     role: Role
     message: Message
     audio_ms: int = 0
-    """How much of it is sound."""
+    """Duration of its audio in milliseconds."""
 
     @property
     def call_id(self) -> str:
-        """The call that it is, or is the result of; else ""."""
+        """The id of its call, if it is a call or a result; otherwise empty."""
         message = self.message
         if isinstance(message, ToolMessage):
             return message.tool_call_id
@@ -51,13 +48,13 @@ class ConversationItem(Struct, frozen=True):
 
 
 class CommandRejectedError(Exception):
-    """What a provider says to a command that it will not take."""
+    """The provider rejects a command."""
 
-    def __init__(self, code: str, message: str, *, is_foreseeable: bool = True) -> None:
+    def __init__(self, code: str, message: str, *, is_avoidable: bool = True) -> None:
         super().__init__(message)
         self.code = code
-        self.is_foreseeable = is_foreseeable
-        """False if the client could not know: the two have crossed on the way."""
+        self.is_avoidable = is_avoidable
+        """False if the client could not know, because command and signal crossed on the way."""
 
 
 class ProviderConversation:
@@ -69,11 +66,23 @@ class ProviderConversation:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What a model reads of it."""
+        """The conversation as messages."""
         return tuple([item.message for item in self.items])
 
     def add(self, message: Message, item_id: str = "", *, audio_ms: int = 0) -> list[ConversationItem]:
-        """The items that a message becomes. Raises Objection if a provider would not take it."""
+        """Add a message as one or more items.
+
+        Args:
+            message: The message.
+            item_id: Id of the first item; by default a new one.
+            audio_ms: Duration of its audio.
+
+        Returns:
+            The items.
+
+        Raises:
+            CommandRejectedError: The message does not fit the conversation.
+        """
         self._check(message, item_id)
         roles_and_messages = list(_split(message))
         ids = [item_id or self.new_item_id(), *[self.new_item_id() for _ in roles_and_messages[1:]]]
@@ -83,46 +92,63 @@ class ProviderConversation:
         self.items += added
         return added
 
-    def grow(self, item_id: str, words: str, audio_ms: int) -> None:
-        """Add to what the model says in an item, which is made if it is not there yet."""
-        place = self._place_of(item_id)
-        if place is None:
+    def extend(self, item_id: str, words: str, audio_ms: int) -> None:
+        """Add text and audio to an item of the model, which is created if it is missing.
+
+        Args:
+            item_id: Id of the item.
+            words: The text.
+            audio_ms: Duration of the audio.
+        """
+        index = self._index_of(item_id)
+        if index is None:
             self.items.append(ConversationItem(item_id, "assistant", AssistantMessage(words), audio_ms))
             return
-        item = self.items[place]
+        item = self.items[index]
         said = AssistantMessage(text_of(item.message.content) + words)
-        self.items[place] = replace(item, message=said, audio_ms=item.audio_ms + audio_ms)
+        self.items[index] = replace(item, message=said, audio_ms=item.audio_ms + audio_ms)
 
-    def call(self, call: ToolCall) -> None:
-        """Keep a call that the model has made; one of the same id may be there, as a script can want to repeat it."""
+    def add_call(self, call: ToolCall) -> None:
+        """Add a call of the model; a script may repeat the id of an earlier one.
+
+        Args:
+            call: The call.
+        """
         self.items.append(ConversationItem(self.new_item_id(), "call", AssistantMessage(tool_calls=(call,))))
 
     def truncate(self, item_id: str, audio_end_ms: int, *, ms_per_word: int) -> None:
-        """Forget what comes after so much of an item. Raises Objection if there is not so much of it."""
-        place = self._place_of(item_id)
-        if place is None:
+        """Truncate an item of the model.
+
+        Args:
+            item_id: Id of the item.
+            audio_end_ms: Milliseconds of audio to keep.
+            ms_per_word: Duration of a word.
+
+        Raises:
+            CommandRejectedError: There is no such item, or it has less audio.
+        """
+        index = self._index_of(item_id)
+        if index is None:
             raise CommandRejectedError("item_truncate_invalid_item_id", f"there is no item `{item_id}` to truncate")
-        item = self.items[place]
+        item = self.items[index]
         if item.role != "assistant" or not item.audio_ms:
-            raise CommandRejectedError(
-                "item_truncate_invalid_item", f"`{item_id}` is not something the model said aloud"
-            )
+            raise CommandRejectedError("item_truncate_invalid_item", f"`{item_id}` is not audio of the model")
         if not 0 <= audio_end_ms <= item.audio_ms:
-            told = f"`{item_id}` has {item.audio_ms} ms of audio and cannot be truncated at {audio_end_ms} ms"
-            raise CommandRejectedError("invalid_audio_end_ms", told)
+            reason = f"`{item_id}` has {item.audio_ms} ms of audio and cannot be truncated at {audio_end_ms} ms"
+            raise CommandRejectedError("invalid_audio_end_ms", reason)
         heard = " ".join(text_of(item.message.content).split()[: audio_end_ms // ms_per_word])
-        self.items[place] = replace(item, message=AssistantMessage(heard), audio_ms=audio_end_ms)
+        self.items[index] = replace(item, message=AssistantMessage(heard), audio_ms=audio_end_ms)
 
     def _check(self, message: Message, item_id: str) -> None:
-        if item_id and self._place_of(item_id) is not None:
+        if item_id and self._index_of(item_id) is not None:
             raise CommandRejectedError("item_create_duplicate_item_id", f"there is an item `{item_id}` already")
         if is_empty(message):
-            raise CommandRejectedError("empty_item", f"a {type(message).__name__} without content says nothing")
+            raise CommandRejectedError("empty_item", f"a {type(message).__name__} has no content")
         known = {(item.role, item.call_id) for item in self.items}
         if isinstance(message, ToolMessage):
             if ("call", message.tool_call_id) not in known:
                 raise CommandRejectedError(
-                    "invalid_tool_call_id", f"a result for `{message.tool_call_id}`, a call nobody made"
+                    "invalid_tool_call_id", f"a result for the unknown call `{message.tool_call_id}`"
                 )
             if ("result", message.tool_call_id) in known:
                 raise CommandRejectedError("duplicate_result", f"a second result for the call `{message.tool_call_id}`")
@@ -131,12 +157,12 @@ class ProviderConversation:
                 if ("call", call.id) in known:
                     raise CommandRejectedError("duplicate_call", f"the call `{call.id}` is in the conversation already")
 
-    def _place_of(self, item_id: str) -> int | None:
-        return next((place for place, item in enumerate(self.items) if item.id == item_id), None)
+    def _index_of(self, item_id: str) -> int | None:
+        return next((index for index, item in enumerate(self.items) if item.id == item_id), None)
 
 
 def _split(message: Message) -> Iterator[tuple[Role, Message]]:
-    """A message as the items that a provider keeps of it."""
+    """Split a message into items."""
     match message:
         case UserMessage():
             yield "user", message
@@ -151,42 +177,46 @@ def _split(message: Message) -> Iterator[tuple[Role, Message]]:
                 yield "call", AssistantMessage(tool_calls=(call,))
 
 
-_CUT_SHORT = {"length": "max_output_tokens", "refusal": "content_filter", "content_filter": "content_filter"}
+_INCOMPLETE_REASONS = {"length": "max_output_tokens", "refusal": "content_filter", "content_filter": "content_filter"}
 
 Status: TypeAlias = Literal["completed", "cancelled", "incomplete", "failed"]
 
 
 class ResponseContext(Struct, frozen=True):
-    """What responses of one connection share."""
+    """The environment of the responses of one connection."""
 
     conversation: ProviderConversation
-    tell: Callable[[Signal], None]
+    send: Callable[[Signal], None]
     ms_per_word: int
     model_name: str
 
 
 class ScriptedResponse:
-    """One response, as far as it has come."""
+    """A response in progress: it converts the chunks of a script to signals."""
 
-    def __init__(self, response_id: str, stage: ResponseContext, manners: RealtimeSettings) -> None:
+    def __init__(self, response_id: str, context: ResponseContext, settings: RealtimeSettings) -> None:
         self.response_id = response_id
-        self._stage = stage
-        self._manners = manners
-        self._read = stage.conversation.messages
+        self._context = context
+        self._settings = settings
+        self._read = context.conversation.messages
         self._words: list[str] = []
         self._item_id = ""
         self._is_speaking = False
         self._calls: dict[int, ToolCall] = {}
         self._end = ModelResponse()
-        stage.tell(ResponseStarted(response_id))
+        context.send(ResponseStarted(response_id))
 
     @property
     def has_audio(self) -> bool:
-        """Whether anything was said aloud."""
-        return bool(self._item_id) and self._manners.modality == "audio"
+        """True if it has audio."""
+        return bool(self._item_id) and self._settings.modality == "audio"
 
     async def play(self, chunks: AsyncIterable[Chunk]) -> None:
-        """Tell every chunk. What the script raises goes through."""
+        """Send the signals of all chunks. Raises the script's errors.
+
+        Args:
+            chunks: The chunks of the script.
+        """
         async for chunk in chunks:
             match chunk:
                 case TextChunk(text):
@@ -201,24 +231,32 @@ class ScriptedResponse:
                 case ReasoningChunk():
                     pass
                 case PartChunk(part):
-                    raise SetupError(f"a live conversation cannot say {part!r}; give text, calls, or Audio with data")
+                    raise SetupError(
+                        f"a realtime response cannot contain {part!r}; use text, calls, or Audio with data"
+                    )
                 case ModelResponse():
                     self._end = chunk
         if self._end.message is not None and not self._words and not self._calls:
-            self._say_whole(self._end.message)
+            self._say_message(self._end.message)
         status, reason = self._status()
         self.end(status, reason=reason)
 
     def end(self, status: Status, *, reason: str = "", error: str = "") -> None:
-        """Tell that it is over, and how."""
+        """End the response.
+
+        Args:
+            status: Its status.
+            reason: The reason, if it is not completed.
+            error: The error message, if it failed.
+        """
         self._stop_speaking()
-        stage = self._stage
-        # A call that is cut off in the middle is none: nobody may carry it out.
-        calls = tuple([call for call in self._calls.values() if status == "completed" or _is_whole(call)])
+        context = self._context
+        # A call that is cut off must not be executed.
+        calls = tuple([call for call in self._calls.values() if status == "completed" or _is_complete(call)])
         message = AssistantMessage("".join(self._words), calls)
         for call in calls:
-            stage.conversation.call(call)
-        stage.tell(
+            context.conversation.add_call(call)
+        context.send(
             ResponseEnded(
                 self.response_id,
                 status,
@@ -227,25 +265,25 @@ class ScriptedResponse:
                 reason,
                 error,
                 self._end.usage or Usage(_count(*self._read), _count(message) + len(calls)),
-                self._end.model or stage.model_name,
+                self._end.model or context.model_name,
             )
         )
 
     def _say(self, words: str, *, audio: bytes = b"") -> None:
-        stage, format = self._stage, self._manners.output_format
-        is_spoken = self._manners.modality == "audio"
-        self._item_id = self._item_id or stage.conversation.new_item_id()
+        context, format = self._context, self._settings.output_format
+        is_spoken = self._settings.modality == "audio"
+        self._item_id = self._item_id or context.conversation.new_item_id()
         if is_spoken and not audio:
-            audio = speech(words, format=format, ms_per_word=stage.ms_per_word)
+            audio = speech(words, format=format, ms_per_word=context.ms_per_word)
         self._words.append(words)
-        stage.conversation.grow(self._item_id, words, int(milliseconds_of(len(audio), format)) if is_spoken else 0)
+        context.conversation.extend(self._item_id, words, int(milliseconds_of(len(audio), format)) if is_spoken else 0)
         if words:
-            stage.tell(TranscriptChunk(self.response_id, self._item_id, 0, words, is_spoken))
+            context.send(TranscriptChunk(self.response_id, self._item_id, 0, words, is_spoken))
         if is_spoken and audio:
             self._is_speaking = True
-            stage.tell(AudioChunk(self.response_id, self._item_id, 0, audio))
+            context.send(AudioChunk(self.response_id, self._item_id, 0, audio))
 
-    def _say_whole(self, message: AssistantMessage) -> None:
+    def _say_message(self, message: AssistantMessage) -> None:
         if message.content:
             self._say(text_of(message.content))
         self._calls = dict(enumerate(message.tool_calls))
@@ -253,7 +291,7 @@ class ScriptedResponse:
     def _stop_speaking(self) -> None:
         if self._is_speaking:
             self._is_speaking = False
-            self._stage.tell(AudioEnded(self.response_id, self._item_id, 0))
+            self._context.send(AudioEnded(self.response_id, self._item_id, 0))
 
     def _add_to_call(self, chunk: ToolCallChunk) -> None:
         before = self._calls.get(chunk.index) or ToolCall("", "", "")
@@ -262,11 +300,11 @@ class ScriptedResponse:
         )
 
     def _status(self) -> tuple[Status, str]:
-        reason = _CUT_SHORT.get(self._end.stop_reason, "")
+        reason = _INCOMPLETE_REASONS.get(self._end.stop_reason, "")
         return ("incomplete", reason) if reason else ("completed", "")
 
 
-def _is_whole(call: ToolCall) -> bool:
+def _is_complete(call: ToolCall) -> bool:
     try:
         msgspec.json.decode(call.arguments)
     except msgspec.DecodeError:
@@ -275,5 +313,5 @@ def _is_whole(call: ToolCall) -> bool:
 
 
 def _count(*messages: Message) -> int:
-    """By rule, a token is a word."""
+    """Count tokens; by convention, a word is a token."""
     return sum([len(text_of(message.content).split()) for message in messages])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import silence
-from tests.servers.realtime.wires import HELLO, TEXT, check_all, raw
+from tests.servers.realtime.clients import HELLO, TEXT, check_all, raw
 
 from baton.testing import ScriptedStream, call
 
@@ -132,7 +132,7 @@ async def test_a_wrong_event_is_refused_and_changes_nothing(
     assert [(complaint.code, complaint.event_id) for complaint in server.complaints] == [(code, "mine")]
 
 
-async def test_what_is_no_json_is_refused() -> None:
+async def test_invalid_json_is_rejected() -> None:
     async with OpenAIRealtimeServer([]) as server, raw(server) as client:
         await client.websocket.send_str("{broken")
         assert "could not parse" in (await client.until("error"))["error"]["message"]
@@ -182,7 +182,7 @@ async def test_a_result_for_a_call_that_was_made_is_taken() -> None:
         assert await complaints_after(server, events) == []
 
 
-async def test_only_what_was_spoken_can_be_truncated() -> None:
+async def test_only_spoken_items_can_be_truncated() -> None:
     truncate = {"type": "conversation.item.truncate", "item_id": "item_1", "content_index": 0, "audio_end_ms": 0}
     async with OpenAIRealtimeServer([]) as server:
         assert await complaints_after(server, [item(**HELLO, id="item_1"), truncate]) == ["invalid_value"]

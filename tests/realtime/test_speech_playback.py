@@ -1,7 +1,7 @@
 """R7: how much of what was said has been heard."""
 
 from baton.realtime import PlaybackTracker
-from baton.realtime.speech import PlayedPortion, heard_of
+from baton.realtime.speech import PlayedPortion, heard_text
 
 
 class Clock:
@@ -34,7 +34,7 @@ def test_one_item_is_played_after_the_other() -> None:
     assert playback.stop() == [PlayedPortion("b", 0, 250, 1000)]
 
 
-def test_what_was_heard_to_its_end_is_not_cut() -> None:
+def test_fully_played_items_are_not_truncated() -> None:
     clock = Clock()
     playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
@@ -53,7 +53,7 @@ def test_time_in_which_there_was_nothing_to_play_does_not_count() -> None:
     assert playback.stop() == [PlayedPortion("a", 0, 1125, 2000)]
 
 
-def test_what_the_application_says_counts_and_not_the_clock() -> None:
+def test_reports_of_the_application_override_the_clock() -> None:
     clock = Clock()
     playback = PlaybackTracker(clock)
     playback.received("a", 0, 1000)
@@ -65,17 +65,17 @@ def test_what_the_application_says_counts_and_not_the_clock() -> None:
     assert playback.stop() == [PlayedPortion("b", 0, 300, 1000)]
 
 
-def test_heard_are_whole_words_and_none_too_many() -> None:
+def test_heard_text_ends_at_whole_words() -> None:
     words = "Your invoice is paid"
-    assert heard_of(words, PlayedPortion("a", 0, 0, 1000)) == ""
-    assert heard_of(words, PlayedPortion("a", 0, 100, 1000)) == ""
-    assert heard_of(words, PlayedPortion("a", 0, 200, 1000)) == "Your"
-    assert heard_of(words, PlayedPortion("a", 0, 550, 1000)) == "Your"
-    assert heard_of(words, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
-    assert heard_of(words, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
-    assert heard_of(words, PlayedPortion("a", 0, 1000, 1000)) == words
-    assert heard_of(words, PlayedPortion("a", 0, 0, 0)) == words
+    assert heard_text(words, PlayedPortion("a", 0, 0, 1000)) == ""
+    assert heard_text(words, PlayedPortion("a", 0, 100, 1000)) == ""
+    assert heard_text(words, PlayedPortion("a", 0, 200, 1000)) == "Your"
+    assert heard_text(words, PlayedPortion("a", 0, 550, 1000)) == "Your"
+    assert heard_text(words, PlayedPortion("a", 0, 600, 1000)) == "Your invoice"
+    assert heard_text(words, PlayedPortion("a", 0, 999, 1000)) == "Your invoice is"
+    assert heard_text(words, PlayedPortion("a", 0, 1000, 1000)) == words
+    assert heard_text(words, PlayedPortion("a", 0, 0, 0)) == words
 
 
 def test_where_words_are_not_set_apart_characters_are_heard() -> None:
-    assert heard_of("您的发票已付清", PlayedPortion("a", 0, 500, 1000)) == "您的发"
+    assert heard_text("您的发票已付清", PlayedPortion("a", 0, 500, 1000)) == "您的发"

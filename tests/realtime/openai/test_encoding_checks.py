@@ -1,7 +1,7 @@
 """Settings that OpenAI would refuse are found before they are sent, and no others are."""
 
 import pytest
-from tests.realtime.openai.bench import model_of
+from tests.realtime.openai.support import model_of
 from tests.servers import OpenAIRealtimeServer
 
 from baton.errors import ModelRequestError, SetupError
@@ -25,7 +25,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("settings", "match"), WRONG, ids=lambda value: str(value)[-40:])
-async def test_what_is_wrong_is_named_and_the_provider_agrees(settings: SessionConfig, match: str) -> None:
+async def test_invalid_settings_are_named_and_the_provider_agrees(settings: SessionConfig, match: str) -> None:
     async with OpenAIRealtimeServer([]) as server:
         model = model_of(server)
         with pytest.raises(SetupError, match=match):

@@ -1,13 +1,12 @@
-"""Two stages for the same conversation: a scripted provider in memory, and OpenAI's wire format over a real websocket.
-
-A test that is given a `Stage` says what happens in words that both know, and so proves it on both.
-"""
+"""Two backends for the same tests: a scripted provider in memory, and OpenAI's format over a websocket."""
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+# Imported here, because the first import takes seconds and would count against the limits of a session.
+import openai.resources.realtime.realtime  # noqa: F401 # pyright: ignore[reportUnusedImport]
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import RecordedEvent, ServedItem, ServedSession, silence, speech
 
@@ -33,7 +32,7 @@ WITHIN = 60.0
 MS_PER_WORD = 200
 
 
-class Stage(Protocol):
+class Backend(Protocol):
     """Where a conversation takes place. Connections are counted from 0; -1 is the last."""
 
     async def plays(self, steps: Steps) -> RealtimeModel:
@@ -91,10 +90,10 @@ class Stage(Protocol):
         ...
 
 
-async def says(stage: Stage, session: RealtimeSession, words: str) -> None:
+async def says(backend: Backend, session: RealtimeSession, words: str) -> None:
     """The user says this aloud."""
-    await stage.begins_to_speak(session)
-    await stage.has_said(session, words)
+    await backend.begins_to_speak(session)
+    await backend.has_said(session, words)
 
 
 _NAMES: dict[type[Command], str] = {

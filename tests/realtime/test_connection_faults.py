@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Callable
 
-from tests.realtime.listening import WRITTEN, listening_to, runner_of
-from tests.realtime.stages import OverTheWire, nothing_left
+from tests.realtime.backends import OverTheWire, nothing_left
+from tests.realtime.listener import WRITTEN, listening_to, make_runner
 from tests.servers.realtime import CutConnection, Fault, RepeatEvent, SwapEvents
 
 from baton import RunContext, tool
@@ -46,13 +46,15 @@ class Case:
         )
 
 
-async def held(stage: OverTheWire, manners: RealtimeSettings, *faults: Fault) -> Case:
+async def held(backend: OverTheWire, settings: RealtimeSettings, *faults: Fault) -> Case:
     """The whole conversation, with these faults; it comes to the same end in any case."""
     case = Case()
-    model = await stage.plays({"Desk": [as_desk] * 9, "Billing": ["All is well."] * 9})
-    stage.server.plan(*faults)
+    model = await backend.plays({"Desk": [as_desk] * 9, "Billing": ["All is well."] * 9})
+    backend.server.plan(*faults)
     try:
-        async with listening_to(runner_of(case.desk, model, settings=manners, reconnect_delay=0.0).connect()) as heard:
+        async with listening_to(
+            make_runner(case.desk, model, settings=settings, reconnect_delay=0.0).connect()
+        ) as heard:
             await heard.session.send_text("Is all well?")
             await heard.until(
                 AgentResponded, where=lambda said: said.text == "All is well." and said.stop_reason == "completed"
@@ -63,23 +65,23 @@ async def held(stage: OverTheWire, manners: RealtimeSettings, *faults: Fault) ->
         assert case.done == {"look_up": 1, "on_handoff": 1}
         assert heard.transfers == [("Desk", "Billing")]
         assert [name for name, _ in heard.results] == ["look_up", "transfer_to_billing"]
-        assert stage.settings()[0] == "Billing: be kind."
-        roles = [role for role, _ in stage.told()]
+        assert backend.settings()[0] == "Billing: be kind."
+        roles = [role for role, _ in backend.told()]
         assert roles[:5] == ["user", "call", "result", "call", "result"]
         assert set(roles[5:]) == {"assistant"}
-        assert stage.complaints == []
+        assert backend.complaints == []
     finally:
-        await stage.close()
+        await backend.close()
     assert await nothing_left() == set()
     return case
 
 
-async def test_a_cut_after_any_event_of_a_conversation_in_writing() -> None:
+async def test_a_cut_after_any_event_of_a_text_conversation() -> None:
     """R9."""
     await _everywhere(WRITTEN, CutConnection)
 
 
-async def test_a_cut_after_any_event_of_a_conversation_aloud() -> None:
+async def test_a_cut_after_any_event_of_a_spoken_conversation() -> None:
     """R9."""
     await _everywhere(RealtimeSettings(), CutConnection)
 
@@ -94,10 +96,10 @@ async def test_any_two_events_may_change_places() -> None:
     await _everywhere(WRITTEN, SwapEvents, besides="response.done")
 
 
-async def _everywhere(manners: RealtimeSettings, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
+async def _everywhere(settings: RealtimeSettings, fault_at: Callable[[str, int], Fault], *, besides: str = "") -> None:
     """The conversation, each time with one thing going wrong, at the next place."""
     undisturbed = OverTheWire()
-    await held(undisturbed, manners)
+    await held(undisturbed, settings)
     seen: Counter[str] = Counter()
     faults: list[Fault] = []
     for recorded in undisturbed.at(0).sent:
@@ -109,7 +111,7 @@ async def _everywhere(manners: RealtimeSettings, fault_at: Callable[[str, int], 
     assert len(faults) > 30
     for fault in faults:
         try:
-            await held(OverTheWire(), manners, fault)
+            await held(OverTheWire(), settings, fault)
         except BaseException as error:
             error.add_note(f"with {fault}")
             raise

@@ -5,8 +5,8 @@ import time
 from typing import Any
 
 import pytest
-from tests.realtime.listening import Listener, listening_to, runner_of
-from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left
+from tests.realtime.backends import Backend, InMemory, OverTheWire, nothing_left
+from tests.realtime.listener import Listener, listening_to, make_runner
 
 from baton import tool
 from baton.errors import RunError
@@ -43,20 +43,20 @@ class Slow:
         return wait_for_it
 
 
-async def closed_in_time(session: RealtimeSession, stage: Stage) -> None:
+async def closed_in_time(session: RealtimeSession, backend: Backend) -> None:
     """Close it; nothing comes after that."""
     async with asyncio.timeout(60):
         await session.close()
-    if isinstance(stage, OverTheWire):
-        at, now = stage.at(), time.monotonic()
+    if isinstance(backend, OverTheWire):
+        at, now = backend.at(), time.monotonic()
         await at.until_closed()
         assert [each.type for each in at.received if each.at > now] == []
     else:
-        assert isinstance(stage, InMemory)
-        assert not stage.at().is_open
-    with pytest.raises(RunError, match="is over"):
+        assert isinstance(backend, InMemory)
+        assert not backend.at().is_open
+    with pytest.raises(RunError, match="has ended"):
         await session.send_audio(b"\0\0")
-    with pytest.raises(RunError, match="is over"):
+    with pytest.raises(RunError, match="has ended"):
         await session.send_text("Hello?")
 
 
@@ -65,36 +65,36 @@ async def words(heard: Listener, word: str) -> None:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_while_a_tool_runs(stage: Stage, is_async: bool) -> None:
+async def test_closing_while_a_tool_runs(backend: Backend, is_async: bool) -> None:
     """R11: also where the conversation waits for tools."""
     slow = Slow()
-    model = await stage.plays([call("wait_for_it")])
+    model = await backend.plays([call("wait_for_it")])
     desk = RealtimeAgent("Desk", tools=[slow.as_tool()])
-    async with listening_to(runner_of(desk, model, async_tool_calls=is_async).connect()) as heard:
+    async with listening_to(make_runner(desk, model, async_tool_calls=is_async).connect()) as heard:
         await heard.session.send_text("Wait")
         await slow.runs.wait()
-        await closed_in_time(heard.session, stage)
+        await closed_in_time(heard.session, backend)
     assert slow.was_stopped
     assert heard.session.result.status == "completed"
     assert heard.all(ToolReturned) == []
     assert await nothing_left() == set()
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_while_the_agent_speaks_what_it_said_is_kept(stage: Stage) -> None:
+async def test_closing_while_the_agent_speaks_keeps_its_text(backend: Backend) -> None:
     """R9, R11."""
-    model = await stage.plays([ScriptedStream("Goodbye and thank you", asyncio.Event())])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
+    model = await backend.plays([ScriptedStream("Goodbye and thank you", asyncio.Event())])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
         await heard.session.send_text("Bye")
         await words(heard, "you")
-        await closed_in_time(heard.session, stage)
+        await closed_in_time(heard.session, backend)
     assert heard.words == ["Goodbye and thank you"]
     assert heard.session.result.status == "completed"
     assert heard.session.result.output == "Goodbye and thank you"
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_while_a_question_is_open_it_stays_open_and_is_answered_later(stage: Stage) -> None:
+async def test_closing_with_an_open_interrupt_keeps_it_open(backend: Backend) -> None:
     """R11: with a store, the run is suspended, and another runner goes on with it."""
     store, calls = MemoryStore(), 0
 
@@ -106,21 +106,21 @@ async def test_while_a_question_is_open_it_stays_open_and_is_answered_later(stag
         return "paid"
 
     desk = RealtimeAgent("Desk", tools=[pay])
-    model = await stage.plays([call("pay"), "It is paid."])
-    async with listening_to(runner_of(desk, model, store=store).connect()) as heard:
+    model = await backend.plays([call("pay"), "It is paid."])
+    async with listening_to(make_runner(desk, model, store=store).connect()) as heard:
         await heard.session.send_text("Pay!")
         asked = await heard.until(InterruptRaised)
-        await closed_in_time(heard.session, stage)
+        await closed_in_time(heard.session, backend)
     assert heard.session.result.status == "suspended"
     assert [question.id for question in heard.session.result.interrupts] == [asked.key]
     run_id = heard.session.run_id
-    async with listening_to(runner_of(desk, model, store=store).resume(run_id, {asked.key: True})) as heard:
+    async with listening_to(make_runner(desk, model, store=store).resume(run_id, {asked.key: True})) as heard:
         await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert calls == 1
     assert heard.results == [("pay", "paid")]
-    assert [role for role, _ in stage.told()] == ["user", "call", "result", "assistant"]
+    assert [role for role, _ in backend.told()] == ["user", "call", "result", "assistant"]
     assert heard.session.result.status == "completed"
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
 async def test_a_question_can_be_answered_live_after_a_resume(scripted: InMemory) -> None:
@@ -133,39 +133,39 @@ async def test_a_question_can_be_answered_live_after_a_resume(scripted: InMemory
 
     desk, store = RealtimeAgent("Desk", tools=[pay]), MemoryStore()
     model = await scripted.plays([call("pay"), "It is paid."])
-    async with listening_to(runner_of(desk, model, store=store).connect()) as heard:
+    async with listening_to(make_runner(desk, model, store=store).connect()) as heard:
         await heard.session.send_text("Pay!")
         asked = await heard.until(InterruptRaised)
-    async with listening_to(runner_of(desk, model, store=store).resume(heard.session.run_id)) as again:
+    async with listening_to(make_runner(desk, model, store=store).resume(heard.session.run_id)) as again:
         assert [question.id for question in again.session.interrupts] == [asked.key]
         await again.session.answer(asked.key, True)
         await again.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert scripted.complaints == []
 
 
-async def test_while_it_connects_again(stage: Stage) -> None:
+async def test_closing_while_reconnecting(backend: Backend) -> None:
     """R11: it does not wait for a connection that nobody needs any more."""
-    model = await stage.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, reconnect_delay=60).connect()) as heard:
-        await stage.cut()
+    model = await backend.plays(["Hello."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model, reconnect_delay=60).connect()) as heard:
+        await backend.cut()
         await heard.until(SessionReconnecting)
         sending = asyncio.create_task(heard.session.send_audio(b"\0\0"))
         writing = asyncio.create_task(heard.session.send_text("Hello?"))
         async with asyncio.timeout(60):
             await heard.session.close()
         for task in (sending, writing):
-            with pytest.raises(RunError, match="is over"):
+            with pytest.raises(RunError, match="has ended"):
                 await task
     assert heard.session.result.status == "completed"
-    assert stage.connections == 1
+    assert backend.connections == 1
 
 
-async def test_while_the_floor_changes_and_there_is_no_connection(scripted: InMemory) -> None:
+async def test_closing_during_a_transfer_without_a_connection(scripted: InMemory) -> None:
     """R11."""
     billing = RealtimeAgent("Billing", description="Settles invoices.")
     model = await scripted.plays(["Hello."])
     desk = RealtimeAgent("Desk", handoffs=[billing])
-    async with listening_to(runner_of(desk, model, reconnect_delay=60).connect()) as heard:
+    async with listening_to(make_runner(desk, model, reconnect_delay=60).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.said()
         await scripted.cut()
@@ -183,11 +183,11 @@ async def test_just_when_a_tool_has_ended(scripted: InMemory) -> None:
     @tool
     async def bye() -> str:
         """Say goodbye."""
-        asyncio.get_running_loop().call_soon(sessions[0]._talk.hang_up)
+        asyncio.get_running_loop().call_soon(sessions[0]._controller.shut_down)
         return "bye"
 
     model = await scripted.plays([call("bye")])
-    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[bye]), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[bye]), model).connect()) as heard:
         sessions.append(heard.session)
         await heard.session.send_text("Bye")
         await heard.until_over()
@@ -207,7 +207,7 @@ async def test_a_guardrail_that_does_not_end_does_not_hold_it_up(scripted: InMem
         return True
 
     model = await scripted.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", output_guardrails=[slow]), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk", output_guardrails=[slow]), model).connect()) as heard:
         await heard.session.send_text("Hi")
         await asked.wait()
         async with asyncio.timeout(60):
@@ -216,23 +216,23 @@ async def test_a_guardrail_that_does_not_end_does_not_hold_it_up(scripted: InMem
     assert await nothing_left() == set()
 
 
-async def test_twice_and_from_two_tasks(stage: Stage) -> None:
+async def test_twice_and_from_two_tasks(backend: Backend) -> None:
     """R11."""
-    model = await stage.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays(["Hello."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         await asyncio.gather(heard.session.close(), heard.session.close())
         await heard.session.close()
     assert heard.session.result.status == "completed"
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_leaving_by_an_error_closes_as_well(stage: Stage) -> None:
+async def test_leaving_by_an_error_closes_as_well(backend: Backend) -> None:
     """R11."""
     slow = Slow()
-    model = await stage.plays([call("wait_for_it")])
+    model = await backend.plays([call("wait_for_it")])
 
     async def hold() -> None:
-        async with runner_of(RealtimeAgent("Desk", tools=[slow.as_tool()]), model).connect() as session:
+        async with make_runner(RealtimeAgent("Desk", tools=[slow.as_tool()]), model).connect() as session:
             await session.send_text("Wait")
             await slow.runs.wait()
             raise LookupError
@@ -241,16 +241,16 @@ async def test_leaving_by_an_error_closes_as_well(stage: Stage) -> None:
         await hold()
     assert slow.was_stopped
     assert await nothing_left() == set()
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_whoever_is_cancelled_closes_as_well(stage: Stage) -> None:
+async def test_a_cancelled_task_closes_the_session(backend: Backend) -> None:
     """R11."""
     slow = Slow()
-    model = await stage.plays([call("wait_for_it")])
+    model = await backend.plays([call("wait_for_it")])
 
     async def hold() -> None:
-        async with runner_of(RealtimeAgent("Desk", tools=[slow.as_tool()]), model).connect() as session:
+        async with make_runner(RealtimeAgent("Desk", tools=[slow.as_tool()]), model).connect() as session:
             await session.send_text("Wait")
             async for _ in session:
                 pass
@@ -261,12 +261,12 @@ async def test_whoever_is_cancelled_closes_as_well(stage: Stage) -> None:
     with pytest.raises(asyncio.CancelledError):
         await asyncio.wait_for(holding, 60)
     assert slow.was_stopped
-    if isinstance(stage, OverTheWire):
-        await stage.at().until_closed()
-    assert stage.complaints == []
+    if isinstance(backend, OverTheWire):
+        await backend.at().until_closed()
+    assert backend.complaints == []
 
 
-async def test_what_one_call_came_to_is_kept_though_another_did_not_end(stage: Stage) -> None:
+async def test_the_result_of_one_call_is_kept_if_another_did_not_end(backend: Backend) -> None:
     """R11: the history says what the log says."""
     slow = Slow()
 
@@ -275,13 +275,13 @@ async def test_what_one_call_came_to_is_kept_though_another_did_not_end(stage: S
         """Look it up."""
         return "found"
 
-    model = await stage.plays([[call("wait_for_it"), call("look_up")]])
+    model = await backend.plays([[call("wait_for_it"), call("look_up")]])
     desk = RealtimeAgent("Desk", tools=[slow.as_tool(), look_up])
-    async with listening_to(runner_of(desk, model).connect()) as heard:
+    async with listening_to(make_runner(desk, model).connect()) as heard:
         await heard.session.send_text("Both")
         await slow.runs.wait()
         await heard.until(ToolReturned)
     history = [text_of(message.content) for message in heard.session.result.messages]
     assert history == ["Both", "", "This call did not finish.", "found"]
     assert [text_of(entry.message.content) for entry in history_from_log(heard.session.log.events)] == history
-    assert stage.complaints == []
+    assert backend.complaints == []

@@ -26,6 +26,6 @@ def test_other_strings_are_refused_with_what_would_work(wrong: str) -> None:
         resolve_realtime_model(wrong)
 
 
-def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(SetupError, match="7 is no realtime model"):
+def test_other_objects_are_rejected() -> None:
+    with pytest.raises(SetupError, match="7 is not a realtime model"):
         resolve_realtime_model(cast("Any", 7))

@@ -4,8 +4,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.realtime.listening import Listener, listening_to, runner_of
-from tests.realtime.stages import InMemory, OverTheWire, Stage, nothing_left, says
+from tests.realtime.backends import Backend, InMemory, OverTheWire, nothing_left, says
+from tests.realtime.listener import Listener, listening_to, make_runner
 from tests.servers import HttpFault
 from tests.servers.realtime import CutConnection
 
@@ -40,7 +40,7 @@ async def test_a_cut_before_anything_was_said_has_the_response_asked_for_again(
 ) -> None:
     """R9."""
     model = await wire.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk", instructions="Be kind."), model).connect()) as heard:
         wire.server.plan(CutConnection("response.created", before=is_before))
         await heard.session.send_text("Hi")
         await heard.said()
@@ -58,7 +58,7 @@ async def test_a_cut_before_anything_was_said_has_the_response_asked_for_again(
 async def test_a_cut_in_the_middle_of_an_answer_keeps_what_was_said(wire: OverTheWire, at: str) -> None:
     """R9."""
     model = await wire.plays(["Your invoice is paid.", "As I said: it is paid."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         wire.server.plan(CutConnection(at))
         await heard.session.send_text("My invoice?")
         await heard.until(AgentResponded, where=lambda said: said.text.startswith("As I said"))
@@ -72,23 +72,23 @@ async def test_a_cut_in_the_middle_of_an_answer_keeps_what_was_said(wire: OverTh
     assert wire.complaints == []
 
 
-async def test_a_cut_in_the_middle_of_speech_keeps_what_was_said(stage: Stage) -> None:
+async def test_a_cut_in_the_middle_of_speech_keeps_what_was_said(backend: Backend) -> None:
     """R9."""
     never = asyncio.Event()
-    model = await stage.plays([ScriptedStream("One two three", never), "Again."])
-    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
+    model = await backend.plays([ScriptedStream("One two three", never), "Again."])
+    runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Count")
         await heard.until(UserMessageAdded)
-        await stage.until("respond")
+        await backend.until("respond")
         await _words(heard, "three")
-        await stage.cut()
+        await backend.cut()
         await heard.until(AgentResponded, where=lambda said: said.text == "Again.")
     assert heard.words == ["One two three", "Again."]
     assert heard.all(AgentResponded)[0].stop_reason == "connection_lost"
-    assert stage.told(1)[:2] == [("user", "Count"), ("assistant", "One two three")]
-    assert stage.commands(1) == ["user", "assistant", "respond"]
-    assert stage.complaints == []
+    assert backend.told(1)[:2] == [("user", "Count"), ("assistant", "One two three")]
+    assert backend.commands(1) == ["user", "assistant", "respond"]
+    assert backend.complaints == []
 
 
 async def _words(heard: Listener, word: str) -> None:
@@ -107,7 +107,7 @@ async def test_a_call_whose_response_was_cut_off_is_not_carried_out(wire: OverTh
         return "paid"
 
     model = await wire.plays([call("pay"), "I did nothing yet."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         wire.server.plan(CutConnection("response.function_call_arguments.done"))
         await heard.session.send_text("Pay!")
         await heard.until(AgentResponded, where=lambda said: said.text == "I did nothing yet.")
@@ -116,7 +116,7 @@ async def test_a_call_whose_response_was_cut_off_is_not_carried_out(wire: OverTh
     assert wire.complaints == []
 
 
-async def test_a_cut_while_a_tool_runs_does_not_run_it_again(stage: Stage) -> None:
+async def test_a_cut_while_a_tool_runs_does_not_run_it_again(backend: Backend) -> None:
     """R9."""
     calls = 0
     runs, may_end = asyncio.Event(), asyncio.Event()
@@ -130,18 +130,18 @@ async def test_a_cut_while_a_tool_runs_does_not_run_it_again(stage: Stage) -> No
         await may_end.wait()
         return "paid"
 
-    model = await stage.plays([call("pay"), "It is paid."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+    model = await backend.plays([call("pay"), "It is paid."])
+    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
         await runs.wait()
-        await stage.cut()
+        await backend.cut()
         await heard.until(SessionReconnected)
         may_end.set()
         await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert calls == 1
-    assert [role for role, _ in stage.told(1)] == ["user", "call", "result", "assistant"]
-    assert stage.commands(1)[-2:] == ["result", "respond"]
-    assert stage.complaints == []
+    assert [role for role, _ in backend.told(1)] == ["user", "call", "result", "assistant"]
+    assert backend.commands(1)[-2:] == ["result", "respond"]
+    assert backend.complaints == []
 
 
 async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scripted: InMemory) -> None:
@@ -157,7 +157,7 @@ async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scr
         return "paid"
 
     model = await scripted.plays([call("pay"), "It is paid."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
         await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert calls == 1
@@ -166,7 +166,7 @@ async def test_a_result_whose_sending_was_cut_is_sent_on_the_next_connection(scr
 
 
 @pytest.mark.parametrize("kind", [AddItem, ConfigureSession, CreateResponse])
-async def test_a_cut_while_the_floor_changes_leaves_the_new_agent_in_its_place(scripted: InMemory, kind: Any) -> None:
+async def test_a_cut_during_a_transfer_keeps_the_new_agent_active(scripted: InMemory, kind: Any) -> None:
     """R9: whatever is being sent when the connection goes."""
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
 
@@ -177,7 +177,7 @@ async def test_a_cut_while_the_floor_changes_leaves_the_new_agent_in_its_place(s
         "Desk", instructions="Desk: be kind.", handoffs=[realtime_handoff(billing, on_handoff=cut_now)]
     )
     model = await scripted.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Billing here."]})
-    async with listening_to(runner_of(desk, model).connect()) as heard:
+    async with listening_to(make_runner(desk, model).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
     assert heard.transfers == [("Desk", "Billing")]
@@ -187,7 +187,7 @@ async def test_a_cut_while_the_floor_changes_leaves_the_new_agent_in_its_place(s
     assert scripted.complaints == []
 
 
-async def test_a_cut_while_a_question_is_open_leaves_it_open(stage: Stage) -> None:
+async def test_a_cut_while_a_question_is_open_leaves_it_open(backend: Backend) -> None:
     """R9."""
 
     @tool(needs_approval=True)
@@ -195,24 +195,24 @@ async def test_a_cut_while_a_question_is_open_leaves_it_open(stage: Stage) -> No
         """Pay."""
         return "paid"
 
-    model = await stage.plays([call("pay"), "It is paid."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
+    model = await backend.plays([call("pay"), "It is paid."])
+    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model).connect()) as heard:
         await heard.session.send_text("Pay!")
         asked = await heard.until(InterruptRaised)
-        await stage.cut()
+        await backend.cut()
         await heard.until(SessionReconnected)
         await heard.session.answer(asked.key, True)
         await heard.until(AgentResponded, where=lambda said: said.text == "It is paid.")
     assert heard.results == [("pay", "paid")]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(stage: Stage) -> None:
+async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(backend: Backend) -> None:
     """R9."""
-    model = await stage.plays(["Both of you!"])
-    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings(turn_detection=None))
+    model = await backend.plays(["Both of you!"])
+    runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings(turn_detection=None))
     async with listening_to(runner.connect()) as heard:
-        await stage.cut()
+        await backend.cut()
         await heard.until(SessionReconnecting)
         frames = [bytes([number]) * 960 for number in range(20)]
         sending = asyncio.gather(*[heard.session.send_audio(frame) for frame in frames])
@@ -220,19 +220,19 @@ async def test_audio_and_words_that_are_sent_meanwhile_arrive_once(stage: Stage)
         await sending
         await heard.session.send_text("Hello again")
         await heard.said()
-    if isinstance(stage, OverTheWire):
-        assert bytes(stage.at(1).audio) == b"".join(frames)
+    if isinstance(backend, OverTheWire):
+        assert bytes(backend.at(1).audio) == b"".join(frames)
     else:
-        assert isinstance(stage, InMemory)
-        assert stage.at(1).heard == b"".join(frames)
-    assert stage.told(1) == [("user", "Hello"), ("user", "Hello again"), ("assistant", "Both of you!")]
-    assert stage.complaints == []
+        assert isinstance(backend, InMemory)
+        assert backend.at(1).heard == b"".join(frames)
+    assert backend.told(1) == [("user", "Hello"), ("user", "Hello again"), ("assistant", "Both of you!")]
+    assert backend.complaints == []
 
 
-async def test_what_the_user_said_and_nobody_answered_is_answered_after_a_cut(scripted: InMemory) -> None:
+async def test_an_unanswered_user_message_is_answered_after_a_cut(scripted: InMemory) -> None:
     """R9: also if its transcript is lost with the connection."""
     model = await scripted.plays(["Pardon?"])
-    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
+    runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
         scripted.at().emit(UserSpeechStarted("a"), UserSpeechEnded("a"), AudioCommitted("a"))
         await scripted.at().wait_until_read(AudioCommitted)
@@ -243,16 +243,16 @@ async def test_what_the_user_said_and_nobody_answered_is_answered_after_a_cut(sc
     assert [event.text for event in heard.all(UserMessageAdded)] == ["(something that could not be understood)"]
 
 
-async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_can_be_resumed(stage: Stage) -> None:
+async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_can_be_resumed(backend: Backend) -> None:
     """R9."""
     store = MemoryStore()
-    model = await stage.plays(["Hello.", "Where were we?"])
+    model = await backend.plays(["Hello.", "Where were we?"])
     desk = RealtimeAgent("Desk")
-    async with listening_to(runner_of(desk, model, store=store, max_reconnects=2).connect()) as heard:
+    async with listening_to(make_runner(desk, model, store=store, max_reconnects=2).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.said()
-        await _refuse_to_connect(stage, 2)
-        await stage.cut()
+        await _refuse_to_connect(backend, 2)
+        await backend.cut()
         run_id = heard.session.run_id
         await heard.until(SessionReconnecting, 2)
         with pytest.raises((RunError, SessionLostError)):
@@ -260,26 +260,26 @@ async def test_after_so_many_attempts_the_conversation_ends_with_an_error_and_ca
     assert isinstance(heard.failure, SessionLostError)
     assert heard.failure.attempts == 2
     assert heard.session.result.status == "failed"
-    again = runner_of(desk, model, store=store)
+    again = make_runner(desk, model, store=store)
     async with listening_to(again.resume(run_id)) as heard:
         await heard.session.send_text("Are you there?")
         await heard.said()
-    assert stage.told() == [
+    assert backend.told() == [
         ("user", "Hi"),
         ("assistant", "Hello."),
         ("user", "Are you there?"),
         ("assistant", "Where were we?"),
     ]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def _refuse_to_connect(stage: Stage, times: int) -> None:
+async def _refuse_to_connect(backend: Backend, times: int) -> None:
     gone = [ModelConnectionError("no route to host", retryable=True) for _ in range(times)]
-    if isinstance(stage, OverTheWire):
-        stage.server.refuse(*[HttpFault(503) for _ in range(times)])
+    if isinstance(backend, OverTheWire):
+        backend.server.refuse(*[HttpFault(503) for _ in range(times)])
     else:
-        assert isinstance(stage, InMemory)
-        stage.model.fail_to_connect(*gone)
+        assert isinstance(backend, InMemory)
+        backend.model.fail_to_connect(*gone)
 
 
 async def _send_until_over(session: RealtimeSession) -> None:
@@ -292,7 +292,7 @@ async def _send_until_over(session: RealtimeSession) -> None:
 async def test_a_provider_that_always_hangs_up_is_not_called_for_ever(wire: OverTheWire) -> None:
     """R9: every connection comes about, and none is good for anything."""
     model = await wire.plays(["Hello."] * 20)
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model, max_reconnects=3).connect()) as heard:
         wire.server.plan(*[CutConnection("response.created", before=True, nth=number) for number in range(1, 20)])
         await heard.session.send_text("Hi")
         await heard.until_over()
@@ -300,20 +300,20 @@ async def test_a_provider_that_always_hangs_up_is_not_called_for_ever(wire: Over
     assert wire.connections == 4
 
 
-async def test_a_provider_that_closes_politely_ends_the_conversation(stage: Stage) -> None:
+async def test_a_normal_closure_by_the_provider_ends_the_session(backend: Backend) -> None:
     """R9."""
-    model = await stage.plays([ScriptedStream("One two three", asyncio.Event())])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays([ScriptedStream("One two three", asyncio.Event())])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("Count")
         await _words(heard, "three")
-        await stage.hang_up()
+        await backend.hang_up()
         await heard.until_over()
-        with pytest.raises(RunError, match="is over"):
+        with pytest.raises(RunError, match="has ended"):
             await heard.session.send_text("Hello?")
     assert heard.failure is None
     assert heard.words == ["One two three"]
     assert heard.session.result.status == "completed"
-    assert stage.connections == 1
+    assert backend.connections == 1
 
 
 async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripted: InMemory) -> None:
@@ -321,12 +321,12 @@ async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripte
     model = await scripted.plays(["Hello."])
     model.fail_to_connect(ModelConnectionError("no route to host"))
     with pytest.raises(ModelConnectionError, match="no route to host"):
-        async with runner_of(RealtimeAgent("Desk"), model).connect():
+        async with make_runner(RealtimeAgent("Desk"), model).connect():
             raise AssertionError("it was opened")
     model.cut_at(AddItem)
     history = [UserMessage("Hi"), AssistantMessage("Hello.")]
     with pytest.raises(ModelConnectionError, match="cut while sending"):
-        async with runner_of(RealtimeAgent("Desk"), model).connect(history):
+        async with make_runner(RealtimeAgent("Desk"), model).connect(history):
             raise AssertionError("it was opened")
     assert [connection.is_open for connection in model.connections] == [False]
     assert await nothing_left() == set()
@@ -335,7 +335,7 @@ async def test_if_it_cannot_be_opened_that_is_raised_and_nothing_is_left(scripte
 async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -> None:
     """R9."""
     model = await scripted.plays(["Hello.", "Again."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.said()
         scripted.model.cut_at(AddItem)
@@ -354,16 +354,16 @@ async def test_a_second_cut_while_everything_is_told_again(scripted: InMemory) -
     assert scripted.complaints == []
 
 
-async def test_speech_is_heard_on_the_next_connection(stage: Stage) -> None:
+async def test_speech_is_heard_on_the_next_connection(backend: Backend) -> None:
     """R9."""
-    model = await stage.plays(["Good morning."])
-    runner = runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
+    model = await backend.plays(["Good morning."])
+    runner = make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings())
     async with listening_to(runner.connect()) as heard:
-        await stage.cut()
+        await backend.cut()
         await heard.until(SessionReconnected)
-        await says(stage, heard.session, "Hello")
+        await says(backend, heard.session, "Hello")
         await heard.said()
         await heard.until(UserMessageAdded)
         await heard.session.wait_until_idle()
     assert [event.text for event in heard.all(UserMessageAdded)] == ["Hello"]
-    assert stage.complaints == []
+    assert backend.complaints == []

@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from tests.realtime.listening import listening_to, runner_of
-from tests.realtime.stages import InMemory, OverTheWire
+from tests.realtime.backends import InMemory, OverTheWire
+from tests.realtime.listener import listening_to, make_runner
 from tests.servers.realtime import IgnoreCommand
 
 from baton import RunHooks
@@ -17,14 +17,14 @@ from baton.testing import ScriptedStream, call
 class AtTheHandoff(RunHooks):
     """Lets something happen just before the model is told that the floor has changed."""
 
-    def __init__(self, stage: InMemory) -> None:
-        self._stage = stage
+    def __init__(self, backend: InMemory) -> None:
+        self._stage = backend
 
     def on_handoff(self, ctx: Any, from_agent: Any, to_agent: Any) -> None:
         self._stage.at().user_speaks("Wait a moment")
 
 
-async def test_nothing_is_heard_of_whoever_answers_with_a_floor_that_is_gone(scripted: InMemory) -> None:
+async def test_stale_responses_are_not_delivered(scripted: InMemory) -> None:
     """R4: the user speaks while the floor changes, and the provider answers as whom it was told to be before."""
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
@@ -33,7 +33,7 @@ async def test_nothing_is_heard_of_whoever_answers_with_a_floor_that_is_gone(scr
         "Billing": ["Billing here."],
     }
     model = await scripted.plays(steps)
-    runner = runner_of(desk, model, settings=RealtimeSettings(), hooks=AtTheHandoff(scripted))
+    runner = make_runner(desk, model, settings=RealtimeSettings(), hooks=AtTheHandoff(scripted))
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
@@ -51,7 +51,7 @@ async def test_nothing_is_heard_of_whoever_answers_with_a_floor_that_is_gone(scr
 async def test_one_that_crossed_with_ours_is_waited_for(scripted: InMemory) -> None:
     """R6: the user was faster; the request is made again when that answer has been given."""
     model = await scripted.plays(["To what was said.", "To what was written."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
         scripted.at().user_speaks("Hello")
         await heard.session.send_text("And this?")
         await heard.said(2)
@@ -60,7 +60,7 @@ async def test_one_that_crossed_with_ours_is_waited_for(scripted: InMemory) -> N
     assert scripted.complaints == []
 
 
-async def test_the_floor_changes_though_the_provider_does_not_stop(wire: OverTheWire) -> None:
+async def test_a_transfer_happens_although_the_provider_does_not_stop(wire: OverTheWire) -> None:
     """R4: whoever has the floor waits for a while, and no longer."""
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
@@ -68,7 +68,7 @@ async def test_the_floor_changes_though_the_provider_does_not_stop(wire: OverThe
     model = await wire.plays(
         {"Desk": [ScriptedStream("One two three", may_end, " four")], "Billing": ["Billing here."]}
     )
-    async with listening_to(runner_of(desk, model).connect()) as heard:
+    async with listening_to(make_runner(desk, model).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.until(TranscriptDelta, where=lambda delta: "three" in delta.text)
         wire.server.plan(IgnoreCommand("response.cancel"))

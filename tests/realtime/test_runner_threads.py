@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.realtime.listening import listening_to, runner_of
-from tests.realtime.stages import OverTheWire, Stage
+from tests.realtime.backends import Backend, OverTheWire
+from tests.realtime.listener import listening_to, make_runner
 
 from baton import Agent, RunContext, Runner, tool
 from baton.errors import ModelError, SessionLostError
@@ -23,7 +23,7 @@ PIXEL = bytes.fromhex(
 )
 
 
-async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(stage: Stage) -> None:
+async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(backend: Backend) -> None:
     """R3: the same store, and calls of both."""
 
     @tool
@@ -35,11 +35,11 @@ async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(stage: Stage
     written = ScriptedModel([call("look_up", what="a"), "I found a.", "You are welcome."])
     text = Runner(Agent("Desk", tools=[look_up], model=written), store=store)
     await text.run("Find a", thread="t")
-    model = await stage.plays([call("look_up", what="b"), "I found b."])
-    live = runner_of(RealtimeAgent("Desk", tools=[look_up]), model, store=store)
+    model = await backend.plays([call("look_up", what="b"), "I found b."])
+    live = make_runner(RealtimeAgent("Desk", tools=[look_up]), model, store=store)
     async with listening_to(live.connect(thread="t")) as heard:
-        assert [role for role, _ in stage.told()] == ["user", "call", "result", "assistant"]
-        assert "respond" not in stage.commands()
+        assert [role for role, _ in backend.told()] == ["user", "call", "result", "assistant"]
+        assert "respond" not in backend.commands()
         await heard.session.send_text("Find b")
         await heard.until(AgentResponded, where=lambda said: said.text == "I found b.")
     result = await text.run("Thanks", thread="t")
@@ -47,16 +47,16 @@ async def test_a_thread_in_writing_goes_on_live_and_back_in_writing(stage: Stage
     said = [text_of(message.content) for message in written.requests[-1].messages if text_of(message.content)]
     assert said == ["Find a", "found a", "I found a.", "Find b", "found b", "I found b.", "Thanks"]
     assert [text_of(message.content) for message in await live.thread("t").messages()][-1] == "You are welcome."
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_a_thread_remembers_who_had_the_live_floor_and_what_was_heard(stage: Stage) -> None:
+async def test_a_thread_remembers_the_active_agent_and_the_heard_text(backend: Backend) -> None:
     """R3, R7."""
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
     steps = {"Desk": [call("transfer_to_billing")], "Billing": ["One two three four", "Back again."]}
-    model = await stage.plays(steps)
-    runner = runner_of(desk, model, store=MemoryStore(), settings=RealtimeSettings())
+    model = await backend.plays(steps)
+    runner = make_runner(desk, model, store=MemoryStore(), settings=RealtimeSettings())
     async with listening_to(runner.connect(thread="t")) as heard:
         await heard.session.send_text("Count")
         await heard.until(AgentResponded, where=lambda said: said.agent == "Billing")
@@ -65,16 +65,16 @@ async def test_a_thread_remembers_who_had_the_live_floor_and_what_was_heard(stag
         await heard.until(ResponseTruncated)
     async with listening_to(runner.connect(thread="t")) as heard:
         assert heard.session.active_agent == "Billing"
-        assert stage.settings()[0] == "Billing: be kind."
-        assert stage.told()[-1] == ("assistant", "One two")
+        assert backend.settings()[0] == "Billing: be kind."
+        assert backend.told()[-1] == ("assistant", "One two")
         await heard.session.send_text("Hello?")
         await heard.said()
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_history_can_be_given_and_an_open_question_in_it_is_answered(stage: Stage) -> None:
+async def test_history_can_be_given_and_an_open_question_in_it_is_answered(backend: Backend) -> None:
     """R3."""
-    model = await stage.plays(["It is 42."])
+    model = await backend.plays(["It is 42."])
     history = [
         SystemMessage("The user is Ada."),
         UserMessage("Hi"),
@@ -83,9 +83,9 @@ async def test_history_can_be_given_and_an_open_question_in_it_is_answered(stage
         AssistantMessage("Found."),
         UserMessage("What is it?"),
     ]
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect(history)) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(history)) as heard:
         await heard.said()
-    assert stage.told() == [
+    assert backend.told() == [
         ("system", "The user is Ada."),
         ("user", "Hi"),
         ("assistant", "One moment."),
@@ -95,26 +95,26 @@ async def test_history_can_be_given_and_an_open_question_in_it_is_answered(stage
         ("user", "What is it?"),
         ("assistant", "It is 42."),
     ]
-    assert stage.commands()[-1] == "respond"
-    assert stage.complaints == []
+    assert backend.commands()[-1] == "respond"
+    assert backend.complaints == []
 
 
-async def test_images_can_be_shown(stage: Stage) -> None:
+async def test_images_can_be_shown(backend: Backend) -> None:
     """R3."""
-    model = await stage.plays(["A pixel."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays(["A pixel."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text((Text("What is this?"), Image(data=PIXEL, media_type="image/png")))
         await heard.said()
-    if isinstance(stage, OverTheWire):
-        kinds = [part["type"] for part in stage.at().items[0].wire["content"]]
+    if isinstance(backend, OverTheWire):
+        kinds = [part["type"] for part in backend.at().items[0].wire["content"]]
         assert kinds == ["input_text", "input_image"]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_what_the_provider_has_no_form_for_is_refused_to_whoever_sends_it(wire: OverTheWire) -> None:
+async def test_unsupported_content_raises_an_error_at_the_sender(wire: OverTheWire) -> None:
     """R3: nothing of it is on record, and the conversation goes on."""
     model = await wire.plays(["Hello."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         with pytest.raises(ModelError, match="an image by its address"):
             await heard.session.send_text((Image(url="https://example.org/cat.png"),))
         await heard.session.send_text("Hi")
@@ -125,7 +125,7 @@ async def test_what_the_provider_has_no_form_for_is_refused_to_whoever_sends_it(
     assert wire.complaints == []
 
 
-async def test_a_conversation_can_be_replayed(stage: Stage) -> None:
+async def test_a_conversation_can_be_replayed(backend: Backend) -> None:
     """R2: the same code over the same log comes to the same end, and does nothing."""
     calls = 0
 
@@ -138,8 +138,10 @@ async def test_a_conversation_can_be_replayed(stage: Stage) -> None:
 
     billing = RealtimeAgent("Billing", description="Settles invoices.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing], tools=[look_up])
-    model = await stage.plays({"Desk": [[call("look_up"), call("transfer_to_billing")]], "Billing": ["Hello.", "Yes."]})
-    runner = runner_of(desk, model)
+    model = await backend.plays(
+        {"Desk": [[call("look_up"), call("transfer_to_billing")]], "Billing": ["Hello.", "Yes."]}
+    )
+    runner = make_runner(desk, model)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Hi")
         await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
@@ -152,7 +154,7 @@ async def test_a_conversation_can_be_replayed(stage: Stage) -> None:
     assert (replayed.agent, replayed.output) == ("Billing", "Yes.")
 
 
-async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(stage: Stage, tmp_path: Path) -> None:
+async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(backend: Backend, tmp_path: Path) -> None:
     """R9: a tool of `once` that was running is not run again without being asked for."""
     runs, calls = asyncio.Event(), 0
 
@@ -168,28 +170,28 @@ async def test_a_lost_conversation_is_resumed_from_a_file_by_another_runner(stag
 
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.", tools=[look_up])
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
-    model = await stage.plays({"Desk": [call("transfer_to_billing")], "Billing": [call("look_up"), "I found it."]})
+    model = await backend.plays({"Desk": [call("transfer_to_billing")], "Billing": [call("look_up"), "I found it."]})
     store = tmp_path / "runs.db"
-    first = runner_of(desk, model, store=store, max_reconnects=0)
+    first = make_runner(desk, model, store=store, max_reconnects=0)
     async with listening_to(first.connect()) as heard:
         await heard.session.send_text("Find it")
         await runs.wait()
-        await stage.cut()
+        await backend.cut()
         await heard.until_over()
     await first.close()
     assert isinstance(heard.failure, SessionLostError)
-    second = runner_of(desk, model, store=store)
+    second = make_runner(desk, model, store=store)
     async with listening_to(second.resume(heard.session.run_id)) as again:
         await again.until(AgentResponded, where=lambda said: said.text == "I found it.")
         assert again.session.active_agent == "Billing"
     await second.close()
-    assert stage.settings()[0] == "Billing: be kind."
+    assert backend.settings()[0] == "Billing: be kind."
     assert [(each.tool_name, each.content) for each in again.all(ToolReturned)] == [("look_up", "found")]
-    assert [role for role, _ in stage.told()] == ["user", "call", "result", "call", "result", "assistant"]
-    assert stage.complaints == []
+    assert [role for role, _ in backend.told()] == ["user", "call", "result", "call", "result", "assistant"]
+    assert backend.complaints == []
 
 
-async def test_a_call_of_once_whose_end_nobody_knows_is_asked_about(stage: Stage) -> None:
+async def test_an_unfinished_call_with_effect_once_raises_an_interrupt(backend: Backend) -> None:
     """R9."""
     runs, calls = asyncio.Event(), 0
 
@@ -203,13 +205,13 @@ async def test_a_call_of_once_whose_end_nobody_knows_is_asked_about(stage: Stage
         return "never"
 
     desk = RealtimeAgent("Desk", tools=[pay])
-    model = await stage.plays([call("pay"), "It was paid, as it seems."])
+    model = await backend.plays([call("pay"), "It was paid, as it seems."])
     store: Any = MemoryStore()
-    runner = runner_of(desk, model, store=store, max_reconnects=0)
+    runner = make_runner(desk, model, store=store, max_reconnects=0)
     async with listening_to(runner.connect()) as heard:
         await heard.session.send_text("Pay")
         await runs.wait()
-        await stage.cut()
+        await backend.cut()
         await heard.until_over()
     async with listening_to(runner.resume(heard.session.run_id)) as again:
         asked = await again.until(InterruptRaised)

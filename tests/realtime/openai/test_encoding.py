@@ -4,7 +4,7 @@ from base64 import b64encode
 from typing import Any
 
 import pytest
-from tests.realtime.openai.bench import SPOKEN, talk
+from tests.realtime.openai.support import SPOKEN, talk
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import speech
 
@@ -24,7 +24,7 @@ from baton.messages import (
     ToolSpec,
     UserMessage,
 )
-from baton.realtime.openai.encoding import session_of
+from baton.realtime.openai.encoding import encode_session
 from baton.realtime.protocol import (
     AddItem,
     ConfigureSession,
@@ -66,7 +66,7 @@ async def added(*messages: Message, count: int) -> tuple[list[Message], list[Ite
         ((File(data=b"1,2", media_type="text/csv", name="a.csv"),), "a.csv:\n1,2"),
     ],
 )
-async def test_what_the_user_says(content: Any, known: Any) -> None:
+async def test_user_messages_are_encoded(content: Any, known: Any) -> None:
     messages, told = await added(UserMessage(content), count=1)
     assert messages == [UserMessage(known)]
     assert told == [ItemAdded("item_0", "user")]
@@ -109,7 +109,7 @@ async def test_an_id_that_is_too_long_is_known_by_its_own_name() -> None:
     assert server.complaints == []
 
 
-async def test_what_a_tool_shows_follows_its_result() -> None:
+async def test_images_of_a_tool_follow_its_result() -> None:
     call = AssistantMessage(tool_calls=(ToolCall("call_1", "draw", "{}"),))
     messages, _ = await added(call, ToolMessage("call_1", "draw", (Text("See."), Image(data=PIXEL))), count=3)
     assert messages[1] == ToolMessage("call_1", "", "See.")
@@ -117,7 +117,7 @@ async def test_what_a_tool_shows_follows_its_result() -> None:
 
 
 @pytest.mark.parametrize("part", [Image(url="http://a/b.png"), Audio(data=b"ID3"), File(data=b"%PDF")])
-async def test_what_has_no_form_is_refused_before_anything_is_sent(part: Part) -> None:
+async def test_unsupported_content_is_rejected_before_anything_is_sent(part: Part) -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
         with pytest.raises(ModelRequestError, match="gpt-realtime"):
             await talking.send(AddItem(UserMessage((Text("Look"), part))))
@@ -152,7 +152,7 @@ async def test_every_setting_is_taken(settings: SessionConfig) -> None:
         await talking.send(ConfigureSession(settings))
         await talking.until(SessionConfigured)
         assert server.complaints == []
-        wanted = session_of(settings, with_voice=True)
+        wanted = encode_session(settings, with_voice=True)
         in_force = server.sessions[0].settings
         for name in ("instructions", "tools", "tool_choice", "output_modalities", "max_output_tokens"):
             assert in_force[name] == wanted[name]
@@ -164,18 +164,18 @@ async def test_every_setting_is_taken(settings: SessionConfig) -> None:
 
 def test_more_settings_are_merged_in() -> None:
     extra = {"truncation": "disabled", "audio": {"input": {"transcription": {"prompt": "Names: Ada."}}}}
-    session = session_of(SessionConfig("A", settings=RealtimeSettings(extra_body=extra)), with_voice=True)
+    session = encode_session(SessionConfig("A", settings=RealtimeSettings(extra_body=extra)), with_voice=True)
     assert session["truncation"] == "disabled"
     assert session["audio"]["input"]["transcription"] == {"model": "gpt-4o-mini-transcribe", "prompt": "Names: Ada."}
     assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
 
 
 async def test_the_voice_of_the_conversation_is_for_agents_that_name_none() -> None:
-    manners = RealtimeSettings(voice="sage")
-    assert session_of(SessionConfig("A", settings=manners), with_voice=True)["audio"]["output"]["voice"] == "sage"
-    own = SessionConfig("A", voice="ash", settings=manners)
-    assert session_of(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
-    assert "voice" not in session_of(own, with_voice=False)["audio"]["output"]
+    settings = RealtimeSettings(voice="sage")
+    assert encode_session(SessionConfig("A", settings=settings), with_voice=True)["audio"]["output"]["voice"] == "sage"
+    own = SessionConfig("A", voice="ash", settings=settings)
+    assert encode_session(own, with_voice=True)["audio"]["output"]["voice"] == "ash"
+    assert "voice" not in encode_session(own, with_voice=False)["audio"]["output"]
 
 
 async def test_a_second_request_while_one_is_answered_is_trouble() -> None:

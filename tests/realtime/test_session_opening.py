@@ -36,7 +36,7 @@ async def test_a_source_of_tools_may_ask_before_the_conversation_is_open() -> No
     ):
         (question,) = talk.interrupts
         assert model.connections == []
-        with pytest.raises(RunError, match="asks something first"):
+        with pytest.raises(RunError, match="not connected yet, because an interrupt is open"):
             await talk.send_text("Hello?")
         await talk.answer(question.id, "please")
         connection = await model.connection()

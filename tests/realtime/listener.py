@@ -13,16 +13,16 @@ WRITTEN = RealtimeSettings(modality="text")
 E = TypeVar("E", bound="Event | Delta")
 
 
-def runner_of(
+def make_runner(
     agent: RealtimeAgent,
     model: RealtimeModel,
     *,
-    manners: RealtimeSettings = WRITTEN,
-    reconnect_pause: float = 0.01,
+    settings: RealtimeSettings = WRITTEN,
+    reconnect_delay: float = 0.01,
     **more: Any,
 ) -> RealtimeRunner[Any]:
     """A runner for conversations in writing, which does not wait long before it connects again."""
-    return RealtimeRunner(agent, model=model, settings=manners, reconnect_delay=reconnect_pause, **more)
+    return RealtimeRunner(agent, model=model, settings=settings, reconnect_delay=reconnect_delay, **more)
 
 
 class Listener:

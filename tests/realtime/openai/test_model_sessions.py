@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from tests.realtime.openai.bench import model_of
+from tests.realtime.openai.support import model_of
 from tests.servers import OpenAIRealtimeServer
 from tests.servers.realtime import CutConnection, Fault, ServedSession, speech
 
@@ -45,7 +45,7 @@ STEPS: dict[str, list[Any]] = {
 
 
 def runner_of(server: OpenAIRealtimeServer, **options: Any) -> RealtimeRunner[Any]:
-    given: dict[str, Any] = {"reconnect_pause": 0.01, **options}
+    given: dict[str, Any] = {"reconnect_delay": 0.01, **options}
     return RealtimeRunner(desk(), model=model_of(server), **given)
 
 
@@ -107,7 +107,7 @@ async def test_the_same_by_voice() -> None:  # R2, R7
     detection = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
     async with OpenAIRealtimeServer(STEPS, by=who, hears=["What do I owe?"]) as server:
         seen: list[Any] = []
-        async with runner_of(server, manners=detection).connect() as session:
+        async with runner_of(server, settings=detection).connect() as session:
             sound = speech("What do I owe?", pause_ms=400)
             for start in range(0, len(sound), 1920):
                 await session.send_audio(sound[start : start + 1920])

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.realtime.listening import listening_to
+from tests.realtime.listener import listening_to
 
 from baton import Limits, tool
 from baton.errors import LimitError, ModelError, RunError
@@ -72,7 +72,7 @@ async def test_it_does_not_wait_for_an_answer_that_is_yours_to_give() -> None:
         assert [said.text for said in session.log.events if isinstance(said, AgentResponded)][-1] == "Done."
 
 
-async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
+async def test_it_waits_for_the_transcription() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     waits = RealtimeSettings(modality="text", turn_detection=None)
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=waits).connect() as session:
@@ -82,7 +82,7 @@ async def test_it_waits_for_what_the_user_said_to_be_written_down() -> None:
         assert texts == ["Hello", "Good day."]
 
 
-async def test_what_is_committed_by_hand_is_answered_also_where_the_provider_takes_turns() -> None:
+async def test_a_manual_commit_is_answered_with_turn_detection() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     async with RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=WRITTEN).connect() as session:
         await session.send_audio(speech("Hello"), commit=True)
@@ -141,7 +141,7 @@ async def test_an_answer_that_the_provider_is_about_to_give_is_waited_for() -> N
         assert [event.text for event in session.log.events if isinstance(event, AgentResponded)] == ["Good day."]
 
 
-async def test_who_sends_into_a_conversation_that_failed_is_told_why_it_did() -> None:
+async def test_sending_into_a_failed_session_raises_its_error() -> None:
     model = ScriptedRealtimeModel(["One.", "Two."])
     runner = RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=WRITTEN, limits=Limits(model_calls=1))
 
@@ -151,7 +151,7 @@ async def test_who_sends_into_a_conversation_that_failed_is_told_why_it_did() ->
                 await session.send_text("Hello")
                 await session.wait_until_idle()
 
-    with pytest.raises(RunError, match=r"is over; it failed: the run reached its limit of 1 model_calls") as raised:
+    with pytest.raises(RunError, match=r"has failed: the run reached its limit of 1 model_calls") as raised:
         await hold()
     assert isinstance(raised.value.__cause__, LimitError)
 

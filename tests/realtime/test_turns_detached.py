@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.realtime.listening import listening_to
+from tests.realtime.listener import listening_to
 
 from baton import RunContext, RunHooks, tool
 from baton.events import AgentResponded, ControlTransferred, ToolReturned
@@ -16,7 +16,7 @@ from baton.testing import ScriptedRealtimeModel, call
 WRITTEN = RealtimeSettings(modality="text")
 
 
-async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> None:
+async def test_a_tool_of_an_earlier_response_does_not_delay_a_transfer() -> None:
     """R5, R6: the tool belongs to who called it, and the model is told of it whoever has the floor then."""
     begun, may_end = asyncio.Event(), asyncio.Event()
 
@@ -42,7 +42,7 @@ async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> Non
         await heard.until(ControlTransferred)
         await heard.until(AgentResponded, where=lambda said: said.text == "I am here.")
         may_end.set()
-        (returned,) = [await heard.until(ToolReturned, where=lambda result: result.name == "look_up")]
+        (returned,) = [await heard.until(ToolReturned, where=lambda result: result.tool_name == "look_up")]
         await heard.until(AgentResponded, where=lambda said: said.text == "It is found.")
     assert (returned.agent, returned.content) == ("Triage", "found")
     said = heard.session.result.messages
@@ -53,7 +53,7 @@ async def test_a_tool_of_an_earlier_response_does_not_hold_the_floor_up() -> Non
     assert model.complaints == []
 
 
-async def test_a_function_that_returns_an_agent_too_late_changes_no_floor() -> None:
+async def test_a_function_that_returns_an_agent_too_late_does_not_transfer() -> None:
     """R5: only who has the floor can give it to somebody."""
     begun, may_end = asyncio.Event(), asyncio.Event()
     sales = RealtimeAgent("Sales", description="Sells.")
@@ -81,13 +81,13 @@ async def test_a_function_that_returns_an_agent_too_late_changes_no_floor() -> N
         await heard.until(AgentResponded, where=lambda said: said.text == "No.")
         assert heard.session.active_agent == "Billing"
     late = next(event for event in heard.session.result.events if isinstance(event, ToolReturned) and event.is_error)
-    assert late.content == "Not transferred to [Sales]: [Triage] no longer has the floor."
+    assert late.content == "Not transferred to [Sales]: [Triage] is no longer the active agent."
     said = heard.session.result.messages
     assert (await runner.text_runner.replay(heard.session.result.events)).messages == said
     assert model.complaints == []
 
 
-async def test_closing_stops_what_goes_on_elsewhere_and_a_question_asked_there_can_be_answered_later() -> None:
+async def test_closing_stops_detached_turns_and_keeps_their_interrupts() -> None:
     """R2, R11."""
     paid: list[str] = []
 
@@ -113,7 +113,7 @@ async def test_closing_stops_what_goes_on_elsewhere_and_a_question_asked_there_c
     assert (later.session.result.status, later.session.result.agent, paid) == ("completed", "Billing", ["once"])
 
 
-async def test_nothing_goes_on_when_the_run_fails_between_two_floors() -> None:
+async def test_detached_turns_stop_when_the_run_fails_between_two_agents() -> None:
     """R11: nobody has the floor then who could stop it."""
     begun = asyncio.Event()
 
