@@ -81,7 +81,7 @@ class RunHooks(Generic[C]):
     def on_handoff(self, ctx: RunContext[C], from_agent: Any, to_agent: Any) -> Any:
         """Called before a transfer."""
 
-    def on_interrupt(self, ctx: RunContext[C], interrupt: InterruptRaised) -> Any:
+    def on_interrupt(self, ctx: RunContext[C], interrupt: Interrupt) -> Any:
         """Called when the run is suspended by an interrupt."""
 
 

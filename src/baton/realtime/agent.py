@@ -354,7 +354,7 @@ class LiveActivation:
     async def _record_user_message(self, slot: TranscriptSlot, message: UserMessage, item_id: str = "") -> None:
         log = self._ctx._run.log
         log.write(UserMessageAdded(slot.key, self.origin, time(), message, item_id))
-        self._corrections.start_over()
+        self._corrections.reset()
         await log.settle()
 
     # Turns, transfers and the end.
@@ -373,9 +373,9 @@ class LiveActivation:
             self._action = self._action or outcome.action
             return
         if outcome.fault is not None:
-            self._corrections.note(outcome.fault)
+            self._corrections.add_fault(outcome.fault)
         else:
-            self._corrections.passed()
+            self._corrections.add_success()
         if self._prepared is not None:
             self._prepared = await controller.refresh(self._agent, self._ctx, self._prepared)
         await controller.send_results(slot.results())

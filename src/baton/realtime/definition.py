@@ -154,7 +154,7 @@ async def prepare_target(
     """
     try:
         flow = cast(TeamFlow, caller._flow)
-        seat = flow.seat(flow.team.members[caller.agent], target)
+        seat = flow.resolve(flow.team.members[caller.agent], target)
         if not isinstance(seat.agent, RealtimeDefinition):
             raise SetupError(f"`{target}` is a {type(seat.agent).__name__}, not a RealtimeAgent; use its as_tool()")
         origin = Origin(f"{ctx._scope}/ready", target, caller._origin)

@@ -66,7 +66,7 @@ class RealtimeSession:
     @property
     def log(self) -> Log:
         """The log of the run so far."""
-        return self._stream.log
+        return self._stream._log
 
     @property
     def result(self) -> RunResult[str]:
@@ -76,7 +76,7 @@ class RealtimeSession:
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
         """The open interrupts."""
-        return tuple(to_interrupt(asked) for asked in self._stream.log.open_interrupts().values())
+        return tuple(to_interrupt(asked) for asked in self._stream._log.open_interrupts().values())
 
     async def send_text(self, content: Content, *, respond: bool = True) -> None:
         """Send a user message; return when it is logged and sent to the model.
@@ -159,7 +159,7 @@ class RealtimeSession:
             AnswerError: The interrupt is not open, or the answer has the wrong type.
         """
         self._require_entered()
-        log = self._stream.log
+        log = self._stream._log
         for event in answer_events(log.open_interrupts(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
@@ -250,7 +250,7 @@ class RealtimeSession:
             await asyncio.wait((waiting, ended))
 
     def _notify_interrupt(self, key: str) -> None:
-        raised = self._stream.log.find(key, InterruptRaised)
+        raised = self._stream._log.find(key, InterruptRaised)
         if self._hooks is None or self._controller.run is None or raised is None:
             return
         ctx = RunContext[Any](self._controller.run, RUN_ORIGIN, "run")
