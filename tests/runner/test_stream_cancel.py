@@ -11,7 +11,7 @@ from baton.errors import RunConflictError, RunError, RunNotFoundError
 from baton.events import TextDelta
 from baton.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
-SHORT = 0.015
+SHORT = 1.0
 
 
 class Hall:
