@@ -1,4 +1,4 @@
-"""Stores for tests: one that is watched and can be made to fail, and what a process that died has left in one."""
+"""Test stores: one that records its calls and can be made to fail, and the copy that a dead process leaves behind."""
 
 import asyncio
 from collections import defaultdict
@@ -77,7 +77,7 @@ class ManualClock:
 
 
 async def copy_without_leases(store: MemoryStore) -> MemoryStore:
-    """What is in the store now, as if everybody who held a run had died long ago."""
+    """Return a copy of the store without leases, as if all workers had died."""
     left = MemoryStore()
     for record in (await store.list(oldest_first=True)).records:
         lines = await store.load(record.run_id)

@@ -1,4 +1,4 @@
-"""Answers from outside: checked against what was asked for before anything is written."""
+"""Answers to interrupts are validated before anything is written."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -1,4 +1,4 @@
-"""Forks: another run from the beginning of one, with something in it changed if wanted; the first stays as it is."""
+"""Forks: new runs from the first events of another one, optionally edited; the original stays unchanged."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def store(request: pytest.FixtureRequest) -> RecordingStore | None:
     return RecordingStore() if request.param else None
 
 
-async def test_a_fork_goes_on_from_the_middle_and_leaves_the_first_run_alone() -> None:
+async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchanged() -> None:
     # D13
     store = RecordingStore()
     shop = Shop([call("price", item="tea"), call("price", item="rum"), "tea and rum", "only tea"], store)
@@ -64,7 +64,7 @@ async def test_a_fork_goes_on_from_the_middle_and_leaves_the_first_run_alone() -
     assert (started.run_id, started.forked_from) == ("f", f"r@{at}")
 
 
-async def test_a_fork_with_another_input_begins_anew(store: RecordingStore | None) -> None:
+async def test_a_fork_with_another_input_starts_from_the_beginning(store: RecordingStore | None) -> None:
     # D13
     shop = Shop([call("price", item="tea"), call("ask"), "one", "two"], store)
     first = await shop.runner.run("buy tea")
@@ -78,7 +78,7 @@ async def test_a_fork_with_another_input_begins_anew(store: RecordingStore | Non
     assert [text_of(message.content) for message in shop.model.requests[-1].messages] == ["a", "b", "c"]
 
 
-async def test_a_fork_with_another_result_makes_the_agent_think_again(store: RecordingStore | None) -> None:
+async def test_a_fork_with_another_tool_result_asks_the_model_again(store: RecordingStore | None) -> None:
     # D13
     shop = Shop([call("price", item="tea"), call("ask"), "dear", "odd"], store)
     first = await shop.runner.run("buy tea")
@@ -94,7 +94,7 @@ async def test_a_fork_with_another_result_makes_the_agent_think_again(store: Rec
     assert shop.done == ["tea"]
 
 
-async def test_a_fork_with_another_answer_takes_the_other_way() -> None:
+async def test_a_fork_with_another_answer_takes_the_other_branch() -> None:
     # D13
     shop = Shop([call("pay", euro=5), "paid", "left"], RecordingStore())
     waiting = await shop.runner.run("buy tea")
@@ -106,7 +106,7 @@ async def test_a_fork_with_another_answer_takes_the_other_way() -> None:
     assert "A: pay failed -> This call of `pay` was not approved: too dear" in transcript(result.events)
 
 
-async def test_a_run_that_waits_is_forked_and_answered_both_ways(store: RecordingStore | None) -> None:
+async def test_a_suspended_run_is_forked_and_answered_both_ways(store: RecordingStore | None) -> None:
     # D13
     shop = Shop([call("pay", euro=5), "left", "paid"], store)
     waiting = await shop.runner.run("buy tea")
@@ -116,7 +116,7 @@ async def test_a_run_that_waits_is_forked_and_answered_both_ways(store: Recordin
     assert shop.done == ["paid 5"]
 
 
-async def test_a_fork_with_other_words_is_read_by_who_comes_next() -> None:
+async def test_an_edited_response_is_read_by_the_next_agent() -> None:
     # D13
     store = RecordingStore()
     shop = Shop([say("Let me see.", call("price", item="tea")), "five", "six"], store)
@@ -152,7 +152,7 @@ async def test_the_value_of_a_step_is_changed() -> None:
     assert result.messages[-1].content == "drew 1"
 
 
-async def test_a_fork_that_makes_no_sense_is_refused_and_nothing_is_kept() -> None:
+async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
     # D13
     store = RecordingStore()
     shop = Shop([call("ask"), "done"], store)
@@ -175,7 +175,7 @@ async def test_a_fork_that_makes_no_sense_is_refused_and_nothing_is_kept() -> No
     assert [record.run_id for record in (await store.list()).records] == ["r"]
 
 
-async def test_a_fork_waits_to_be_resumed_and_is_not_picked_up_by_itself() -> None:
+async def test_a_fork_is_suspended_and_not_recovered() -> None:
     # D13
     store = RecordingStore()
     shop = Shop(["one", "two"], store)

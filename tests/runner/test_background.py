@@ -1,4 +1,4 @@
-"""Runs in the background, with any number of listeners."""
+"""Runs in the background, with any number of subscribers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,11 +21,11 @@ async def ask_me(ctx: RunContext) -> str:
     return await ctx.interrupt("well?")
 
 
-async def _heard(hub: BackgroundRunner, run_id: str, *, after: int = 0) -> list[tuple[int, Event | Delta]]:
-    return [item async for item in hub.subscribe(run_id, after=after)]
+async def _collect(background: BackgroundRunner, run_id: str, *, after: int = 0) -> list[tuple[int, Event | Delta]]:
+    return [item async for item in background.subscribe(run_id, after=after)]
 
 
-async def test_several_listen_and_each_hears_everything_once_whenever_it_comes() -> None:
+async def test_every_subscriber_gets_every_event_once() -> None:
     gate = asyncio.Event()
 
     @agent("Slow")
@@ -34,28 +34,28 @@ async def test_several_listen_and_each_hears_everything_once_whenever_it_comes()
         await gate.wait()
         await ctx.say("two")
 
-    hub = BackgroundRunner(Runner(slow, store="memory:"))
-    run_id = await hub.start("go")
-    early = asyncio.create_task(_heard(hub, run_id))
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    run_id = await background.start("go")
+    early = asyncio.create_task(_collect(background, run_id))
     await asyncio.sleep(0)
-    late = asyncio.create_task(_heard(hub, run_id, after=3))
+    late = asyncio.create_task(_collect(background, run_id, after=3))
     await asyncio.sleep(0)
     gate.set()
     heard, heard_late = await early, await late
 
-    recorded = await hub.runner.events(run_id)
+    recorded = await background.runner.events(run_id)
     assert heard == [*enumerate(recorded, 1)]
     assert heard_late == heard[3:]
-    assert await _heard(hub, run_id) == heard, "once it has stopped, it is read from the store"
-    assert not hub.is_driving(run_id)
+    assert await _collect(background, run_id) == heard, "once it has stopped, it is read from the store"
+    assert not background.is_driving(run_id)
 
 
-async def test_deltas_are_heard_where_the_run_is_driven() -> None:
+async def test_subscribers_in_the_driving_process_get_deltas() -> None:
     gate = asyncio.Event()
     model = ScriptedModel([ScriptedStream("a", gate, "b")])
-    hub = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
-    run_id = await hub.start("go")
-    listening = asyncio.create_task(_heard(hub, run_id))
+    background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
+    run_id = await background.start("go")
+    listening = asyncio.create_task(_collect(background, run_id))
     await asyncio.sleep(0)
     gate.set()
 
@@ -65,7 +65,7 @@ async def test_deltas_are_heard_where_the_run_is_driven() -> None:
     assert isinstance(heard[-1][1], RunCompleted)
 
 
-async def test_a_listener_who_leaves_does_not_stop_the_run() -> None:
+async def test_a_subscriber_that_leaves_does_not_stop_the_run() -> None:
     gate = asyncio.Event()
 
     @agent("Slow")
@@ -73,15 +73,17 @@ async def test_a_listener_who_leaves_does_not_stop_the_run() -> None:
         await gate.wait()
         await ctx.say("done")
 
-    hub = BackgroundRunner(Runner(slow, store="memory:"))
-    run_id = await hub.start("go")
-    async for _ in hub.subscribe(run_id):
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    run_id = await background.start("go")
+    async for _ in background.subscribe(run_id):
         break
     gate.set()
-    assert [event.text for _, event in await _heard(hub, run_id) if isinstance(event, AgentResponded)] == ["done"]
+    assert [event.text for _, event in await _collect(background, run_id) if isinstance(event, AgentResponded)] == [
+        "done"
+    ]
 
 
-async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None:
+async def test_an_interrupt_is_answered_by_another_background_runner() -> None:
     store = MemoryStore()
 
     def team(*steps: Any) -> Agent:
@@ -89,7 +91,7 @@ async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None
 
     first = BackgroundRunner(Runner(team(call("ask_me")), store=store))
     run_id = await first.start("go", thread="t")
-    await _heard(first, run_id)
+    await _collect(first, run_id)
     with pytest.raises(ThreadBusyError):
         await first.start("again", thread="t")
 
@@ -97,13 +99,13 @@ async def test_a_question_is_answered_by_another_hub_on_the_same_store() -> None
     with pytest.raises(AnswerError):
         await other.resume(run_id, {"nobody/ask1": 1})
     await other.resume(run_id, "fine")
-    heard = await _heard(other, run_id)
+    heard = await _collect(other, run_id)
 
     assert isinstance(heard[-1][1], RunCompleted)
     assert [number for number, event in heard if isinstance(event, Event)] == [*range(1, len(heard) + 1)]
 
 
-async def test_a_run_is_stopped_and_goes_on_later() -> None:
+async def test_a_run_is_cancelled_and_resumed() -> None:
     gate = asyncio.Event()
 
     @agent("Slow")
@@ -111,33 +113,33 @@ async def test_a_run_is_stopped_and_goes_on_later() -> None:
         await gate.wait()
         await ctx.say("done")
 
-    hub = BackgroundRunner(Runner(slow, store="memory:"))
-    run_id = await hub.start("go")
-    assert await hub.cancel(run_id) == "cancelled"
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    run_id = await background.start("go")
+    assert await background.cancel(run_id) == "cancelled"
     gate.set()
-    await hub.resume(run_id)
-    assert isinstance((await _heard(hub, run_id))[-1][1], RunCompleted)
+    await background.resume(run_id)
+    assert isinstance((await _collect(background, run_id))[-1][1], RunCompleted)
 
 
-async def test_closing_stops_everything() -> None:
+async def test_close_cancels_all_runs() -> None:
     @agent("Slow")
     async def slow(ctx: AgentContext) -> None:
         await asyncio.Event().wait()
 
-    hub = BackgroundRunner(Runner(slow, store="memory:"))
-    ids = [await hub.start("go"), await hub.start("go")]
-    await hub.close()
-    records = [await hub.runner._require_store("test").record(run_id) for run_id in ids]
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    ids = [await background.start("go"), await background.start("go")]
+    await background.close()
+    records = [await background.runner._require_store("test").record(run_id) for run_id in ids]
     assert [record.status for record in records if record is not None] == ["cancelled", "cancelled"]
 
 
-async def test_a_hub_needs_a_store() -> None:
-    hub = BackgroundRunner(Runner(Agent("A", model=ScriptedModel(["x"]))))
+async def test_a_background_runner_needs_a_store() -> None:
+    background = BackgroundRunner(Runner(Agent("A", model=ScriptedModel(["x"]))))
     with pytest.raises(SetupError, match="store"):
-        await hub.start("go")
+        await background.start("go")
 
 
-async def test_a_run_that_goes_on_is_running_for_everybody_who_looks() -> None:
+async def test_a_resumed_run_is_running_in_the_store() -> None:
     gate, store = asyncio.Event(), MemoryStore()
 
     @agent("Slow")
@@ -154,30 +156,30 @@ async def test_a_run_that_goes_on_is_running_for_everybody_who_looks() -> None:
     assert record.status == "running"
     with pytest.raises(ThreadBusyError):
         await there.start("again", thread="t")
-    listening = asyncio.create_task(_heard(there, run_id))
+    listening = asyncio.create_task(_collect(there, run_id))
     await asyncio.sleep(0)
     gate.set()
     assert isinstance((await listening)[-1][1], RunCompleted)
 
 
-async def test_who_comes_in_the_middle_of_an_answer_hears_its_beginning() -> None:
+async def test_a_late_subscriber_gets_the_deltas_of_the_current_response() -> None:
     gate = asyncio.Event()
-    hub = BackgroundRunner(
+    background = BackgroundRunner(
         Runner(Agent("A", model=ScriptedModel([ScriptedStream("one ", "two ", gate, "three")])), store="memory:")
     )
-    run_id = await hub.start("go")
-    while not [piece async for piece in _so_far(hub, run_id) if isinstance(piece, TextDelta)]:
+    run_id = await background.start("go")
+    while not [piece async for piece in _so_far(background, run_id) if isinstance(piece, TextDelta)]:
         await asyncio.sleep(0)
-    listening = asyncio.create_task(_heard(hub, run_id))
+    listening = asyncio.create_task(_collect(background, run_id))
     await asyncio.sleep(0)
     gate.set()
     pieces = [event.text for _, event in await listening if isinstance(event, TextDelta)]
     assert pieces == ["one ", "two ", "three"]
 
 
-async def _so_far(hub: BackgroundRunner, run_id: str) -> AsyncIterator[Event | Delta]:
+async def _so_far(background: BackgroundRunner, run_id: str) -> AsyncIterator[Event | Delta]:
     """What a new listener need not wait for."""
-    listening = hub.subscribe(run_id)
+    listening = background.subscribe(run_id)
     while True:
         try:
             async with asyncio.timeout(0.01):
@@ -187,7 +189,7 @@ async def _so_far(hub: BackgroundRunner, run_id: str) -> AsyncIterator[Event | D
         yield event
 
 
-async def test_a_hub_that_lets_go_leaves_its_runs_to_the_next() -> None:
+async def test_release_all_leaves_runs_to_other_workers() -> None:
     store, gate = MemoryStore(), asyncio.Event()
 
     @agent("Slow")
@@ -205,23 +207,23 @@ async def test_a_hub_that_lets_go_leaves_its_runs_to_the_next() -> None:
 
     gate.set()
     await second.take_over(run_id)
-    heard = [event for _, event in await _heard(second, run_id)]
+    heard = [event for _, event in await _collect(second, run_id)]
     assert [event.text for event in heard if isinstance(event, AgentResponded)] == ["one", "two"]
     assert isinstance(heard[-1], RunCompleted)
     with pytest.raises(RunError):
         await first.take_over(run_id)
 
 
-async def test_what_has_been_cancelled_meanwhile_is_not_picked_up() -> None:
+async def test_a_run_that_was_cancelled_meanwhile_is_not_taken_over() -> None:
     @agent("Silent")
     async def silent(ctx: AgentContext) -> None:
         await asyncio.Event().wait()
 
-    hub = BackgroundRunner(Runner(silent, store="memory:"))
-    run_id = await hub.runner.submit("go")
-    await hub.runner.cancel(run_id)
+    background = BackgroundRunner(Runner(silent, store="memory:"))
+    run_id = await background.runner.submit("go")
+    await background.runner.cancel(run_id)
     with pytest.raises(RunConflictError, match="it is cancelled"):
-        await hub.take_over(run_id)
+        await background.take_over(run_id)
 
 
 # --- subscribers

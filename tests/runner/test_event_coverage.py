@@ -9,9 +9,9 @@ from baton.runner.answers import STATUS_EVENTS
 from baton.runner.background import RESPONSE_DELTAS
 from baton.runner.stream import REPLAYED_EVENTS, STATUS_BY_EVENT
 
-EVENT_TYPES = [kind for kind in Event.__subclasses__() if kind.__module__.startswith("baton.")]
+EVENT_TYPES = [kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"]
 EVENTS = {kind.__name__ for kind in EVENT_TYPES}
-DELTAS = {kind.__name__ for kind in Delta.__subclasses__() if kind.__module__.startswith("baton.")}
+DELTAS = {kind.__name__ for kind in Delta.__subclasses__() if kind.__module__ == "baton.events.types"}
 STOPS = {"RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"}
 """Events that end a drive."""
 

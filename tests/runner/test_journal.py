@@ -1,4 +1,4 @@
-"""What happens is stored first and told afterwards, whatever becomes of those who wait for it."""
+"""Events are stored before they are delivered, even if waiters are cancelled."""
 
 import asyncio
 from typing import Any
@@ -47,7 +47,7 @@ async def journal_in(store: MemoryStore, sink: EventQueue | None = None) -> Jour
 # --- order
 
 
-async def test_nothing_is_told_before_the_store_has_it() -> None:
+async def test_nothing_is_delivered_before_it_is_stored() -> None:
     # DESIGN §6: write-ahead.
     store = RecordingStore()
     model = ScriptedModel([[call("look", word="x"), call("act", word="y")], "done"], stream=True)
@@ -60,7 +60,7 @@ async def test_nothing_is_told_before_the_store_has_it() -> None:
     assert told == store.keys("r")
 
 
-async def test_deltas_keep_their_place_between_events() -> None:
+async def test_deltas_keep_their_order_between_events() -> None:
     # DESIGN §6: a piece of an answer is not told before the event that came before it.
     store, ear = RecordingStore(), EventQueue()
     journal = await journal_in(store, ear)
@@ -78,7 +78,7 @@ async def test_deltas_keep_their_place_between_events() -> None:
     assert await ear.take() == [START, TextDelta(A, "meanwhile"), END, TextDelta(A, "at last")]
 
 
-async def test_a_delta_with_nothing_before_it_is_told_at_once() -> None:
+async def test_a_delta_is_delivered_at_once_if_no_event_precedes_it() -> None:
     store, ear = RecordingStore(), EventQueue()
     journal = await journal_in(store, ear)
     journal.put(TextDelta(A, "hello"))
@@ -126,7 +126,7 @@ async def test_an_acting_tool_runs_only_when_the_response_that_asked_for_it_is_s
     assert stored == [["run", "1/start", "1/m1"]]
 
 
-async def test_what_happens_in_silence_is_stored_all_the_same() -> None:
+async def test_hushed_events_are_stored() -> None:
     # D8: otherwise whoever takes the run up would do it again.
     store = RecordingStore()
     inner = Agent("Inner", description="i", tools=[act])
@@ -143,7 +143,7 @@ async def test_what_happens_in_silence_is_stored_all_the_same() -> None:
 # --- who waits for it is cancelled
 
 
-async def test_a_write_whose_waiter_is_cancelled_is_known_to_be_done_or_not() -> None:
+async def test_the_outcome_of_a_cancelled_write_is_known() -> None:
     # D8, D10: neither lost nor written twice, and told in the end.
     for when in ("before", "after"):
         store, ear = RecordingStore(), EventQueue()
@@ -180,7 +180,7 @@ async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journa
     assert store.keys("r") == []
 
 
-async def test_a_branch_that_is_stopped_takes_nothing_from_those_who_listen() -> None:
+async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
     # D10: what was stored while a branch ran out of time is told.
     store = RecordingStore()
 
@@ -204,7 +204,7 @@ async def test_a_branch_that_is_stopped_takes_nothing_from_those_who_listen() ->
 # --- faults
 
 
-async def test_a_fault_that_passes_is_not_noticed() -> None:
+async def test_a_transient_store_failure_is_retried() -> None:
     # D8
     store = RecordingStore()
     store.faults["append"] += [StoreError("locked")] * 3
@@ -212,7 +212,7 @@ async def test_a_fault_that_passes_is_not_noticed() -> None:
     assert (result.output, (await get_record(store, "r")).status) == ("done", "completed")
 
 
-async def test_a_write_of_which_the_store_could_not_tell_is_not_written_again() -> None:
+async def test_a_write_without_confirmation_is_not_repeated() -> None:
     # D8: the connection was cut after the commit.
     store = RecordingStore()
     store.after["append"] += [StoreError("connection cut")] * 2
@@ -222,7 +222,7 @@ async def test_a_write_of_which_the_store_could_not_tell_is_not_written_again() 
     assert tuple(await load_events(store, "r")) == result.events
 
 
-async def test_a_store_that_fails_for_good_stops_the_run_which_goes_on_when_the_fault_is_gone() -> None:
+async def test_a_permanent_store_failure_stops_the_run_which_can_be_resumed() -> None:
     # D8
     store = RecordingStore()
     ran: list[str] = []
@@ -250,7 +250,7 @@ async def test_a_store_that_fails_for_good_stops_the_run_which_goes_on_when_the_
     assert ran == ["r:1/m1.0"] * 2
 
 
-async def test_a_run_that_is_gone_stops_its_driver() -> None:
+async def test_deleting_a_run_stops_its_driver() -> None:
     # D9
     store = RecordingStore()
 
@@ -266,7 +266,7 @@ async def test_a_run_that_is_gone_stops_its_driver() -> None:
     assert await store.record("r") is None
 
 
-async def test_what_cannot_be_stored_ends_the_run_and_that_is_on_record() -> None:
+async def test_a_value_that_cannot_be_encoded_fails_the_run() -> None:
     # D8: otherwise it would be tried for ever.
     store = RecordingStore()
 
@@ -283,7 +283,7 @@ async def test_what_cannot_be_stored_ends_the_run_and_that_is_on_record() -> Non
     assert await runner.list_unfinished() == []
 
 
-async def test_an_error_that_cannot_be_stored_as_it_is_does_not_hide_itself() -> None:
+async def test_an_error_with_lone_surrogates_is_stored() -> None:
     store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel([ValueError("half \ud83d")])), store=store)
     with pytest.raises(Exception, match="half"):
@@ -291,7 +291,7 @@ async def test_an_error_that_cannot_be_stored_as_it_is_does_not_hide_itself() ->
     assert (await get_record(store, "r")).status == "failed"
 
 
-async def test_when_it_has_failed_everybody_is_told_and_nothing_more_is_taken() -> None:
+async def test_a_failed_journal_raises_to_all_waiters_and_accepts_nothing() -> None:
     store, ear = RecordingStore(), EventQueue()
     journal = await journal_in(store, ear)
     journal.put(START)
@@ -305,7 +305,7 @@ async def test_when_it_has_failed_everybody_is_told_and_nothing_more_is_taken() 
     assert (store.keys("r"), (await get_record(store, "r")).status) == ([], "running")
 
 
-async def test_a_status_is_stored_even_if_nothing_else_is_left() -> None:
+async def test_a_status_is_stored_without_further_events() -> None:
     store = RecordingStore()
     journal = await journal_in(store)
     await journal.finish("cancelled")
@@ -322,7 +322,7 @@ async def test_a_log_that_refuses_an_event_does_not_have_it() -> None:
     assert log.events == []
 
 
-async def test_a_run_that_begins_while_its_caller_is_cancelled_can_be_taken_up() -> None:
+async def test_a_run_created_while_its_caller_is_cancelled_can_be_resumed() -> None:
     # D8, D10
     store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"])), store=store)

@@ -1,4 +1,4 @@
-"""Leases are held while runs last; who has lost one, or is asked to stop, stops."""
+"""Leases are renewed while runs last; a driver that loses its lease or is asked to stop stops."""
 
 import asyncio
 from typing import Any
@@ -58,7 +58,7 @@ async def test_a_lease_is_renewed_as_long_as_the_run_lasts_and_then_given_back()
     assert (record.status, record.lease_until, record.fence) == ("completed", 0.0, 1)
 
 
-async def test_nothing_beats_when_no_run_is_under_way() -> None:
+async def test_no_timer_runs_without_active_runs() -> None:
     # DESIGN §9: nothing is left running.
     store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True)), store=store, lease_seconds=SHORT)
@@ -67,7 +67,7 @@ async def test_nothing_beats_when_no_run_is_under_way() -> None:
     assert "renew" not in store.asked
 
 
-async def test_who_loses_the_lease_stops_and_writes_nothing() -> None:
+async def test_a_driver_that_loses_its_lease_stops_and_writes_nothing() -> None:
     # D9
     clock = ManualClock()
     store, waiting = RecordingStore(clock=clock), Waiting()
@@ -84,7 +84,7 @@ async def test_who_loses_the_lease_stops_and_writes_nothing() -> None:
     assert record.lease_until > clock.now
 
 
-async def test_a_caller_whose_run_is_lost_is_not_left_cancelled() -> None:
+async def test_losing_the_lease_does_not_leave_the_calling_task_cancelled() -> None:
     # D9: the caller may well go on.
     clock = ManualClock()
     store, waiting = RecordingStore(clock=clock), Waiting()
@@ -107,7 +107,7 @@ async def test_a_caller_whose_run_is_lost_is_not_left_cancelled() -> None:
     assert await calling == "went on"
 
 
-async def test_who_loses_the_lease_starts_no_other_effect() -> None:
+async def test_a_driver_that_loses_its_lease_starts_no_further_effect() -> None:
     # D9: "no side effect beyond the one in flight": it is found out before the next, without a heartbeat.
     clock = ManualClock()
     store = RecordingStore(clock=clock)
@@ -147,7 +147,7 @@ async def test_a_run_that_is_deleted_stops_and_the_others_keep_their_leases() ->
     assert (await staying).status == "completed"
 
 
-async def test_runs_of_one_runner_do_not_cost_each_other_their_leases(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_renewal_does_not_affect_other_leases(caplog: pytest.LogCaptureFixture) -> None:
     # D9: neither a run that is gone nor a store that stumbles stops the heart.
     store, waiting = RecordingStore(), Waiting()
     runner = waiting.runner(store)
@@ -163,7 +163,7 @@ async def test_runs_of_one_runner_do_not_cost_each_other_their_leases(caplog: py
     assert "could not renew" in caplog.text
 
 
-async def test_a_renewal_that_is_late_does_not_reach_a_run_that_has_ended() -> None:
+async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
     # D10: its task belongs to the caller again.
     store, waiting = RecordingStore(), Waiting()
     runner = waiting.runner(store)
@@ -191,7 +191,7 @@ async def test_a_renewal_that_is_late_does_not_reach_a_run_that_has_ended() -> N
     assert after == ["went on"]
 
 
-async def test_runs_that_follow_each_other_closely_are_held_by_one_timer() -> None:
+async def test_consecutive_runs_share_one_timer() -> None:
     # D9
     store, waiting = RecordingStore(), Waiting()
     runner = waiting.runner(store)

@@ -1,4 +1,4 @@
-"""Faults of real stores in the middle of a run: typed errors, nothing lost, and it goes on when the fault is gone."""
+"""Faults of real stores during a run: typed errors, nothing lost, and the run can be resumed afterwards."""
 
 import asyncio
 import sqlite3

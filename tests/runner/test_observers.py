@@ -1,4 +1,4 @@
-"""Readers are told what is written, run by run; a run neither waits for them nor depends on them."""
+"""Observers receive what is written; a run neither waits for them nor depends on them."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -50,7 +50,7 @@ def team(*readers: Any, stream: bool = False) -> Runner[Any, Any]:
     return Runner(Agent("A", tools=[pay]), model=model, observers=readers)
 
 
-async def test_a_reader_reads_all_there_is_and_nothing_twice() -> None:
+async def test_an_observer_gets_every_event_once() -> None:
     notes = Notes()
     runner = team(notes)
     stopped = await runner.run("Pay")
@@ -62,7 +62,7 @@ async def test_a_reader_reads_all_there_is_and_nothing_twice() -> None:
     assert notes.left == 2
 
 
-async def test_a_reader_hears_deltas_whether_or_not_anybody_else_listens() -> None:
+async def test_an_observer_gets_deltas_with_and_without_a_stream() -> None:
     notes = Notes()
     runner = team(notes, stream=True)
     stopped = await runner.run("Pay")
@@ -74,7 +74,7 @@ async def test_a_reader_hears_deltas_whether_or_not_anybody_else_listens() -> No
 
 
 @pytest.mark.parametrize("events", [True, False])
-async def test_a_reader_of_a_stored_run_reads_what_the_store_has(events: bool) -> None:
+async def test_an_observer_of_a_stored_run_gets_only_stored_events(events: bool) -> None:
     # DESIGN §6: the log is stored before anyone is told about it; silent is for listeners, and not for the store.
     notes, store = Notes(), MemoryStore()
     script = {"A": [call("clerk", request="Pay 5."), "Done."], "Clerk": [call("pay", euro=5), "Paid."]}
@@ -90,7 +90,7 @@ async def test_a_reader_of_a_stored_run_reads_what_the_store_has(events: bool) -
 
 
 @pytest.mark.parametrize("point", ["begin", "event", "end"])
-async def test_a_reader_that_fails_is_logged_and_left_out(point: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_observer_is_logged_and_skipped(point: str, caplog: pytest.LogCaptureFixture) -> None:
     broken, notes = Notes(fails=point), Notes()
     runner = team(broken, notes)
     stopped = await runner.run("Pay")
@@ -102,7 +102,7 @@ async def test_a_reader_that_fails_is_logged_and_left_out(point: str, caplog: py
     assert stopped.run_id in told.getMessage()
 
 
-async def test_a_reader_is_left_when_the_run_fails() -> None:
+async def test_an_observer_is_exited_when_the_run_fails() -> None:
     notes = Notes()
     runner = Runner(Agent("A"), model=ScriptedModel([OSError("no connection")]), observers=[notes])
     with pytest.raises(Exception, match="no connection"):
@@ -111,7 +111,7 @@ async def test_a_reader_is_left_when_the_run_fails() -> None:
     assert notes.heard[-1].agent == ""
 
 
-async def test_a_replay_is_no_run_to_read() -> None:
+async def test_a_replay_is_not_observed() -> None:
     notes = Notes()
     result = await Runner(Agent("A"), model=ScriptedModel(["Hi."])).run("Hello")
     await Runner(Agent("A"), model=ScriptedModel([]), observers=[notes]).replay(result.events)
@@ -119,6 +119,6 @@ async def test_a_replay_is_no_run_to_read() -> None:
 
 
 @pytest.mark.parametrize("given", [[Notes], ["notes"], Notes(), None])
-def test_what_is_no_list_of_readers_is_refused(given: Any) -> None:
+def test_invalid_observers_are_refused(given: Any) -> None:
     with pytest.raises(SetupError, match="a list of observers, objects with a method `observe`; not"):
         Runner(Agent("A"), observers=given)

@@ -92,9 +92,8 @@ async def test_output_of_a_failed_run_raises_with_its_error() -> None:
 
 
 async def test_output_of_a_cancelled_run_raises() -> None:
-    stream = Runner(asker).stream("hi", run_id="r1")
-    await stream.cancel()
-    await stream._drive()
+    async with Runner(asker).stream("hi", run_id="r1") as stream:
+        await stream.cancel()
     with pytest.raises(RunError, match=r"run `r1` was cancelled and has no output; .* runner\.resume\('r1'\)"):
         _ = stream.result.output
 

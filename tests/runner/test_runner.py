@@ -38,7 +38,7 @@ async def ask(ctx: RunContext, question: str) -> str:
 # --- starting
 
 
-def test_run_sync_is_run_for_code_without_an_event_loop() -> None:
+def test_run_sync_runs_without_an_event_loop() -> None:
     # DESIGN §1
     result = Runner(Agent("A", model=ScriptedModel(["hello"]))).run_sync("hi", values={"x": 1}, run_id="r1")
     assert (result.output, result.values, result.run_id) == ("hello", {"x": 1}, "r1")
@@ -58,7 +58,7 @@ async def test_every_run_has_an_id_of_its_own_unless_it_is_given_one() -> None:
     assert (await runner.run("hi", run_id="mine")).run_id == "mine"
 
 
-async def test_an_id_under_which_a_run_waits_is_taken() -> None:
+async def test_the_id_of_a_stopped_run_cannot_be_reused() -> None:
     # DESIGN §1: whatever happened is never lost.
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "another"]), tools=[ask]))
     await runner.run("hi", run_id="r1")
@@ -169,7 +169,7 @@ async def test_resuming_without_an_answer_asks_nothing_again() -> None:
     assert len(model.requests) == 1
 
 
-async def test_an_interrupt_in_an_agent_of_ones_own() -> None:
+async def test_an_interrupt_in_a_custom_agent() -> None:
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer(str(await ctx.interrupt("to whom?")))
@@ -181,7 +181,7 @@ async def test_an_interrupt_in_an_agent_of_ones_own() -> None:
     assert (await runner.resume(suspended.run_id, "B")).agent == "B"
 
 
-async def test_the_context_of_a_suspended_run_is_kept_or_given_anew() -> None:
+async def test_the_context_of_a_suspended_run_is_kept_or_replaced() -> None:
     seen: list[Any] = []
 
     @agent("A")
@@ -529,7 +529,7 @@ async def test_a_run_can_be_taken_over_from_its_log() -> None:
 
 
 @pytest.mark.parametrize("kept", range(1, 12))
-async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
+async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int) -> None:
     # DESIGN §1: recovery after `kill -9` is the same; any prefix of a log will do.
     @tool
     async def work() -> str:
@@ -553,14 +553,14 @@ async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
     assert [line for line in transcript(result.events) if line != "run resumed"] == transcript(whole)
 
 
-async def test_a_completed_run_cannot_be_taken_over() -> None:
+async def test_load_log_refuses_a_completed_run() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
     with pytest.raises(RunError, match=f"run `{result.run_id}` has completed and cannot be resumed"):
         runner.load_log(result.events)
 
 
-async def test_what_is_no_log_of_a_run_cannot_be_taken_over() -> None:
+async def test_load_log_refuses_an_invalid_log() -> None:
     runner, _ = busy()
     suspended = await runner.run("hi")
     with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
@@ -641,7 +641,7 @@ async def test_an_answer_that_cannot_be_stored_is_refused_and_the_run_still_wait
 @pytest.mark.parametrize(
     "wrong", ["yes", 1, ["True"], {"approved": "maybe"}, {"aproved": True}, {"approved": False, "always": True}]
 )
-async def test_what_neither_approves_nor_rejects_is_refused_and_the_run_still_waits(wrong: Any) -> None:
+async def test_an_answer_that_is_not_an_approval_is_refused_and_the_run_stays_suspended(wrong: Any) -> None:
     @tool(needs_approval=True)
     async def pay(euro: int) -> str:
         """Pay."""
@@ -671,7 +671,7 @@ async def test_many_runs_of_one_runner_do_not_mix() -> None:
     assert [result.output for result in results] == [f"{number} answer {number}" for number in range(50)]
 
 
-async def test_a_runner_may_keep_its_runs_elsewhere() -> None:
+async def test_with_store_returns_a_runner_with_another_store() -> None:
     first = Runner(Agent("A"), model=ScriptedModel(["one", "two"]))
     second = first.with_store("memory:")
     result = await second.run("Hi.", run_id="r")

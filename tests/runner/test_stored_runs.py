@@ -1,4 +1,4 @@
-"""Runs that a store keeps: taken up by any runner of the same team, by one at a time, with nothing done again."""
+"""Stored runs are resumed by any runner of the same team, one at a time, without repeating recorded steps."""
 
 import asyncio
 from pathlib import Path
@@ -70,7 +70,7 @@ LOGS = Path(__file__).parent / "logs"
 
 
 @pytest.mark.parametrize("streams", [(False, False), (True, False), (False, True), (True, True)])
-async def test_another_runner_goes_on_where_one_stopped(streams: tuple[bool, bool]) -> None:
+async def test_another_runner_resumes_where_one_stopped(streams: tuple[bool, bool]) -> None:
     # D4, D5, D7: whether anybody listened at first, or does now, makes no difference.
     store, desk = RecordingStore(), Desk()
     first, second = desk.runner(store, FIRST, stream=True), desk.runner(store, REST, stream=True)
@@ -144,7 +144,7 @@ async def test_partial_answers_go_on_and_the_rest_stays_open() -> None:
         ({"A": 1, "1/m1.0/ask1": "x"}, "no open interrupt has the id `A`"),
     ],
 )
-async def test_answers_to_nothing_change_nothing(answers: Any, said: str) -> None:
+async def test_answers_to_unknown_interrupts_change_nothing(answers: Any, said: str) -> None:
     # D4
     store, desk = RecordingStore(), Desk()
     runner = desk.runner(store, {"A": [call("ask", question="?")]})
@@ -193,7 +193,7 @@ async def test_an_id_is_taken_for_good() -> None:
     assert live.result.status == "completed"
 
 
-async def test_a_resumed_run_is_running_so_that_it_is_picked_up_if_its_driver_dies() -> None:
+async def test_a_resumed_run_is_recovered_if_its_driver_dies() -> None:
     # D8
     store = RecordingStore()
     begun = asyncio.Event()
@@ -248,7 +248,7 @@ async def test_one_driver_at_a_time() -> None:
     assert (await running).status == "completed"
 
 
-async def test_a_runner_remembers_what_no_store_can_keep() -> None:
+async def test_a_runner_remembers_the_context_of_a_stored_run() -> None:
     # D4: the context of a run that stopped here, unless another is given.
     store = RecordingStore()
     seen: list[Any] = []
@@ -267,7 +267,7 @@ async def test_a_runner_remembers_what_no_store_can_keep() -> None:
     assert seen == [{"me": 1}, {"me": 1}, {"me": 1}, {"you": 2}]
 
 
-async def test_limits_of_a_run_hold_for_whoever_takes_it_up() -> None:
+async def test_limits_of_a_run_apply_in_every_runner_that_resumes_it() -> None:
     # D8
     store, desk = RecordingStore(), Desk()
     await desk.runner(store, {"A": [call("ask", question="?")]}).run("hi", run_id="r", limits=Limits(model_calls=2))
@@ -447,7 +447,7 @@ async def test_every_store_keeps_runs_in_the_same_way(any_store: Any) -> None:
 # --- without a store, and on disk
 
 
-async def test_without_a_store_everything_that_needs_one_says_so() -> None:
+async def test_methods_without_a_store_say_that_they_need_one() -> None:
     # D15
     runner = Desk().runner(None, {"A": [call("ask", question="?"), "done"]})
     suspended = await runner.run("hi")

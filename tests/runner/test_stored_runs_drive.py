@@ -1,4 +1,4 @@
-"""Runs that are left to others: submitted, driven, answered, found unfinished and recovered."""
+"""Stored runs that are submitted, driven, answered, listed and recovered."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ def runner_of(store: Any, steps: Any, **options: Any) -> Runner[Any, Any]:
     return Runner(Agent("A", model=ScriptedModel(steps), tools=[ask]), store=store, **options)
 
 
-async def test_a_submitted_run_is_driven_by_whoever_likes() -> None:
+async def test_a_submitted_run_is_driven_by_any_runner() -> None:
     # D8
     store = RecordingStore()
     run_id = await runner_of(store, []).submit("hi", values={"x": 1}, run_id="r")
@@ -54,7 +54,7 @@ async def test_driving_a_run_that_is_not_running_leaves_it_alone() -> None:
     assert [await runner.drive("r"), await runner.drive("r")] == ["completed", "completed"]
 
 
-async def test_a_run_that_somebody_else_has_stopped_meanwhile_is_left_alone() -> None:
+async def test_a_run_that_stopped_meanwhile_is_not_driven() -> None:
     # D9: between the look at the record and the lease.
     store = RecordingStore()
     runner = runner_of(store, [call("ask", question="?")])
@@ -90,7 +90,7 @@ async def test_an_answer_is_written_without_driving() -> None:
     assert await runner_of(store, ["done"]).recover() == {"r": "completed"}
 
 
-async def test_a_run_that_fails_is_on_record_and_not_tried_for_ever() -> None:
+async def test_a_failed_run_is_recorded_and_not_retried() -> None:
     # D8
     store = RecordingStore()
     runner = runner_of(store, [ModelError("overloaded"), "done"])
@@ -100,7 +100,7 @@ async def test_a_run_that_fails_is_on_record_and_not_tried_for_ever() -> None:
     assert (await runner.resume("r")).output == "done"
 
 
-async def test_what_keeps_a_run_from_being_driven_is_raised() -> None:
+async def test_an_error_that_prevents_driving_is_raised() -> None:
     # D12
     store = RecordingStore()
     await store.create("r", [b"not a log"])
@@ -108,7 +108,7 @@ async def test_what_keeps_a_run_from_being_driven_is_raised() -> None:
         await runner_of(store, []).drive("r")
 
 
-async def test_one_run_that_cannot_be_driven_does_not_keep_the_others_from_it(caplog: pytest.LogCaptureFixture) -> None:
+async def test_recover_drives_the_other_runs_if_one_cannot_be_driven(caplog: pytest.LogCaptureFixture) -> None:
     # D8
     store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True), tools=[ask]), store=store)
@@ -132,7 +132,7 @@ async def test_hundreds_of_unfinished_runs_are_found() -> None:
     assert [record.run_id for record in await runner.list_unfinished()] == [f"r{number}" for number in range(250)]
 
 
-async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out() -> None:
+async def test_a_run_whose_driver_died_is_driven_after_its_lease_expired() -> None:
     # D8
     store = RecordingStore()
     begun = asyncio.Event()
@@ -163,7 +163,7 @@ async def test_a_run_whose_driver_died_is_picked_up_when_its_lease_has_run_out()
         await dying
 
 
-async def test_a_store_that_fails_is_no_failed_run() -> None:
+async def test_a_store_failure_does_not_mark_the_run_as_failed() -> None:
     # D8: it goes on when the fault is gone.
     store = RecordingStore()
     runner = runner_of(store, [call("ask", question="?"), "done"])
@@ -192,7 +192,7 @@ async def test_a_context_goes_to_every_run_that_is_recovered() -> None:
     assert seen == ["mine", "yours"]
 
 
-async def test_without_a_store_there_is_nothing_to_leave_to_others() -> None:
+async def test_methods_for_stored_runs_need_a_store() -> None:
     # D15
     runner = runner_of(None, [])
     for use in (runner.submit("hi"), runner.drive("r"), runner.cancel("r"), runner.answer("r", 1)):
@@ -200,6 +200,6 @@ async def test_without_a_store_there_is_nothing_to_leave_to_others() -> None:
             await use
 
 
-async def test_a_lease_must_last() -> None:
+async def test_lease_seconds_must_be_positive() -> None:
     with pytest.raises(SetupError, match="lease"):
         runner_of(RecordingStore(), [], lease_seconds=0)

@@ -1,4 +1,4 @@
-"""Reading along in a stored run."""
+"""Watching a stored run."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from baton.stores import MemoryStore
 from baton.testing import ScriptedModel
 
 
-async def test_whoever_watches_sees_what_is_stored_and_then_what_comes() -> None:
+async def test_watch_yields_past_and_future_events() -> None:
     store, gate = MemoryStore(), asyncio.Event()
 
     @agent("Slow")
@@ -33,7 +33,7 @@ async def test_whoever_watches_sees_what_is_stored_and_then_what_comes() -> None
     assert [event.path for _, event in seen] == [event.path for event in result.events]
 
 
-async def test_what_is_known_is_left_out() -> None:
+async def test_watch_skips_events_up_to_after() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])), store="memory:")
     result = await runner.run("go", run_id="r")
 

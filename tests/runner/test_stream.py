@@ -1,4 +1,4 @@
-"""A run while it lasts: streaming changes nothing that is logged, and leaving early leaves nothing behind."""
+"""Streams: streaming changes no logged event, and leaving early leaves nothing running."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
@@ -129,7 +129,7 @@ async def test_deltas_and_events_come_in_one_order() -> None:
     assert live.result.output == "hello you"
 
 
-async def test_what_is_heard_is_what_is_logged_and_the_deltas() -> None:
+async def test_a_stream_delivers_logged_events_and_deltas() -> None:
     # T28
     runner = busy(stream=True)
     async with runner.stream("hi") as live:
@@ -143,7 +143,7 @@ async def test_what_is_heard_is_what_is_logged_and_the_deltas() -> None:
     assert calls.startswith('{"city":"Rome"}{"city":"Oslo"}')
 
 
-async def test_an_event_is_heard_when_it_happens() -> None:
+async def test_an_event_is_delivered_when_it_happens() -> None:
     # T28: not when the run is over.
     go_on = asyncio.Event()
     model = ScriptedModel([ScriptedStream("one ", go_on, "two")])
@@ -155,7 +155,7 @@ async def test_an_event_is_heard_when_it_happens() -> None:
     assert live.result.output == "one two"
 
 
-async def test_thinking_is_heard_as_it_happens_and_kept_with_the_answer() -> None:
+async def test_reasoning_is_streamed_and_stored_with_the_response() -> None:
     # T28
     thought = Reasoning("Let me think.", "acme", {"signature": "s"})
     model = ScriptedModel([AssistantMessage("Yes.", reasoning=(thought,))], stream=True)
@@ -166,7 +166,7 @@ async def test_thinking_is_heard_as_it_happens_and_kept_with_the_answer() -> Non
     assert said.message == AssistantMessage("Yes.", reasoning=(thought,))
 
 
-async def test_a_model_that_has_its_answer_ready_is_heard_and_logged_like_any_other() -> None:
+async def test_a_complete_response_is_streamed_and_logged_like_any_other() -> None:
     # T28
     class Prompt:
         name = "prompt"
@@ -183,7 +183,7 @@ async def test_a_model_that_has_its_answer_ready_is_heard_and_logged_like_any_ot
     assert plain.output == "hello"
 
 
-async def test_a_resumed_run_tells_only_what_is_new() -> None:
+async def test_a_resumed_stream_delivers_only_new_events() -> None:
     # T28: neither events nor deltas are repeated.
     runner = busy(stream=True)
     async with runner.stream("hi") as live:
@@ -198,7 +198,7 @@ async def test_a_resumed_run_tells_only_what_is_new() -> None:
     assert transcript(after)[:2] == ["run resumed", 'A: got the answer {"approved":true}']
 
 
-async def test_the_error_that_ends_a_run_is_raised_to_whoever_reads_to_the_end() -> None:
+async def test_the_error_of_a_run_is_raised_at_the_end_of_its_stream() -> None:
     # T28
     runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded")])))
     live = runner.stream("hi")
@@ -235,7 +235,7 @@ async def test_the_result_is_there_when_the_run_has_stopped_and_not_before() -> 
     assert live.result.output == "hello"
 
 
-async def test_a_run_must_be_opened_to_be_heard_and_only_once() -> None:
+async def test_a_stream_must_be_opened_once() -> None:
     live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
     with pytest.raises(RunError, match="open the run first: async with runner"):
         await heard(live)
@@ -247,7 +247,7 @@ async def test_a_run_must_be_opened_to_be_heard_and_only_once() -> None:
         await live._drive()
 
 
-async def test_who_does_not_listen_to_the_end_may_do_so_later_in_the_block() -> None:
+async def test_reading_can_continue_in_a_second_loop() -> None:
     # T28
     model = ScriptedModel(["one two three"], stream=True)
     async with Runner(Agent("A", model=model)).stream("hi") as live:
@@ -348,7 +348,7 @@ async def test_leaving_a_resumed_run_at_once_does_not_lose_it() -> None:
     assert (await runner.resume(suspended.run_id)).output == "B ends"
 
 
-async def test_a_resumed_run_that_nobody_opens_still_waits() -> None:
+async def test_a_resume_stream_that_is_never_opened_changes_nothing() -> None:
     # T29
     runner = busy(stream=False)
     suspended = await runner.run("hi")
@@ -357,7 +357,7 @@ async def test_a_resumed_run_that_nobody_opens_still_waits() -> None:
 
 
 @pytest.mark.parametrize("stop_at", range(1, 14))
-async def test_wherever_a_listener_leaves_the_log_is_valid_and_the_run_can_be_resumed(stop_at: int) -> None:
+async def test_leaving_at_any_event_leaves_a_valid_log_that_can_be_resumed(stop_at: int) -> None:
     # T29
     runner = busy(stream=True)
     whole = busy(stream=True)
@@ -384,7 +384,7 @@ async def test_wherever_a_listener_leaves_the_log_is_valid_and_the_run_can_be_re
     assert of_agents(as_logged(result.events)) == of_agents(wanted)
 
 
-async def test_a_listener_that_raises_ends_the_run_and_keeps_its_own_error() -> None:
+async def test_an_error_in_the_block_cancels_the_run_and_propagates() -> None:
     # T29
     model = Slow()
     runner = Runner(Agent("A", model=model))
@@ -403,7 +403,7 @@ async def test_a_listener_that_raises_ends_the_run_and_keeps_its_own_error() -> 
     assert live.result.status == "cancelled"
 
 
-async def test_a_listener_that_leaves_when_all_is_over_has_cancelled_nothing() -> None:
+async def test_leaving_after_the_end_cancels_nothing() -> None:
     # T29
     async with Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi") as live:
         await heard(live)
@@ -411,7 +411,7 @@ async def test_a_listener_that_leaves_when_all_is_over_has_cancelled_nothing() -
     assert nothing_is_left_running()
 
 
-async def test_who_leaves_early_does_not_hear_of_errors_he_did_not_wait_for() -> None:
+async def test_leaving_early_does_not_raise_the_error_of_the_run() -> None:
     # T29
     runner = Runner(Agent("A", model=ScriptedModel([OSError("gone")])))
     async with runner.stream("hi") as live:
@@ -423,7 +423,7 @@ async def test_who_leaves_early_does_not_hear_of_errors_he_did_not_wait_for() ->
     assert live.result.status in ("failed", "cancelled")
 
 
-async def test_a_listener_whose_task_is_cancelled_takes_the_run_with_it() -> None:
+async def test_cancelling_the_reading_task_cancels_the_run() -> None:
     # T29
     model = Slow()
     live = Runner(Agent("A", model=model)).stream("hi")
@@ -442,7 +442,7 @@ async def test_a_listener_whose_task_is_cancelled_takes_the_run_with_it() -> Non
     assert live.result.status == "cancelled"
 
 
-async def test_a_run_can_be_cancelled_by_somebody_else_and_its_listener_just_ends() -> None:
+async def test_a_stream_ends_when_its_run_is_cancelled_by_another_task() -> None:
     # T29
     model = Slow()
     live = Runner(Agent("A", model=model)).stream("hi")
@@ -460,7 +460,7 @@ async def test_a_run_can_be_cancelled_by_somebody_else_and_its_listener_just_end
     assert nothing_is_left_running()
 
 
-async def test_a_run_without_listener_cancelled_from_outside_waits_and_can_be_resumed() -> None:
+async def test_a_cancelled_run_call_can_be_resumed() -> None:
     # T29: run() likewise.
     started, runs = asyncio.Event(), list[str]()
 
@@ -536,7 +536,7 @@ async def test_a_cancelled_run_is_not_left_with_half_an_answer() -> None:
     assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["a whole answer"]
 
 
-async def test_when_time_is_up_nothing_is_left_running_either() -> None:
+async def test_nothing_keeps_running_after_the_time_limit() -> None:
     # T29, T20
     model = Slow()
     live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=0.5))

@@ -1,4 +1,4 @@
-"""Between the run and its listener: a slow listener slows the run, and nothing is lost."""
+"""Backpressure: a slow reader slows the run down, and no event is lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def hold_still() -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_listener_that_holds_still_holds_the_model_back() -> None:
+async def test_a_slow_reader_slows_the_model_down() -> None:
     # DESIGN §4
     model = Talkative(5000)
     heard: list[str] = []
@@ -50,7 +50,7 @@ async def test_a_listener_that_holds_still_holds_the_model_back() -> None:
     assert live.result.output == "".join(heard)
 
 
-async def test_a_listener_that_holds_still_holds_an_agent_back() -> None:
+async def test_a_slow_reader_slows_an_agent_down() -> None:
     # DESIGN §4: events as well as deltas.
     said = 0
 
@@ -72,7 +72,7 @@ async def test_a_listener_that_holds_still_holds_an_agent_back() -> None:
     assert heard == [str(number) for number in range(1000)]
 
 
-async def test_a_listener_that_never_listens_does_not_keep_a_run_from_being_left() -> None:
+async def test_a_stream_without_a_reader_can_be_closed() -> None:
     # T29: the run waits for room, and must not wait for ever.
     model = Talkative(5000)
     async with Runner(Agent("A", model=model)).stream("hi") as live:
@@ -81,7 +81,7 @@ async def test_a_listener_that_never_listens_does_not_keep_a_run_from_being_left
     assert live.result.status == "cancelled"
 
 
-async def test_without_a_listener_nothing_holds_the_run_back() -> None:
+async def test_a_run_without_a_stream_never_waits() -> None:
     model = Talkative(5000)
     await Runner(Agent("A", model=model)).run("hi")
     assert model.said == 5000

@@ -1,4 +1,4 @@
-"""Threads: runs one after the other that share what was said and who has the floor."""
+"""Threads: consecutive runs that share their history and active agent."""
 
 import asyncio
 from typing import Any
@@ -32,7 +32,7 @@ def read(model: ScriptedModel, number: int = -1) -> list[str]:
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is_stored: bool) -> None:
+async def test_a_thread_continues_with_its_history_and_active_agent(is_stored: bool) -> None:
     # D14, D15
     runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, RecordingStore() if is_stored else None)
     first = await runner.run("hi", thread="u42")
@@ -48,7 +48,7 @@ async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is
     assert said[:1] + said[-3:] == ["hi", "I am B", "and now?", "still B"]
 
 
-async def test_the_floor_may_go_back_to_the_root() -> None:
+async def test_start_at_root_starts_with_the_root_agent() -> None:
     # D14
     runner, model = desk({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
     await runner.run("hi", thread="t")
@@ -68,7 +68,7 @@ async def test_another_process_knows_the_conversation() -> None:
     assert read(model)[-2:] == ["I am B", "and now?"]
 
 
-async def test_an_agent_that_is_gone_gives_the_floor_to_the_root() -> None:
+async def test_a_thread_whose_active_agent_is_gone_starts_with_the_root_agent() -> None:
     # D14
     store = RecordingStore()
     await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
@@ -76,7 +76,7 @@ async def test_an_agent_that_is_gone_gives_the_floor_to_the_root() -> None:
     assert (await alone.run("and now?", thread="t")).output == "alone"
 
 
-async def test_threads_do_not_hear_each_other() -> None:
+async def test_threads_are_separate() -> None:
     # D14
     runner, model = desk({"A": ["one", "two", "three"]})
     await runner.run("mine", thread="a")
@@ -102,7 +102,7 @@ async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
     assert (await runner.run("hello", thread="t")).output == "next"
 
 
-async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
+async def test_of_two_concurrent_runs_of_a_thread_one_is_refused() -> None:
     # D14
     for _ in range(5):
         runner, _ = desk({"A": ["one", "two"]}, RecordingStore())
@@ -115,7 +115,7 @@ async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
         assert [start.previous_run_id for start in starts] == ["", *[run.run_id for run in runs[:-1]]]
 
 
-async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() -> None:
+async def test_a_run_is_refused_if_another_one_finished_since_the_thread_was_read() -> None:
     # D14: a run must not follow one that is not the last any more.
     store = RecordingStore()
     slow, _ = desk({"A": ["late"]}, store)
@@ -130,7 +130,7 @@ async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() 
     assert [record.run_id for record in await slow.thread("t").runs()] == ["fast"]
 
 
-async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> None:
+async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> None:
     # D14
     store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store)
@@ -203,7 +203,7 @@ async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     assert (await thread.runs(), await thread.messages(), await thread.active_agent()) == ([], (), "")
 
 
-async def test_trimming_takes_no_run_that_has_not_ended() -> None:
+async def test_trim_does_not_delete_unfinished_runs() -> None:
     # D14
     store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="?"), "done"]}, store)

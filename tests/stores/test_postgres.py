@@ -212,7 +212,7 @@ async def test_tables_that_were_removed_and_come_back(postgres_url: str) -> None
         ("DELETE FROM baton_pieces WHERE first = 3", 3),
     ],
 )
-async def test_damaged_and_missing_lines_are_told(postgres_url: str, statement: str, where: int) -> None:
+async def test_damaged_and_missing_lines_are_detected(postgres_url: str, statement: str, where: int) -> None:
     async with _opened(postgres_url) as store:
         await store.create("r", [b"{}"])
         for seq in range(1, 4):

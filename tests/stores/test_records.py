@@ -9,14 +9,14 @@ from baton.stores.records import join_pieces, pack_lines, unpack_lines
 
 
 @given(st.lists(st.binary(max_size=300), max_size=12))
-def test_what_is_packed_is_unpacked(lines: list[bytes]) -> None:
+def test_packed_lines_can_be_unpacked(lines: list[bytes]) -> None:
     piece = pack_lines(lines)
     assert unpack_lines(piece) == lines
     assert len(piece) == 8 + 4 * len(lines) + sum(map(len, lines))
 
 
 @given(st.lists(st.binary(max_size=30), max_size=4), st.data())
-def test_every_flipped_bit_and_every_cut_is_noticed(lines: list[bytes], data: st.DataObject) -> None:
+def test_flipped_bits_and_truncation_are_detected(lines: list[bytes], data: st.DataObject) -> None:
     piece = bytearray(pack_lines(lines))
     bit = data.draw(st.integers(0, len(piece) * 8 - 1))
     piece[bit // 8] ^= 1 << bit % 8
@@ -28,7 +28,7 @@ def test_every_flipped_bit_and_every_cut_is_noticed(lines: list[bytes], data: st
 
 
 @given(st.lists(st.lists(st.binary(max_size=3), min_size=1, max_size=4), max_size=6), st.integers(0, 30))
-def test_a_log_is_its_pieces_one_after_the_other(portions: list[list[bytes]], start: int) -> None:
+def test_pieces_are_joined_to_a_log(portions: list[list[bytes]], start: int) -> None:
     lines = [line for portion in portions for line in portion]
     pieces: list[tuple[int, bytes]] = []
     begin = 0

@@ -270,7 +270,7 @@ async def test_a_file_of_version_1_is_brought_up_to_date_with_all_that_is_in_it(
         await store.close()
 
 
-async def test_a_file_that_was_removed_is_not_written_to_in_the_dark(path: Path) -> None:
+async def test_a_removed_file_is_detected(path: Path) -> None:
     store = SQLiteStore(path)
     await store.create("r", [LINE])
     for file in path.parent.glob("runs.db*"):
@@ -282,7 +282,7 @@ async def test_a_file_that_was_removed_is_not_written_to_in_the_dark(path: Path)
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 4096, 5000, 8192, 20_000])
-async def test_a_truncated_file_is_told_and_never_read_as_less(path: Path, size: int) -> None:
+async def test_a_truncated_file_is_detected(path: Path, size: int) -> None:
     await _filled(path)
     whole = path.read_bytes()
     assert len(whole) > 40_000
@@ -298,7 +298,7 @@ async def test_a_truncated_file_is_told_and_never_read_as_less(path: Path, size:
     await store.close()
 
 
-async def test_no_flipped_bit_is_read_as_something_else(path: Path) -> None:
+async def test_flipped_bits_are_detected(path: Path) -> None:
     await _filled(path, runs=2, lines=12)
     whole = path.read_bytes()
     store = SQLiteStore(path)
@@ -321,7 +321,7 @@ async def test_no_flipped_bit_is_read_as_something_else(path: Path) -> None:
     await store.close()
 
 
-async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
+async def test_a_changed_line_is_reported_with_its_number(path: Path) -> None:
     await _filled(path, runs=1, lines=6)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE pieces SET lines = replace(lines, 'text', 'next') WHERE place % 16777216 = 4")
@@ -344,7 +344,7 @@ async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
         ("UPDATE runs SET seq = 5", 5),
     ],
 )
-async def test_missing_lines_are_told(path: Path, statement: str, where: int) -> None:
+async def test_missing_lines_are_detected(path: Path, statement: str, where: int) -> None:
     await _filled(path, runs=1, lines=6)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
@@ -375,7 +375,7 @@ async def test_a_store_is_used_from_several_event_loops_and_threads(path: Path) 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
+async def test_a_forked_process_reopens_the_file(path: Path) -> None:
     program = """
         import asyncio, os, sys
         from baton.stores import SQLiteStore
@@ -393,7 +393,7 @@ async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
     assert _in_a_process(program, str(path)) == "[b'parent', b'child', b'parent']"
 
 
-def test_what_it_cannot_be_made_with() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(SetupError, match=r"SQLiteStore\(':memory:'\) has no file; pass a file name, or use Mem"):
         SQLiteStore(":memory:")
     with pytest.raises(SetupError, match="durability is 'all'; it can be: `process`, `power`"):

@@ -37,7 +37,7 @@ def test_memory_and_postgres() -> None:
         assert repr(store) == "PostgresStore('postgresql://user@host:5433/runs')"
 
 
-def test_a_store_is_given_back() -> None:
+def test_a_store_is_returned_unchanged() -> None:
     class Dictionary(dict[str, bytes]):
         def set(self, key: str, value: bytes) -> None:
             self[key] = value
@@ -69,6 +69,6 @@ def test_a_store_is_given_back() -> None:
         (7, "a int is not a store; use a path"),
     ],
 )
-def test_addresses_that_name_no_store(address: str, problem: str) -> None:
+def test_invalid_addresses_are_refused(address: str, problem: str) -> None:
     with pytest.raises(SetupError, match=problem):
         resolve_store(address)
