@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.tools import FunctionTool, tool
+from baton.tools import FunctionTool
 from baton.tools.function import referenced_objects
 
 THIS = sys.modules[__name__]
