@@ -262,7 +262,7 @@ def test_a_tool_is_not_made_twice() -> None:
 
 def test_a_misspelt_policy_is_found_at_once() -> None:
     with pytest.raises(SetupError, match=r'on_error=\'ignore\'; use "return", "raise" or a function'):
-        tool(failing, on_error="ignore")  # pyright: ignore[reportArgumentType]
+        tool(failing, on_error="ignore")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def test_the_bottom_of_the_wrappers_is_the_function_tool() -> None:

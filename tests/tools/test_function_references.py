@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.tools import FunctionTool, tool
+from baton.tools import FunctionTool
 from baton.tools.function import referenced_objects
 
 THIS = sys.modules[__name__]
@@ -107,7 +107,7 @@ def given(to: Agent, other: Agent) -> Agent:
     ],
 )
 def test_agents_are_found_wherever_they_are_named(function: Callable[..., Any], agents: set[Agent]) -> None:
-    found = referenced_objects(tool(function, name="t").function)
+    found = referenced_objects(FunctionTool[..., Any](function, name="t").function)
     assert {thing for thing in found if isinstance(thing, Agent)} == agents
     assert len({id(thing) for thing in found}) == len(found)
 

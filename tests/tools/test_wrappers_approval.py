@@ -198,7 +198,7 @@ def test_answers_of_every_form_mean_the_same() -> None:
 
 def test_a_wish_for_approval_that_means_nothing_is_found_at_once() -> None:
     with pytest.raises(SetupError, match=r"tool\('pay'\) has needs_approval='yes'; use True, False or a function"):
-        tool(pay.function, needs_approval="yes")  # pyright: ignore[reportArgumentType]
+        tool(pay.function, needs_approval="yes")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 class Remote:
