@@ -170,7 +170,7 @@ async def test_a_service_that_is_away_is_an_error_that_says_so() -> None:
     with pytest.raises(RemoteUnavailableError, match="`Gone`"):
         await Runner(remote).run("hello?")
     await remote.close()
-    with pytest.raises(SetupError, match="wants the address"):
+    with pytest.raises(SetupError, match="needs the URL of a service"):
         RemoteAgent("weather")
 
 

@@ -24,8 +24,8 @@ FIELDS: dict[Any, Any] = {
     UserMessage: UserMessage("x"),
     msgspec.Raw: msgspec.Raw(b"{}"),
 }
-EVENTS: list[Any] = Event.__subclasses__()
-DELTAS: list[Any] = Delta.__subclasses__()
+EVENTS: list[Any] = [kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"]
+DELTAS: list[Any] = [kind for kind in Delta.__subclasses__() if kind.__module__ == "baton.events.types"]
 
 
 def _make(kind: Any) -> Any:

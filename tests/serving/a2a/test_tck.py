@@ -62,7 +62,7 @@ async def test_a_message_instead_of_a_task(line: Line) -> None:
     ("id", "state", "text"),
     [
         ("tck-reject-task-1", "TASK_STATE_REJECTED", "rejected"),
-        ("tck-fail-task-1", "TASK_STATE_FAILED", "The task failed. Whoever runs the service has the details."),
+        ("tck-fail-task-1", "TASK_STATE_FAILED", "The task failed. The operator of the service has the details."),
     ],
 )
 async def test_a_task_that_is_declined_and_one_that_fails(line: Line, id: str, state: str, text: str) -> None:

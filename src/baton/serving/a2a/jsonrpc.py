@@ -94,14 +94,15 @@ class JSONRPCBinding:
         id: str | int | None,
         call: dict[str, Any],
     ) -> Response:
-        """Dispatch a call of version 0.3, in which the error of a streaming method is an event."""
+        """Dispatch a call of version 0.3, where a streaming method reports its errors as an event."""
         method, params = str(call["method"]), call.get("params")
         legacy.check(request, context)
         if method not in legacy.streams:
             return JSONResponse(_reply(id, await legacy.dispatch(method, params, context)))
+        updates = legacy.updates(method, params, context)
         try:
             return await stream_response(
-                legacy.updates(method, params, context),
+                updates,
                 lambda update: _encode(_reply(id, jsonrpc_update(update))),
                 lambda error: json.dumps(_error(id, to_a2a_error(error)[0])),
             )
