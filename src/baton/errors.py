@@ -49,7 +49,7 @@ BatonError
         └── ThreadBusyError              a run of that thread has not ended
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 
@@ -70,6 +70,16 @@ def check_choice(what: str, given: object, choices: Sequence[str]) -> None:
     """Raise SetupError if a word is not among those there are."""
     if given not in choices:
         raise SetupError(f"{what} is {given!r}; it can be: {quote_names(choices)}")
+
+
+def unknown_argument(owner: str, name: str, known: Iterable[str]) -> SetupError:
+    """Build the error for a keyword argument that does not exist, naming the nearest valid one."""
+    from difflib import get_close_matches
+
+    names = list(known)
+    near = [each for each in names if name in each] or get_close_matches(name, names, n=1)
+    advice = f"did you mean `{near[0]}`?" if near else f"it takes: {quote_names(names)}"
+    return SetupError(f"{owner} has no argument `{name}`; {advice}")
 
 
 class ModelError(BatonError):

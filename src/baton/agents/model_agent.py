@@ -178,13 +178,13 @@ class ModelLoop:
         if is_last:
             told = [*messages, UserMessage(_LAST_TURN)]
             return ModelRequest(told, instructions, (), manner.settings, manner.output, agent.name, is_heard)
-        settings = manner.settings
-        if turn == 1 and agent.tool_choice != "auto":
-            settings = replace(settings, tool_choice=agent.tool_choice)
+        choice = agent.tool_choice if turn == 1 and agent.tool_choice != "auto" else None
         specs = manner.specs
         if disabled:
             specs = tuple([spec for spec in specs if spec.name not in disabled])
-        return ModelRequest(messages, instructions, specs, settings, manner.output, agent.name, is_heard)
+        return ModelRequest(
+            messages, instructions, specs, manner.settings, manner.output, agent.name, is_heard, choice
+        )
 
     def _checked(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """The model's message, if it says anything, with call ids that no other call of the run has."""
@@ -263,8 +263,8 @@ class ModelLoop:
                 complaint = f"This answer does not fit the required schema: {error}. Answer again, with JSON only."
                 # Only this activation reads of it: to all later ones the answer is what was valid.
                 ctx._history.undone_at.append(len(ctx._history.entries))
-                for unfit in (message, UserMessage(complaint)):
-                    ctx._history.entries.append(HistoryEntry(unfit, ctx._origin, undone=(WHOLE_MESSAGE,)))
+                for unsupported in (message, UserMessage(complaint)):
+                    ctx._history.entries.append(HistoryEntry(unsupported, ctx._origin, undone=(WHOLE_MESSAGE,)))
                 return False
         ctx._history.add(message, ctx._origin, is_answer=True)
         self._finish_with(output)

@@ -10,7 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from baton.messages import Message, ToolSpec, Usage, UserMessage
 from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk, ToolCallChunk
 from baton.models.local import LocalModel
-from baton.models.local.engine import DecodeJob, DecodeResult, Hear
+from baton.models.local.engine import DecodeJob, DecodeResult, OnText
 from baton.models.local.weights import Weights, WeightsPart
 
 Played = Sequence[str] | Exception
@@ -23,7 +23,7 @@ class ScriptedEngine:
         self.jobs: list[DecodeJob] = []
         self._answers = {kind: iter(played) for kind, played in answers.items()}
 
-    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
+    def decode(self, job: DecodeJob, hear: OnText) -> DecodeResult:
         self.jobs.append(job)
         answer = next(self._answers[job.kind])
         if isinstance(answer, Exception):
@@ -45,7 +45,7 @@ class EndlessEngine:
     def __init__(self) -> None:
         self.has_ended = Event()
 
-    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
+    def decode(self, job: DecodeJob, hear: OnText) -> DecodeResult:
         while not hear("on "):
             pass
         self.has_ended.set()
@@ -76,10 +76,11 @@ def asked(
     instructions: str = "Be brief.",
     settings: ModelSettings | None = None,
     output: Any = None,
+    tool_choice: str | None = None,
 ) -> ModelRequest:
     """A request; without messages, somebody says hello."""
     said = messages or (UserMessage("Hello"),)
-    return ModelRequest(said, instructions, tools, settings or ModelSettings(), output, "Desk")
+    return ModelRequest(said, instructions, tools, settings or ModelSettings(), output, "Desk", tool_choice=tool_choice)
 
 
 async def answer_of(engine: Any, request: ModelRequest) -> list[Chunk]:
