@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,10 @@ from baton.models.openai import OpenAIModel
 from baton.testing import ScriptedModel
 
 MODEL = ScriptedModel([])
+
+
+def options(name: str, value: Any) -> dict[str, Any]:
+    return {name: value}
 
 
 def test_settings_are_overridden_only_by_what_the_other_sets() -> None:

@@ -34,7 +34,7 @@ class AlternatingTurns(ABC):
         """Media that may not stand where it was produced; it is sent with the next user turn."""
 
     def convert(self, messages: Sequence[Message]) -> tuple[list[str], list[Block]]:
-        """Return the texts of the leading system messages and the turns; the first and the last are the user's."""
+        """Return the leading system texts and the turns, of which the first and last are the user's."""
         system: list[str] = []
         for message in pair_calls_with_results(messages):
             if isinstance(message, SystemMessage) and not self._turns:

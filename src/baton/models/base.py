@@ -205,7 +205,7 @@ class Model(Protocol):
 
 
 def explain_arguments(cls: type[T]) -> type[T]:
-    """Make the constructor raise SetupError, with the nearest valid name, for an unknown keyword argument."""
+    """Make a constructor raise SetupError for an unknown keyword argument."""
     init: Any = cls.__init__
     code = init.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]

@@ -17,7 +17,7 @@ _NEWEST = (99, 0)
 
 
 def safe_name(name: str) -> str:
-    """Return a tool's name in the characters that providers accept; a model may have invented the name."""
+    """Return a tool's name in the characters that providers accept."""
     return _INVALID_IN_NAMES.sub("_", name)[:_MAX_NAME]
 
 
@@ -27,7 +27,7 @@ def safe_id(id: str) -> str:
 
 
 def decode_arguments(call: ToolCall) -> dict[str, Any]:
-    """Decode the arguments of a call; text that is not a JSON object is returned under the key `arguments`."""
+    """Decode the arguments of a call; other text than an object is put under `arguments`."""
     try:
         return msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
     except msgspec.DecodeError:

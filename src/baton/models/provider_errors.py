@@ -124,7 +124,7 @@ def parse_error(body: Any) -> ProviderErrorDetails:
 
 
 def rejected(model: str, reason: RejectionReason, detail: str, *, retry_after: float | None = None) -> ModelError:
-    """Build the error for a request that the provider rejected; `detail` is the provider's explanation."""
+    """Build the error for a rejected request; `detail` is the provider's explanation."""
     kind, template = _REJECTIONS[reason]
     retryable = reason in _RETRYABLE
     message = template.format(model=model, detail=detail)
@@ -153,7 +153,7 @@ def timed_out(model: str, seconds: float | None) -> ModelTimeoutError:
 
 
 def malformed(model: str, because: object, payload: bytes | None = None) -> MalformedResponseError:
-    """Build the error for a response that cannot be parsed. The payload is not quoted: it may be private."""
+    """Build the error for an unreadable response; the payload may be private and is not quoted."""
     sent = "a response" if payload is None else f"{len(payload)} bytes"
     what = f"`{model}` sent {sent} in an unexpected format ({because})"
     return MalformedResponseError(f"{what}; check base_url and the API it provides", model=model, retryable=True)

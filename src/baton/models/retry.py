@@ -20,7 +20,7 @@ _NextAttempt: TypeAlias = Callable[[Sequence[ModelError], bool], Awaitable[Model
 
 
 async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:
-    """Yield the chunks of the first attempt that succeeds, ended by a response that names its model."""
+    """Yield the chunks of the first attempt that succeeds; the last one names its model."""
     model = first
     errors: list[ModelError] = []
     has_output = has_leftovers = False

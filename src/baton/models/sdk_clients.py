@@ -105,6 +105,6 @@ class SDKModel(Generic[T]):
 
 
 def require_extra(*modules: str, model: str, what: str, extra: str) -> None:
-    """Raise SetupError with the pip command unless all modules are installed; name parents before children."""
+    """Raise SetupError with the pip command unless all modules are installed."""
     if not all(find_spec(module) is not None for module in modules):
         raise SetupError(f"the model `{model}` needs {what}; install it with: pip install 'baton-adk[{extra}]'")

@@ -23,14 +23,14 @@ class ScriptedEngine:
         self.jobs: list[DecodeJob] = []
         self._answers = {kind: iter(played) for kind, played in answers.items()}
 
-    def decode(self, job: DecodeJob, hear: OnText) -> DecodeResult:
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
         self.jobs.append(job)
         answer = next(self._answers[job.kind])
         if isinstance(answer, Exception):
             raise answer
-        hear("")
+        on_text("")
         for piece in answer:
-            if hear(piece):
+            if on_text(piece):
                 return DecodeResult()
         return DecodeResult(Usage(100, len(answer), 60), "stop")
 
@@ -45,8 +45,8 @@ class EndlessEngine:
     def __init__(self) -> None:
         self.has_ended = Event()
 
-    def decode(self, job: DecodeJob, hear: OnText) -> DecodeResult:
-        while not hear("on "):
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
+        while not on_text("on "):
             pass
         self.has_ended.set()
         return DecodeResult()

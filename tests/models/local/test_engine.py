@@ -23,11 +23,11 @@ def _decode(
 ) -> tuple[Sequence[str], DecodeResult]:
     pieces: list[str] = []
 
-    def hear(piece: str) -> bool:
+    def on_text(piece: str) -> bool:
         pieces.append(piece)
         return len(pieces) == stop_after
 
-    outcome = engine.decode(job, hear)
+    outcome = engine.decode(job, on_text)
     return [piece for piece in pieces if piece], outcome
 
 
@@ -85,11 +85,11 @@ def test_what_does_not_fit_is_refused(engine: LlamaDecoder) -> None:
 
 
 def test_what_a_listener_raises_ends_the_decode_and_comes_out(engine: LlamaDecoder) -> None:
-    def hear(piece: str) -> bool:
+    def on_text(piece: str) -> bool:
         raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        engine.decode(_job("Hello"), hear)
+        engine.decode(_job("Hello"), on_text)
 
 
 def test_a_file_that_is_no_model_is_explained(smollm2: Path, tmp_path: Path) -> None:

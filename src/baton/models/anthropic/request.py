@@ -57,7 +57,7 @@ _PDF = "application/pdf"
 
 
 def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[Block]]:
-    """Return the leading system texts and the turns. Raises ModelRequestError for unsupported media."""
+    """Return the leading system texts and the turns of the conversation."""
     return _Turns(model).convert(messages)
 
 
@@ -217,7 +217,7 @@ def _text(text: str) -> Block:
 
 
 def version_of(model: str) -> tuple[int, int]:
-    """Return the version in a name such as `claude-opus-4-5-20251101`; an unknown name counts as the newest."""
+    """Return the version in a name such as `claude-opus-4-5-20251101`."""
     return parse_version(_VERSION, model)
 
 

@@ -72,7 +72,7 @@ class GoogleStreamParser:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the stop reason has arrived."""
+        """True once the stop reason has arrived."""
         return bool(self._reason)
 
     def chunks(self, piece: "types.GenerateContentResponse") -> Iterator[Chunk]:
@@ -254,7 +254,7 @@ def error_from_body(model: str, status: int, body: Any, headers: Any) -> ModelEr
 
 
 def _retry_delay(details: ProviderErrorDetails) -> float | None:
-    """Return the seconds to wait, which Google sends in the details of an error rather than in a header."""
+    """Return the seconds to wait, which Google sends in the error instead of a header."""
     for detail in details.fields.get("details") or ():
         if isinstance(detail, dict):
             found = _SECONDS.fullmatch(str(cast("dict[str, Any]", detail).get("retryDelay", "")))

@@ -123,7 +123,7 @@ def _call(call: ToolCall) -> Block:
 
 
 def _signatures(reasoning: tuple[Reasoning, ...]) -> dict[tuple[int, str], bytes]:
-    """Return the signatures of Google's own reasoning by position and name of the call; (-1, "") is the text's."""
+    """Return Google's signatures by position and name of the call; (-1, "") is the text's."""
     found: dict[tuple[int, str], bytes] = {}
     for each in reasoning:
         fields: object = each.signature
@@ -151,7 +151,7 @@ _FORMATS = {"string": ("date-time", "date", "time"), "integer": ("int32", "int64
 
 
 def to_google_schema(schema: Any) -> Any:
-    """Convert a JSON schema to the keywords that Google supports; other constraints go into the description."""
+    """Convert a JSON schema for Google; unsupported constraints go into the description."""
     if not isinstance(schema, dict):
         return schema
     fields = cast("dict[str, Any]", schema)
@@ -197,7 +197,7 @@ def _convert_reference(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def version_of(model: str) -> tuple[int, int]:
-    """Return the version in a name such as `gemini-2.5-flash`; an unknown name counts as the newest."""
+    """Return the version in a name such as `gemini-2.5-flash`."""
     return parse_version(_VERSION, model)
 
 

@@ -29,7 +29,7 @@ class PromptTurn(Struct, frozen=True):
 
 
 class DecodeJob(Struct, frozen=True, kw_only=True):
-    """The prompt of one decoding and the constraints on its output; `choices` and `schema` exclude each other."""
+    """The prompt and the constraints of one decoding; give `choices` or `schema`, not both."""
 
     kind: Literal["choose", "fill", "speak"]
     """Jobs of one kind share a prefix, which is cached."""

@@ -15,7 +15,7 @@ from .prompt_texts import PROMPT_TEXTS, Language, PromptTexts
 
 
 class Choice(Struct, frozen=True):
-    """One possible step. `tool` is None for a reply; `arguments` is None if they must be filled in."""
+    """A possible step: `tool` is None for a reply, `arguments` until they are filled in."""
 
     name: str
     description: str = ""

@@ -400,7 +400,7 @@ class ChatStreamParser:
         chunks.append(ToolCallChunk(position, call.id or "", name, arguments))
 
     def _position(self, call: _Call, name: str) -> int:
-        """Return the position of the call that this piece belongs to, adding a new call if there is none."""
+        """Return the position of the call of this piece, which may be a new one."""
         calls = self._calls
         for position in reversed(range(len(calls))):
             if calls[position].matches(call, name):

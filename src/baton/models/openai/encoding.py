@@ -109,14 +109,14 @@ def fitting_id(id: str, max_length: int) -> str:
 
 
 def fitting_name(name: str) -> str:
-    """Return a tool's name as providers accept it in a history, where a model may have invented it."""
+    """Return a tool's name as providers accept it; a model may have invented the name."""
     if name.isidentifier() and name.isascii() and len(name) <= _MAX_NAME:
         return name
     return safe_name(name) or "unnamed"
 
 
 def fitting_arguments(arguments: str) -> str:
-    """Return the arguments of a call, wrapped in a JSON object if they are not one: many servers parse the history."""
+    """Return the arguments of a call, wrapped in a JSON object if they are not one."""
     if arguments == "{}":
         return arguments
     try:
@@ -174,7 +174,7 @@ def add_tools(
     encode: Callable[[ToolSpec], dict[str, Any]],
     encode_choice: Callable[[str], dict[str, Any]],
 ) -> None:
-    """Add the tools, the output tool and the tool choice, encoded for the API by the two functions."""
+    """Add the tools, the output tool and the tool choice, in the encoding of the API."""
     answer = output_tool(request, structured)
     tools = request.tools if answer is None else (*request.tools, answer)
     if not tools:

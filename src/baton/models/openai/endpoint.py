@@ -140,7 +140,7 @@ class OpenAIEndpoint:
         return f"{self.base_url}{path}?api-version={quote(self._azure_version, safe='')}"
 
     async def headers(self, extra: Mapping[str, str] | None, *, model: str) -> dict[str, str]:
-        """Return the headers of one request. Raises AuthenticationError if a required key is missing."""
+        """Return the headers of a request. Raises AuthenticationError if a key is missing."""
         # Read for each request: a program may load its environment after creating its models.
         key = self._key or _first_env(self._key_names)
         if callable(key):

@@ -122,7 +122,7 @@ class OpenAIModel:
         return f"OpenAIModel({self.model!r}, api={self.api!r}, provider={self.provider!r})"
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Stream the response to one request, or yield it in one chunk if the request is not streamed.
+        """Stream the response to one request, or yield it whole if `stream` is off.
 
         Args:
             request: The input of the call.
@@ -155,7 +155,7 @@ class OpenAIModel:
             yield chunk
 
     async def aclose(self) -> None:
-        """Close the connections that models share in this event loop; they are also closed when the loop ends."""
+        """Close the connections that models share in this event loop, as its end does."""
         await self._transport.close()
 
     def _outgoing(self, request: ModelRequest) -> OutgoingRequest:
@@ -178,9 +178,7 @@ class OpenAIModel:
             return ResponsesStreamParser(self.name, self.provider, answer_tool=answer_tool)
         extra = request.settings.extra_body
         audio: Any = extra.get("audio") if extra else None
-        audio_type = (
-            _AUDIO_TYPES.get(audio.get("format", ""), "audio/wav") if isinstance(audio, Mapping) else "audio/wav"
-        )  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        audio_type = _AUDIO_TYPES.get(getattr(audio, "get", {}.get)("format", ""), "audio/wav")
         return ChatStreamParser(self.name, self.provider, answer_tool=answer_tool, audio_type=audio_type)
 
     async def _read_whole(

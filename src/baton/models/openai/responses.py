@@ -264,7 +264,7 @@ class ResponsesStreamParser:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last event was received; this API has no other end marker."""
+        """True once the last event was received; this API has no other end marker."""
         return self._end is not None
 
     def take(self, payload: bytes) -> list[Chunk]:
@@ -310,7 +310,7 @@ class ResponsesStreamParser:
         return chunks
 
     def end(self, *, is_done: bool) -> list[Chunk]:
-        """Return the final chunk. Raises ModelError if the response is incomplete or empty; `is_done` is ignored."""
+        """Return the final chunk. Raises ModelError if the response is incomplete or empty."""
         end = self._end
         if end is None:
             raise cut_short(self._name, has_begun=self._has_begun)
@@ -398,7 +398,7 @@ class ResponsesStreamParser:
 
 
 class _PartialItem:
-    """An incomplete item; `call` is the position of its call, -1 if it is a call of the output tool."""
+    """An incomplete item; `call` is the position of its call, -1 for the output tool."""
 
     __slots__ = ("call", "has_pieces", "is_done")
 

@@ -45,7 +45,7 @@ def _shared_sessions(tls: ssl.SSLContext | None) -> "PerEventLoop[ClientSession]
 
 
 def tls_for(url: str, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """Return the TLS settings for a URL: the given ones, or those of the environment and the system."""
+    """Return the TLS settings for a URL, by default those of the environment."""
     if tls is not None or not url.startswith("https:"):
         return tls
     return _default_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
