@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,10 +16,6 @@ from baton.testing import ScriptedModel
 MODEL = ScriptedModel([])
 
 
-def options(name: str, value: Any) -> dict[str, Any]:
-    return {name: value}
-
-
 def test_settings_are_overridden_only_by_what_the_other_sets() -> None:
     general = ModelSettings(temperature=0.2, max_tokens=100, parallel_tool_calls=True)
     special = ModelSettings(temperature=0.0, parallel_tool_calls=False, seed=7)
@@ -29,39 +24,21 @@ def test_settings_are_overridden_only_by_what_the_other_sets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "name", "advice"),
     [
-        (
-            lambda: ModelSettings(temprature=1),
-            "ModelSettings has no argument `temprature`; did you mean `temperature`?",
-        ),
-        (
-            lambda: ModelSettings(stop=("END",)),
-            "ModelSettings has no argument `stop`; did you mean `stop_sequences`?",
-        ),
-        (
-            lambda: RetryModel(MODEL, max_dely=1),
-            "RetryModel has no argument `max_dely`; did you mean `max_delay`?",
-        ),
-        (
-            lambda: FallbackModel(MODEL, MODEL, on=all),
-            "FallbackModel has no argument `on`; it takes: `should_fall_back`",
-        ),
-        (
-            lambda: OpenAIModel("m", api_keys="k"),
-            "OpenAIModel has no argument `api_keys`; did you mean `api_key`?",
-        ),
-        (
-            lambda: AnthropicModel("m", baseurl="u"),
-            "AnthropicModel has no argument `baseurl`; did you mean `base_url`?",
-        ),
-        (lambda: GoogleModel("m", header={}), "GoogleModel has no argument `header`; did you mean `headers`?"),
-        (lambda: LocalModel(weight="x"), "LocalModel has no argument `weight`; did you mean `weights`?"),
+        (ModelSettings, "temprature", "did you mean `temperature`?"),
+        (ModelSettings, "stop", "did you mean `stop_sequences`?"),
+        (RetryModel, "max_dely", "did you mean `max_delay`?"),
+        (FallbackModel, "on", "it takes: `should_fall_back`"),
+        (OpenAIModel, "api_keys", "did you mean `api_key`?"),
+        (AnthropicModel, "baseurl", "did you mean `base_url`?"),
+        (GoogleModel, "header", "did you mean `headers`?"),
+        (LocalModel, "weight", "did you mean `weights`?"),
     ],
 )
-def test_an_unknown_argument_names_the_nearest(make: Callable[[], object], message: str) -> None:
-    with pytest.raises(SetupError, match=re.escape(message)):
-        make()
+def test_an_unknown_argument_names_the_nearest(make: Callable[..., object], name: str, advice: str) -> None:
+    with pytest.raises(SetupError, match=re.escape(f"has no argument `{name}`; {advice}")):
+        make(**{name: 1})
 
 
 @pytest.mark.parametrize("models", [(), (MODEL,)])

@@ -168,9 +168,9 @@ def _spec(function: FunctionDeclaration) -> ToolSpec:
 
 
 def _tool_choice(wire: GenerateRequest) -> str | None:
-    if wire.tool_config is None:
+    choice = wire.tool_config.function_calling_config if wire.tool_config is not None else None
+    if choice is None:
         return None
-    choice = wire.tool_config.function_calling_config
     return choice.allowed_function_names[0] if choice.allowed_function_names else _MODES[choice.mode]
 
 

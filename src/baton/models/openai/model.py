@@ -178,7 +178,8 @@ class OpenAIModel:
             return ResponsesStreamParser(self.name, self.provider, answer_tool=answer_tool)
         extra = request.settings.extra_body
         audio: Any = extra.get("audio") if extra else None
-        audio_type = _AUDIO_TYPES.get(getattr(audio, "get", {}.get)("format", ""), "audio/wav")
+        audio_format: Any = audio.get("format", "") if hasattr(audio, "get") else ""
+        audio_type = _AUDIO_TYPES.get(audio_format, "audio/wav")
         return ChatStreamParser(self.name, self.provider, answer_tool=answer_tool, audio_type=audio_type)
 
     async def _read_whole(
