@@ -33,9 +33,9 @@ def main() -> None:
     print("scripted models: no language model is called")
     logging.basicConfig(level=logging.INFO, format="  log: %(message)s")
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    print("Retry")
+    print("Retries")
     print(answer_of(RetryModel(flaky, attempts=3, initial_delay=0.01)))
-    print("Failover, with Retry inside")
+    print("Fallback, with retries inside")
     print(answer_of(FallbackModel(RetryModel(broken, attempts=2, initial_delay=0.01), spare)))
     print("and when all fail:")
     try:

@@ -111,17 +111,22 @@ def check_keywords(function: str, given: Iterable[str], valid: Collection[str]) 
     """
     for name in given:
         if name not in valid:
-            accepted = quote_names(sorted(valid))
-            raise SetupError(f"{function} has no argument `{name}`{nearest(name, valid)}; it accepts: {accepted}")
+            raise unknown_argument(function, name, valid)
 
 
 def unknown_argument(callee: str, argument: str, known: Iterable[str]) -> SetupError:
-    """Build the error for a misspelt keyword argument, with the nearest valid name."""
+    """Build the error for an unknown keyword argument, with the nearest valid name.
+
+    Args:
+        callee: The class or function as the user writes it.
+        argument: The unknown argument.
+        known: The valid arguments; private ones are not shown.
+    """
     from difflib import get_close_matches
 
     names = [name for name in known if not name.startswith("_") and name != "self"]
-    nearest = get_close_matches(argument, names, 1)
-    hint = f"did you mean `{nearest[0]}`?" if nearest else f"its arguments are: {quote_names(names)}"
+    near = [name for name in names if argument in name] or get_close_matches(argument, names, 1)
+    hint = f"did you mean `{near[0]}`?" if near else f"its arguments are: {quote_names(names)}"
     return SetupError(f"{callee} has no argument `{argument}`; {hint}")
 
 

@@ -147,7 +147,7 @@ async def test_tool_use_binds_the_first_turn_only(wanted: str) -> None:
     # T1
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
     await Runner(Agent("A", model=model, tools=[look_up], tool_choice=wanted)).run("hi")
-    assert [request.settings.tool_choice for request in model.requests] == [wanted, None]
+    assert [request.tool_choice for request in model.requests] == [wanted, None]
 
 
 async def test_one_agent_may_run_many_times_at_once() -> None:

@@ -11,7 +11,6 @@ from baton import Agent, BaseAgent, Runner, handoff, then_transfer
 from baton.agents import AgentContext
 from baton.cli.check import find_endless_cycles, transfer_costs
 from baton.flow import Team
-from baton.models import ModelSettings
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -162,11 +161,11 @@ def test_cycle_of_agents_that_always_hand_on() -> None:
     ]
 
 
-def test_a_forced_tool_and_forced_settings() -> None:
+def test_a_forced_tool_and_a_required_tool() -> None:
     forced = Agent("A", handoffs=["B"], tool_choice="transfer_to_b", tools=[len_of])
-    by_settings = Agent("B", handoffs=[forced], model_settings=ModelSettings(tool_choice="required"))
-    assert len(endless(by_settings)) == 1
-    assert "`A` must call `transfer_to_b`" in endless(by_settings)[0]
+    required = Agent("B", handoffs=[forced], tool_choice="required")
+    assert len(endless(required)) == 1
+    assert "`A` must call `transfer_to_b`" in endless(required)[0]
 
 
 def len_of(text: str) -> int:

@@ -29,7 +29,7 @@ class TestChatCompletions(ModelConformance[OpenAIServer]):
 class TestResponses(ModelConformance[OpenAIServer]):
     """Responses, which know neither `stop` nor `seed`."""
 
-    cannot = frozenset({"stop", "seed"})
+    cannot = frozenset({"stop_sequences", "seed"})
 
     def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)

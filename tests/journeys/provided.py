@@ -52,7 +52,7 @@ CHAT = Provider(
     OpenAIServer,
     OpenAIModel,
     "gpt-4.1",
-    frozenset({"temperature", "seed", "stop", "one call at a time"}),
+    frozenset({"temperature", "seed", "stop_sequences", "one call at a time"}),
 )
 RESPONSES = Provider(
     "openai-responses",
@@ -62,9 +62,11 @@ RESPONSES = Provider(
     frozenset({"temperature", "one call at a time"}),
 )
 CLAUDE = Provider(
-    "anthropic", AnthropicServer, AnthropicModel, "claude-opus-5-5", frozenset({"stop", "one call at a time"})
+    "anthropic", AnthropicServer, AnthropicModel, "claude-opus-5-5", frozenset({"stop_sequences", "one call at a time"})
 )
-GEMINI = Provider("google", GoogleServer, GoogleModel, "gemini-3.8-flash", frozenset({"temperature", "seed", "stop"}))
+GEMINI = Provider(
+    "google", GoogleServer, GoogleModel, "gemini-3.8-flash", frozenset({"temperature", "seed", "stop_sequences"})
+)
 GEMINI_WITHOUT_IDS = Provider(
     "google-without-ids", partial(GoogleServer, call_ids=False), GoogleModel, "gemini-3.8-flash", GEMINI.can
 )

@@ -96,7 +96,7 @@ async def test_what_was_heard_is_not_said_twice(provider: Provider) -> None:
         runner = Runner(desk(), model=FallbackModel(patient(model, waits), other))
         run = runner.stream("How is Rome?")
         heard: list[str] = []
-        with pytest.raises(ModelConnectionError, match="in the middle of its answer"):
+        with pytest.raises(ModelConnectionError, match="in the middle of the response"):
             await listened(run, heard)
         assert "".join(heard) == "Rome is "
         assert (waits, len(server.requests), len(spare.requests)) == ([], 2, 0)

@@ -38,7 +38,7 @@ class Report(BaseModel):
 @every_provider
 async def test_settings_of_the_runner_and_of_an_agent(provider: Provider) -> None:
     everybody: dict[str, Any] = {"max_tokens": 500, "reasoning_effort": None}
-    wanted: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop": ("END",)}
+    wanted: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop_sequences": ("END",)}
     everybody |= {name: value for name, value in wanted.items() if name in provider.can}
     if "one call at a time" in provider.can:
         everybody["parallel_tool_calls"] = False
@@ -83,7 +83,7 @@ async def test_what_the_first_turn_must_do(provider: Provider, choice: str) -> N
     desk = Agent("Desk", tools=[look_up], tool_choice=choice)
     async with provider.playing(steps) as (server, model):
         assert (await Runner(desk, model=model).run("How is Rome?")).output == "It is sunny."
-    first, *later = [asked.settings.tool_choice for asked in server.understood]
+    first, *later = [asked.tool_choice for asked in server.understood]
     assert first == choice
     assert all(each in (None, "auto") for each in later)
 

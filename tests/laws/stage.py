@@ -205,7 +205,8 @@ def _edge(plan: EdgePlan, made: dict[str, AnyAgent], stage: Stage) -> Any:
         called_back(ctx)
         stage.callbacks[-1] = (*stage.callbacks[-1][:2], note.word)
 
-    return handoff(
+    untyped: Any = handoff
+    return untyped(
         plan.target if plan.by_name else made[plan.target],
         tool_name_override=plan.tool,
         return_to=plan.returns,

@@ -11,8 +11,8 @@ from tests.servers.base import APIEndpoint
 from baton.errors import ModelRequestError
 from baton.messages import Message, ToolSpec
 from baton.models import ModelRequest
-from baton.models.anthropic.request import parameters as for_anthropic
-from baton.models.google.request import parameters as for_google
+from baton.models.anthropic.request import build_parameters as for_anthropic
+from baton.models.google.request import build_parameters as for_google
 
 CONVERSATIONS = torn_conversations | st.lists(messages, max_size=8)
 TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])

@@ -1,4 +1,4 @@
-"""Failover asks the next model when one fails, and says who answered."""
+"""FallbackModel tries the next model when one fails, and names the one that answered."""
 
 import asyncio
 import logging
@@ -24,7 +24,7 @@ def models(*scripts: list[ScriptStep]) -> list[ScriptedModel]:
 async def test_the_first_model_that_does_not_fail_answers_and_is_named() -> None:
     a, b, c = models([overloaded()], ["Hello"], ["never asked for"])
     failover = FallbackModel(a, b, c)
-    assert failover.name == "failover(a, b, c)"
+    assert failover.name == "fallback(a, b, c)"
     assert await collect_response(failover.respond(REQUEST), failover.name) == ModelResponse(
         AssistantMessage("Hello"), model="b"
     )
@@ -48,7 +48,7 @@ async def test_a_model_that_ends_without_a_response_is_named_too() -> None:
         async def respond(self, request: ModelRequest):
             yield TextChunk("Hello")
 
-    failover = FallbackModel(Terse())
+    failover = FallbackModel(Terse(), Terse())
     assert await collect_response(failover.respond(REQUEST), failover.name) == ModelResponse(
         AssistantMessage("Hello"), model="terse"
     )
@@ -59,7 +59,7 @@ async def test_when_all_fail_the_last_error_tells_of_them_all() -> None:
     with pytest.raises(ModelError, match="out of order") as raised:
         await collect_response(FallbackModel(a, b).respond(REQUEST))
     assert raised.value.__notes__ == [
-        "Failover asked 2 models: `a` failed with ModelError: overloaded: my secret; "
+        "FallbackModel tried 2 models: `a` failed with ModelError: overloaded: my secret; "
         "`b` failed with ModelError: out of order"
     ]
 
@@ -105,7 +105,7 @@ async def test_it_works_around_a_retry_and_inside_one() -> None:
 
     a, b = models([overloaded()] * 2, ["Hello"])
     around = FallbackModel(RetryModel(a, attempts=2, sleep=sleep), b)
-    assert around.name == "failover(a, b)"
+    assert around.name == "fallback(a, b)"
     assert (await collect_response(around.respond(REQUEST), around.name)).model == "b"
     assert [len(model.requests) for model in (a, b)] == [2, 1]
 
@@ -130,4 +130,4 @@ async def test_cancelling_does_not_make_it_ask_the_next_model() -> None:
 async def test_it_logs_the_switch_but_nothing_that_was_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="baton")
     await collect_response(FallbackModel(*models([overloaded()], ["Hello"])).respond(REQUEST))
-    assert [record.getMessage() for record in caplog.records] == ["model a failed with ModelError; asking b"]
+    assert [record.getMessage() for record in caplog.records] == ["model a failed with ModelError; trying b"]

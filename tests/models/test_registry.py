@@ -83,12 +83,15 @@ def test_an_unknown_provider_is_explained(install: Install) -> None:
     with pytest.raises(SetupError) as raised:
         resolve_model("openia:gpt-5", wanted_by="Desk")
     message = str(raised.value)
-    assert message.startswith("the model `openia:gpt-5` for `Desk` needs the provider `openia`; available: `")
+    assert message.startswith(
+        "the model `openia:gpt-5` for `Desk` needs the provider `openia`, which is not installed; "
+        "did you mean `openai`? "
+    )
     assert "`installed`" in message
     assert "`registered`" in message
     assert message.endswith(
         "Install a package with an entry point `openia` in the group `baton.models`, "
-        "or call baton.models.register('openia', factory)"
+        "or call baton.models.register_model('openia', factory)"
     )
 
 
@@ -98,10 +101,7 @@ def test_a_string_without_provider_or_name_is_explained(text: str) -> None:
     with pytest.raises(SetupError) as raised:
         resolve_model(text)
     message = str(raised.value)
-    assert message.startswith(
-        f"the model `{text}` does not say which provider and which of its models is meant; "
-        "write it as `provider:name`, with one of: `"
-    )
+    assert message.startswith(f"the model `{text}` has no provider prefix; write it as `provider:name`, with one of: `")
     assert "`fake`" in message
 
 
@@ -119,7 +119,7 @@ def test_a_provider_that_cannot_be_imported_says_what_is_missing(install: Instal
 def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Install) -> None:
     install("provider_five", "five = provider_five:make")
     install("provider_six", "five = provider_six:make")
-    with pytest.raises(SetupError, match="claim the provider `five`: `provider_five:make`, `provider_six:make`"):
+    with pytest.raises(SetupError, match="provide `five`: `provider_five:make`, `provider_six:make`"):
         resolve_model("five:large")
     register_model("five", make_fake)
     assert resolve_model("five:large").name == "fake:large"
@@ -128,7 +128,7 @@ def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Inst
 def test_no_model_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BATON_MODEL", raising=False)
     with pytest.raises(
-        SetupError, match=r"no model was given for `Desk`; give a Model, or a string .* or set BATON_MODEL"
+        SetupError, match=r"no model was given for `Desk`; pass a Model or a string .* or set BATON_MODEL"
     ):
         resolve_model(None, wanted_by="Desk")
 
@@ -150,13 +150,13 @@ def test_something_that_is_no_model_is_explained(given: object, shown: str) -> N
 
 def test_a_factory_that_makes_no_model_is_explained() -> None:
     register_model("fake", lambda name: None)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SetupError, match="the provider `fake` made a NoneType of `fake:one`"):
+    with pytest.raises(SetupError, match="the provider `fake` returned a NoneType for `fake:one`"):
         resolve_model("fake:one")
 
 
 @pytest.mark.parametrize("prefix", ["", "a:b"])
 def test_a_prefix_that_could_never_be_asked_for_is_refused(prefix: str) -> None:
-    with pytest.raises(SetupError, match="cannot be the prefix"):
+    with pytest.raises(SetupError, match="is not a valid provider prefix"):
         register_model(prefix, make_fake)
 
 

@@ -84,7 +84,7 @@ async def test_the_last_error_is_raised_and_says_how_often_the_model_was_asked()
         await collect_response(retrying(model, Waits()).respond(REQUEST))
     assert raised.value is errors[2]
     assert raised.value.__notes__ == [
-        "`scripted` was asked 3 times; not again, because Retry(attempts=3) allows no more"
+        "`scripted` was called 3 times; not retried because RetryModel(attempts=3) allows no more"
     ]
     assert model.remaining == 1
 
@@ -110,7 +110,7 @@ async def test_should_retry_decides_in_place_of_the_error() -> None:
     )
     with pytest.raises(ModelError, match="overloaded") as raised:
         await collect_response(picky.respond(REQUEST))
-    assert raised.value.__notes__ == ["`scripted` was asked 2 times; not again, because this error is not one to retry"]
+    assert raised.value.__notes__ == ["`scripted` was called 2 times; not retried because this error is not retryable"]
     assert len(waits) == 1
 
 
@@ -169,7 +169,8 @@ async def test_retry_after_beyond_patience_is_raised_at_once() -> None:
     with pytest.raises(ModelError) as raised:
         await collect_response(RetryModel(model, sleep=waits, max_retry_after=60).respond(REQUEST))
     assert raised.value.__notes__ == [
-        "`scripted` was asked once; not again, because it wants 3600 s of rest and Retry(patience=60) is shorter"
+        "`scripted` was called once; not retried because the provider asks to wait 3600 s, "
+        "longer than RetryModel(max_retry_after=60)"
     ]
     assert waits == []
 
@@ -194,7 +195,7 @@ async def test_it_does_not_ask_again_after_output(output: Chunk) -> None:
     with pytest.raises(ModelError) as raised:
         await read()
     assert seen == [output]
-    assert "a part of its answer had been passed on already" in raised.value.__notes__[0]
+    assert "part of the response was already passed on" in raised.value.__notes__[0]
     assert (model.begun, model.closed) == (1, 1)
 
 
@@ -314,8 +315,8 @@ def test_it_has_the_name_of_the_model_inside() -> None:
     [
         (lambda: RetryModel(ScriptedModel([]), attempts=0), "attempts=0"),
         (lambda: RetryModel(ScriptedModel([]), jitter=1.5), "jitter=1.5"),
-        (lambda: RetryModel(ScriptedModel([]), initial_delay=-1), "less than no time"),
-        (lambda: RetryModel("no-such-provider:x"), "for `Retry` needs the provider `no-such-provider`"),
+        (lambda: RetryModel(ScriptedModel([]), initial_delay=-1), "of at least 0"),
+        (lambda: RetryModel("no-such-provider:x"), "for `RetryModel` needs the provider `no-such-provider`"),
     ],
 )
 def test_a_retry_that_cannot_work_is_refused(make: Callable[[], RetryModel], problem: str) -> None:

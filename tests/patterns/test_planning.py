@@ -172,7 +172,7 @@ async def test_a_planner_gives_the_plan_as_output_or_with_a_tool(by: Any) -> Non
     )
     result = await Runner(trip(planner=make_planner(method=by)), model=model).run("Look")
     assert result.output == "I looked."
-    assert model.requests[0].settings.tool_choice == (None if by == "output" else "plan")
+    assert model.requests[0].tool_choice == (None if by == "output" else "plan")
 
 
 async def test_a_plan_that_does_not_fit_goes_back_to_the_model() -> None:

@@ -193,8 +193,9 @@ async def test_a_request_is_understood() -> None:
         ("wave", "Wave.", STRICT, True)
     ]
     assert request.settings == ModelSettings(
-        temperature=0.5, max_tokens=9, tool_choice="wave", parallel_tool_calls=False, stop_sequences=("end",), seed=3
+        temperature=0.5, max_tokens=9, parallel_tool_calls=False, stop_sequences=("end",), seed=3
     )
+    assert request.tool_choice == "wave"
 
 
 def holding(schema: dict[str, Any]) -> list[dict[str, Any]]:

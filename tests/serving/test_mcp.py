@@ -142,8 +142,10 @@ async def test_a_client_that_cannot_ask_is_told_what_is_open_and_how_to_answer()
         assert "call the tool `answer_run`" in told
         run_id = told.split("`")[1]
         ids = [line.split("`")[1] for line in told.splitlines() if line.startswith("- ")]
-        unfit = await client.call_tool("answer_run", {"run_id": run_id, "answers": {ids[0]: True, ids[1]: "large"}})
-        assert "does not fit" in text_in(unfit)
+        unsupported = await client.call_tool(
+            "answer_run", {"run_id": run_id, "answers": {ids[0]: True, ids[1]: "large"}}
+        )
+        assert "does not fit" in text_in(unsupported)
         result = await client.call_tool("answer_run", {"run_id": run_id, "answers": {ids[0]: True, ids[1]: 7}})
         assert (text_in(result), result.is_error) == ("done", False)
         gone = await client.call_tool("answer_run", {"run_id": run_id, "answers": {}})

@@ -102,7 +102,7 @@ class AgentTool:
             # Recorded with the call as a whole: a replay reads its result only.
             changes = inner.values.changes()
             if changes is not None:
-                ctx.values.apply(changes)
+                ctx.values._apply(changes)
         if self._output_extractor is None and outcome.output is not None:
             return to_tool_result(outcome.output, self.spec.name)
         return await self._to_result(outcome, [entry.message for entry in inner.history.entries[inner.start :]])

@@ -10,6 +10,7 @@ from typing_extensions import TypeVar
 from ..context import RunContext
 from ..context.run_context import needs_await
 from ..events import StepCompleted, ToolReturned, ValueChanges
+from ..events.types import Interrupt
 from ..messages import ToolCall
 from ..models import ModelRequest, ModelResponse
 

@@ -181,13 +181,13 @@ class ModelLoop:
         if is_last:
             messages = [*messages, UserMessage(_LAST_TURN)]
             return ModelRequest(messages, instructions, (), compiled.settings, compiled.output, agent.name, is_streamed)
-        settings = compiled.settings
-        if turn == 1 and agent.tool_choice != "auto":
-            settings = replace(settings, tool_choice=agent.tool_choice)
+        choice = agent.tool_choice if turn == 1 and agent.tool_choice != "auto" else None
         specs = compiled.specs
         if disabled:
             specs = tuple([spec for spec in specs if spec.name not in disabled])
-        return ModelRequest(messages, instructions, specs, settings, compiled.output, agent.name, is_streamed)
+        return ModelRequest(
+            messages, instructions, specs, compiled.settings, compiled.output, agent.name, is_streamed, choice
+        )
 
     def _check_message(self, message: AssistantMessage | None, key: str) -> AssistantMessage:
         """Return the message with unique call ids. Raises EmptyResponseError."""
@@ -265,7 +265,7 @@ class ModelLoop:
                 # Only this activation reads the invalid answer; later ones read the valid one.
                 ctx._history.hidden_at.append(len(ctx._history.entries))
                 for invalid in (message, UserMessage(complaint)):
-                    ctx._history.entries.append(HistoryEntry(invalid, ctx._origin, undone=(WHOLE_MESSAGE,)))
+                    ctx._history.entries.append(HistoryEntry(invalid, ctx._origin, hidden=(WHOLE_MESSAGE,)))
                 return False
         ctx._history.add(message, ctx._origin, is_answer=True)
         self._set_output(output)

@@ -350,7 +350,7 @@ class TurnExecutor:
             others = [name for name in reachable if name != route.target]
             reason = f"[{route.target}] is not available now"
             text = f"Not transferred: {reason}; you can transfer to: {quote_names(others)}."
-            fault = TransferError(self._agent.name, route.target, reachable, because=text)
+            fault = TransferError(self._agent.name, route.target, reachable, reason=text)
             self._refuse(position, text, fault, requested=route.target)
         else:
             self._requests.append(_TransferRequest(position, route.target, route.result, route))
@@ -427,7 +427,7 @@ class TurnExecutor:
         requests = [request.target for request in self._requests]
         several = f"several transfers at once: {quote_names(requests)}"
         because = f"`{self._agent.name}` asked for {several}; only one is allowed"
-        return TransferError(self._agent.name, requests[0], self._ctx._routes.reachable, because=because)
+        return TransferError(self._agent.name, requests[0], self._ctx._routes.reachable, reason=because)
 
 
 def _get_accepts(ctx: AgentContext[Any], target: str) -> Any:

@@ -114,8 +114,6 @@ def _endless_reason(seat: TeamMember) -> str:
     if isinstance(agent, ThenTransfer):
         return f"`{agent.name}` always hands on to `{agent.to}`"
     must = definition.tool_choice
-    if must == "auto" and definition.model_settings is not None:
-        must = definition.model_settings.tool_choice or "auto"
     transfers = [spec.name for spec in seat.routes.specs]
     if must in transfers:
         return f"`{agent.name}` must call `{must}`"

@@ -1,6 +1,6 @@
-"""Speak to a language model: the protocol, how chunks become an answer, and models around models.
+"""The model protocol, retries and fallbacks, and one package for each provider.
 
-May import messages and errors. No provider SDK is imported before a model of that provider is used.
+It may import messages and errors. A provider's SDK is imported when a model of that provider is first used.
 """
 
 from .assembly import assemble_response, collect_response

@@ -1,9 +1,12 @@
-"""What goes wrong at a provider, as the error that says what to do about it."""
+"""Errors of providers as ModelErrors, with advice on what to do about them."""
 
 import email.utils
 import time
 from collections.abc import Mapping
-from typing import Literal, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
 
 from ..errors import (
     AuthenticationError,
@@ -20,127 +23,171 @@ from ..errors import (
     RateLimitError,
 )
 
-Objection: TypeAlias = Literal[
-    "key",
-    "no model",
-    "no address",
-    "too long",
+RejectionReason: TypeAlias = Literal[
+    "authentication",
+    "unknown_model",
+    "unknown_url",
+    "too_long",
     "filtered",
-    "too many",
-    "no credit",
+    "rate_limit",
+    "quota",
     "overloaded",
-    "too slow",
-    "bad request",
+    "timeout",
+    "bad_request",
 ]
-"""What a provider has against a request."""
+"""The reason why a provider rejected a request."""
 
-BY_STATUS: Mapping[int, Objection] = {
-    401: "key",
-    402: "no credit",
-    403: "key",
-    404: "no model",
-    408: "too slow",
+REASONS_BY_STATUS: Mapping[int, RejectionReason] = {
+    401: "authentication",
+    402: "quota",
+    403: "authentication",
+    404: "unknown_model",
+    408: "timeout",
     409: "overloaded",
-    413: "too long",
-    429: "too many",
-    499: "too slow",
-    504: "too slow",
+    413: "too_long",
+    429: "rate_limit",
+    499: "timeout",
+    504: "timeout",
 }
-"""What a status says by itself, where a provider's words do not say more."""
+"""The reason that an HTTP status implies where the body does not say more."""
+
+_REJECTIONS: Mapping[RejectionReason, tuple[type[ModelError], str]] = {
+    "authentication": (
+        AuthenticationError,
+        "`{model}` rejected the API key: {detail}; check the key and its permissions",
+    ),
+    "unknown_model": (
+        ModelNotFoundError,
+        "there is no model `{model}`: {detail}; check the name, and that this key may use the model",
+    ),
+    "unknown_url": (
+        ModelRequestError,
+        "`{model}` was not found at this URL: {detail}; check base_url, which usually ends in /v1",
+    ),
+    "too_long": (
+        ContextTooLongError,
+        "the request is too long for `{model}`: {detail}; shorten the history, for instance with an input_filter, "
+        "or use a model with a larger context window",
+    ),
+    "filtered": (ContentFilterError, "the content filter of `{model}` stopped this request: {detail}"),
+    "rate_limit": (
+        RateLimitError,
+        "`{model}` received too many requests: {detail}; wait, or wrap the model in RetryModel",
+    ),
+    "quota": (
+        RateLimitError,
+        "the quota for `{model}` is used up: {detail}; check the account's plan and balance, retrying will not help",
+    ),
+    "overloaded": (
+        OverloadedError,
+        "`{model}` is unavailable: {detail}; retry later, or wrap the model in RetryModel or FallbackModel",
+    ),
+    "timeout": (ModelTimeoutError, "`{model}` timed out: {detail}"),
+    "bad_request": (ModelRequestError, "`{model}` rejected the request: {detail}"),
+}
+_RETRYABLE = ("rate_limit", "overloaded", "timeout")
+_MAX_QUOTE = 500
 
 
-def refused(model: str, objection: Objection, said: str, *, retry_after: float | None = None) -> ModelError:
-    """The error for a request that the provider did not answer; `said` is the reason in its own words."""
-    match objection:
-        case "key":
-            what = f"`{model}` does not take this key: {said}; check the key, and what it may do"
-            return AuthenticationError(what, model=model)
-        case "no model":
-            what = f"there is no model for `{model}`: {said}; check the name, and that this key may use it"
-            return ModelNotFoundError(what, model=model)
-        case "no address":
-            what = f"`{model}` has nothing at this address: {said}; check base_url, which mostly ends in /v1"
-            return ModelRequestError(what, model=model)
-        case "too long":
-            advice = "shorten the history, for instance with an input_filter, or take a model that reads more"
-            return ContextTooLongError(f"this is too long for `{model}`: {said}; {advice}", model=model)
-        case "filtered":
-            return ContentFilterError(f"the filter of `{model}` stopped this request: {said}", model=model)
-        case "too many":
-            what = f"`{model}` had too many requests: {said}; wait, or wrap the model in Retry"
-            return RateLimitError(what, model=model, retryable=True, retry_after=retry_after)
-        case "no credit":
-            advice = "look at the account's plan and balance; to wait does not help"
-            return RateLimitError(f"the quota for `{model}` is used up: {said}; {advice}", model=model)
-        case "overloaded":
-            advice = "ask again later, or wrap the model in Retry or Failover"
-            what = f"`{model}` cannot answer at present: {said}; {advice}"
-            return OverloadedError(what, model=model, retryable=True, retry_after=retry_after)
-        case "too slow":
-            what = f"`{model}` gave up waiting: {said}"
-            return ModelTimeoutError(what, model=model, retryable=True, retry_after=retry_after)
-        case "bad request":
-            return ModelRequestError(f"`{model}` does not take this request: {said}", model=model)
-        case _:
-            assert_never(objection)
+class ProviderErrorDetails(Struct, frozen=True):
+    """The details of an error that a provider sent.
+
+    Args:
+        text: The message for people.
+        kind: The error's code and type.
+        status: The HTTP status that the error names, if any.
+        fields: The error object itself.
+    """
+
+    text: str = ""
+    kind: str = ""
+    status: int | None = None
+    fields: Mapping[str, Any] = {}
 
 
-def unreachable(model: str, because: object) -> ModelConnectionError:
-    """The error for a provider that cannot be reached at all."""
-    advice = "check the network and base_url"
-    return ModelConnectionError(f"`{model}` cannot be reached: {because}; {advice}", model=model, retryable=True)
+def parse_error(body: Any) -> ProviderErrorDetails:
+    """Read the details of a decoded error body, in any of the formats that servers use."""
+    if isinstance(body, list) and body:
+        return parse_error(cast("list[Any]", body)[0])
+    if not isinstance(body, dict):
+        return ProviderErrorDetails(str(cast(object, body))[:_MAX_QUOTE] if body else "")
+    fields = cast("dict[str, Any]", body)
+    inner = fields.get("error")
+    if isinstance(inner, dict):
+        return parse_error(inner)
+    text = inner or fields.get("message") or fields.get("detail") or fields.get("msg") or ""
+    if not isinstance(text, str):
+        text = msgspec.json.encode(text).decode()
+    code, kind = fields.get("code"), fields.get("type")
+    status = int(code) if isinstance(code, int | str) and str(code).isdigit() else None
+    return ProviderErrorDetails(text[:_MAX_QUOTE], f"{code or ''} {kind or ''}".strip(), status, fields)
+
+
+def rejected(model: str, reason: RejectionReason, detail: str, *, retry_after: float | None = None) -> ModelError:
+    """Build the error for a rejected request; `detail` is the provider's explanation."""
+    kind, template = _REJECTIONS[reason]
+    retryable = reason in _RETRYABLE
+    message = template.format(model=model, detail=detail)
+    return kind(message, model=model, retryable=retryable, retry_after=retry_after if retryable else None)
+
+
+def unreachable(model: str, because: object, *, url: str = "") -> ModelConnectionError:
+    """Build the error for a provider that cannot be reached."""
+    at = f" at {url}" if url else ""
+    advice = "check that it runs, base_url, the network and the proxy if there is one"
+    return ModelConnectionError(f"`{model}` cannot be reached{at}: {because}; {advice}", model=model, retryable=True)
 
 
 def cut_short(model: str, *, has_begun: bool, because: object = "") -> ModelConnectionError:
-    """The error for a connection that ended before the answer did."""
-    when = "in the middle of its answer" if has_begun else "before it answered"
+    """Build the error for a connection that was closed before the response was complete."""
+    when = "in the middle of the response" if has_begun else "before the response"
     reason = f": {because}" if str(because) else ""
-    return ModelConnectionError(f"the connection to `{model}` was cut {when}{reason}", model=model, retryable=True)
+    return ModelConnectionError(f"the connection to `{model}` was closed {when}{reason}", model=model, retryable=True)
 
 
 def timed_out(model: str, seconds: float | None) -> ModelTimeoutError:
-    """The error for a wait that was longer than allowed."""
+    """Build the error for a provider that sent nothing for too long."""
     within = f" for {seconds:g} s" if seconds else ""
-    advice = "allow more with ModelSettings(timeout=…)"
-    return ModelTimeoutError(f"nothing came from `{model}`{within}; {advice}", model=model, retryable=True)
+    advice = "raise the limit with ModelSettings(timeout=…)"
+    return ModelTimeoutError(f"`{model}` sent nothing{within}; {advice}", model=model, retryable=True)
 
 
 def malformed(model: str, because: object, payload: bytes | None = None) -> MalformedResponseError:
-    """The error for something that cannot be read. It quotes nothing: that may be the conversation."""
-    sent = "something that is" if payload is None else f"{len(payload)} bytes that are"
-    what = f"`{model}` sent {sent} not an answer of its format ({because})"
-    return MalformedResponseError(f"{what}; check base_url and which API it speaks", model=model, retryable=True)
+    """Build the error for an unreadable response; the payload may be private and is not quoted."""
+    sent = "a response" if payload is None else f"{len(payload)} bytes"
+    what = f"`{model}` sent {sent} in an unexpected format ({because})"
+    return MalformedResponseError(f"{what}; check base_url and the API it provides", model=model, retryable=True)
 
 
 def empty(model: str, stop_reason: str) -> ModelError:
-    """The error for an answer that says nothing."""
+    """Build the error for a response with neither text nor tool calls."""
     if stop_reason in ("content_filter", "refusal"):
         return filtered(model)
+    what = f"`{model}` returned neither text nor tool calls"
     if stop_reason == "length":
-        advice = "its thinking used up max_tokens; allow more with ModelSettings(max_tokens=…)"
-        return EmptyResponseError(f"`{model}` answered with neither text nor calls: {advice}", model=model)
-    return EmptyResponseError(f"`{model}` answered with neither text nor calls", model=model, retryable=True)
+        advice = "reasoning used up max_tokens; raise it with ModelSettings(max_tokens=…)"
+        return EmptyResponseError(f"{what}: {advice}", model=model)
+    return EmptyResponseError(what, model=model, retryable=True)
 
 
 def filtered(model: str, because: str = "") -> ContentFilterError:
-    """The error for an answer that the provider's filter stopped, at its beginning or in the middle."""
+    """Build the error for a response that the provider's content filter stopped."""
     why = f": {because}" if because else ""
-    return ContentFilterError(f"the filter of `{model}` stopped its answer{why}", model=model)
+    return ContentFilterError(f"the content filter of `{model}` stopped the response{why}", model=model)
 
 
-def unfit(model: str, what: str, works: str) -> ModelRequestError:
-    """The error for a part of the conversation that the provider has no form for."""
-    return ModelRequestError(f"`{model}` cannot be given {what}; {works}", model=model)
+def unsupported(model: str, what: str, works: str) -> ModelRequestError:
+    """Build the error for content that the provider does not accept."""
+    return ModelRequestError(f"`{model}` does not accept {what}; {works}", model=model)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """How many seconds the provider asks for: in milliseconds, seconds, or until a date; None if it does not say."""
+    """Return the seconds to wait according to the response headers, None if they do not say."""
     for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
-            wanted = float(headers[name]) / unit
+            seconds = float(headers[name]) / unit
         except (KeyError, ValueError):
             continue
-        # Neither "nan" nor a date in the past is a time to wait.
-        return max(0.0, wanted) if wanted == wanted else None
+        return max(0.0, seconds) if seconds == seconds else None  # Not for "nan".
     date = email.utils.parsedate_tz(headers.get("retry-after", ""))
     return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())

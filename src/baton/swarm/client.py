@@ -1,10 +1,7 @@
-"""A client with `chat.completions.create` as a model of the core.
+"""The state of one Swarm run, and a model that calls a client with `chat.completions.create`.
 
-What one call of Swarm.run comes to, in Swarm's own terms: dicts of messages, live variables, who speaks.
-
-It is the `context` of the run, and not its values: Swarm programs keep live objects among their variables, which no
-log could hold. Nothing is lost by it, for this door has no store from which a run could be resumed. The messages are
-here too, because they are sent as the caller wrote them, with fields that the core's messages do not have.
+The state is the run's context and not its values, because Swarm programs keep live objects among their variables. It
+holds the messages too: they are sent as the caller wrote them, with fields that Baton's messages do not have.
 """
 
 import json
@@ -22,11 +19,11 @@ from .util import debug_print, merge_chunk
 
 
 class SwarmMaxTurnsError(RunError):
-    """There are as many new messages as `max_turns` allows: the run stops where it is."""
+    """The run has produced as many messages as `max_turns` allows."""
 
 
 class SwarmRunState:
-    """The state of one run as Swarm's callers, functions and clients see it."""
+    """The state of one run: message dicts, context variables and the active agent."""
 
     def __init__(
         self,
@@ -39,8 +36,8 @@ class SwarmRunState:
         max_turns: float,
         execute_tools: bool,
     ) -> None:
-        self.messages: list[Any] = list(_copied(messages))
-        self.variables: dict[Any, Any] = _copied(context_variables or {})
+        self.messages: list[Any] = list(_copy(messages))
+        self.variables: dict[Any, Any] = _copy(context_variables or {})
         self.agent: Agent | None = None
         self.model_override = model_override
         self.stream = stream
@@ -50,21 +47,21 @@ class SwarmRunState:
         self._before = len(self.messages)
         self._answers = 0
         self._calls: dict[str, dict[str, Any]] = {}
-        """The calls of the last answer as it has them, by the id that the core knows them by."""
+        """The calls of the last response in Swarm's form, by their ids in Baton."""
         self._results: dict[str, str] = {}
         self._updates: dict[Any, Any] = {}
         self._returned: Agent | None = None
 
     def begin_turn(self, agent: Agent) -> None:
-        """Close the turn before, and give this agent the next one. Raises SwarmMaxTurnsError if there is none left."""
-        self._settle()
+        """Start a turn of this agent. Raises SwarmMaxTurnsError if none is left."""
+        self._close_turn()
         self.agent = agent
         if len(self.messages) - self._before >= self._max_turns:
             debug_print(self.debug, "No turns left.")
             raise SwarmMaxTurnsError(f"{self._max_turns:g} new messages")
 
-    def hear(self, message: dict[str, Any]) -> tuple[ToolCall, ...]:
-        """Take in what the model said. The calls that are to be carried out."""
+    def add_response(self, message: dict[str, Any]) -> tuple[ToolCall, ...]:
+        """Add the model's message; return the calls to execute."""
         debug_print(self.debug, "Received:", message)
         self.messages.append(message)
         self._answers += 1
@@ -73,32 +70,32 @@ class SwarmRunState:
         for position, call in enumerate(message.get("tool_calls") or ()):
             call["id"] = call.get("id") or f"call_{self._answers}_{position}"
             if self._executes_tools:
-                # Not the client's id: mocks give the same to every call, and the core wants each to have its own.
+                # Not the client's id: mocks use one id for every call, and Baton needs unique ids.
                 id = f"{self._answers}.{position}"
                 self._calls[id] = call
-                made.append(ToolCall(id, _name_in(call), _arguments_in(call)))
+                made.append(ToolCall(id, _call_name(call), _call_arguments(call)))
         return tuple(made)
 
     @property
     def next_agent(self) -> Agent | None:
-        """Who will have the next turn: the last agent that a function of this turn has returned, or the same again."""
+        """The agent of the next turn: the last one that a function returned, else the current one."""
         return self._returned or self.agent
 
-    def note(self, id: str, outcome: ToolResult) -> None:
-        """Keep what a call came to until its turn is over."""
+    def add_result(self, id: str, outcome: ToolResult) -> None:
+        """Store the result of a call until the end of the turn."""
         self._returned = outcome.transfer_to or self._returned
         self._results[id] = str(outcome.content)
-        # As in Swarm, the other calls of the same turn do not see these yet.
+        # As in Swarm, other calls of the same turn do not see these yet.
         self._updates.update(outcome.values or {})
 
     def response(self) -> Response:
-        """What the run has come to."""
-        self._settle()
+        """Return the run's response."""
+        self._close_turn()
         return Response(messages=self.messages[self._before :], agent=self.agent, context_variables=self.variables)
 
-    def _settle(self) -> None:
+    def _close_turn(self) -> None:
         for id, call in self._calls.items():
-            name = _name_in(call)
+            name = _call_name(call)
             content = self._results.get(id, f"Error: Tool {name} not found.")
             debug_print(self.debug, f"Result of {name}:", content)
             self.messages.append({"role": "tool", "tool_call_id": call["id"], "tool_name": name, "content": content})
@@ -107,29 +104,29 @@ class SwarmRunState:
         self._updates = {}
 
 
-def _name_in(call: Mapping[str, Any]) -> str:
+def _call_name(call: Mapping[str, Any]) -> str:
     return str(function_in(call).get("name") or "")
 
 
-def _arguments_in(call: Mapping[str, Any]) -> str:
+def _call_arguments(call: Mapping[str, Any]) -> str:
     given = function_in(call).get("arguments")
     return given if isinstance(given, str) else json.dumps(given or {})
 
 
-def _copied(given: Any) -> Any:
-    """A deep copy, so that the caller's own stays as it is; of what cannot be copied, the thing itself."""
+def _copy(value: Any) -> Any:
+    """Copy deeply, so that the caller's object is not changed; keep what cannot be copied."""
     try:
-        return deepcopy(given)
-    except Exception:  # noqa: BLE001 - connections, locks and the like raise whatever they please
-        if isinstance(given, dict):
-            return {key: _copied(value) for key, value in given.items()}  # pyright: ignore[reportUnknownVariableType]
-        if isinstance(given, list):
-            return [_copied(item) for item in given]  # pyright: ignore[reportUnknownVariableType]
-        return given
+        return deepcopy(value)
+    except Exception:  # noqa: BLE001 - connections, locks and the like raise errors of any type
+        if isinstance(value, dict):
+            return {key: _copy(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        if isinstance(value, list):
+            return [_copy(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return value
 
 
 class SwarmClientError(RunError):
-    """The client raised. What it raised goes on to the caller, who may know how to deal with it."""
+    """The client raised an error, which is raised again to the caller of Swarm."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -137,7 +134,7 @@ class SwarmClientError(RunError):
 
 
 class YieldItem:
-    """Awaited, it gives an item to whoever steps the run, and goes on when they ask for the next one."""
+    """An awaitable that yields an item to the code that steps the run."""
 
     def __init__(self, item: dict[str, Any]) -> None:
         self._item = item
@@ -147,45 +144,49 @@ class YieldItem:
 
 
 class SwarmClientModel:
-    """Asks the client in the name of one Swarm agent, with what that agent has in it at that moment."""
+    """A model that calls the client for one Swarm agent, with the agent's current attributes."""
 
-    def __init__(self, agent: Agent, exchange: SwarmRunState, *, client: Any) -> None:
+    def __init__(self, agent: Agent, state: SwarmRunState, *, client: Any) -> None:
         self._agent = agent
-        self._exchange = exchange
+        self._state = state
         self._client = client
 
     @property
     def name(self) -> str:
-        """The model that the client is asked for."""
-        return self._exchange.model_override or self._agent.model
+        """The model to request from the client."""
+        return self._state.model_override or self._agent.model
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """The client's answer."""
-        exchange = self._exchange
+        """Yield the client's response.
+
+        Args:
+            request: The input of the call.
+        """
+        state = self._state
         try:
             completion = self._client.chat.completions.create(**self._parameters(request))
-            message = await self._listened_to(completion) if exchange.stream else message_of(completion)
+            message = await self._read_stream(completion) if state.stream else message_of(completion)
         except Exception as error:
             raise SwarmClientError(error) from error
         message["sender"] = self._agent.name
-        yield ModelResponse(_as_core_message(message, exchange.hear(message)), model=self.name)
+        yield ModelResponse(_to_message(message, state.add_response(message)), model=self.name)
 
     def _parameters(self, request: ModelRequest) -> dict[str, Any]:
-        agent, exchange = self._agent, self._exchange
-        messages = [{"role": "system", "content": request.instructions}, *exchange.messages]
-        debug_print(exchange.debug, f"Asking {self.name} for {agent.name}:", messages)
+        agent, state = self._agent, self._state
+        messages = [{"role": "system", "content": request.instructions}, *state.messages]
+        debug_print(state.debug, f"Asking {self.name} for {agent.name}:", messages)
         tools = [tool_dict(spec) for spec in request.tools]
         parameters = {
             "model": self.name,
             "messages": messages,
             "tools": tools or None,
             "tool_choice": agent.tool_choice,
-            "stream": exchange.stream,
+            "stream": state.stream,
         }
-        # OpenAI refuses this one if there are no tools.
+        # OpenAI rejects this parameter without tools.
         return {**parameters, "parallel_tool_calls": agent.parallel_tool_calls} if tools else parameters
 
-    async def _listened_to(self, completion: Any) -> dict[str, Any]:
+    async def _read_stream(self, completion: Any) -> dict[str, Any]:
         calls: dict[int, dict[str, Any]] = {}
         message: dict[str, Any] = {"content": "", "role": "assistant", "function_call": None, "tool_calls": calls}
         is_first = True
@@ -202,7 +203,7 @@ class SwarmClientModel:
                 await YieldItem(delta)
             await YieldItem({"delim": "end"})
         finally:
-            # Whoever leaves early leaves a connection open behind them.
+            # A reader that stops early would leave the connection open.
             close = getattr(completion, "close", None)
             if callable(close):
                 close()
@@ -210,9 +211,9 @@ class SwarmClientModel:
         return message
 
 
-def _as_core_message(message: dict[str, Any], calls: tuple[ToolCall, ...]) -> AssistantMessage:
+def _to_message(message: dict[str, Any], calls: tuple[ToolCall, ...]) -> AssistantMessage:
     content = message.get("content")
     if isinstance(content, str) and content:
         return AssistantMessage(content, calls)
-    # To the core an answer of nothing is a failure. Here it is an answer, and so are calls that nobody carries out.
+    # Baton treats an empty response as an error; Swarm accepts it, also with calls that are not executed.
     return AssistantMessage("" if calls else (Data(None),), calls)

@@ -170,9 +170,12 @@ def test_parts(part: Part, block: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (Audio(data=b"x"), "cannot be given sound; give the transcript"),
-        (Image(data=b"x", media_type="image/tiff"), "cannot be given an image of image/tiff; it takes image/jpeg"),
-        (File(data=b"x", media_type="application/zip"), "cannot be given a file of application/zip; it takes PDF"),
+        (Audio(data=b"x"), "does not accept audio; pass a transcript"),
+        (Image(data=b"x", media_type="image/tiff"), "does not accept images of type image/tiff; it accepts image/jpeg"),
+        (
+            File(data=b"x", media_type="application/zip"),
+            "does not accept files of type application/zip; it accepts PDF",
+        ),
     ],
 )
 def test_what_claude_cannot_read_is_an_error_that_says_what_works(part: Part, why: str) -> None:

@@ -54,7 +54,7 @@ def test_a_string_names_it() -> None:
 
 def test_the_sdk_is_not_imported_before_it_is_used() -> None:
     code = (
-        "import sys; from baton.models import resolve; resolve('anthropic:claude-opus-5-5'); "
+        "import sys; from baton.models import resolve_model; resolve_model('anthropic:claude-opus-5-5'); "
         "assert not {'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -133,7 +133,7 @@ async def test_a_refusal_without_words_is_the_filter() -> None:
     async with AnthropicServer([ModelResponse(AssistantMessage(), stop_reason="refusal")]) as server:
         with pytest.raises(ContentFilterError) as raised:
             await answer(model_at(server))
-    assert raised.value.__notes__ == ["The provider explains: The script says so."]
+    assert raised.value.__notes__ == ["The provider's explanation: The script says so."]
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_a_string_names_it() -> None:
 
 def test_the_sdk_is_not_imported_before_it_is_used() -> None:
     code = (
-        "import sys; from baton.models import resolve; resolve('google:gemini-3.8-flash'); "
+        "import sys; from baton.models import resolve_model; resolve_model('google:gemini-3.8-flash'); "
         "assert not {'google.genai', 'httpx2', 'pydantic'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -184,7 +184,7 @@ async def test_a_piece_of_another_form(broken: str) -> None:
 async def test_a_request_that_the_sdk_does_not_take() -> None:
     settings = ModelSettings(extra_headers={"x-number": 7})  # pyright: ignore[reportArgumentType]
     async with played("Never said.") as (model, server):
-        with pytest.raises(ModelRequestError, match="the SDK says"):
+        with pytest.raises(ModelRequestError, match="the SDK reports"):
             await answer(model, ModelRequest((UserMessage("Hi"),), settings=settings))
     assert server.requests == []
 

@@ -10,7 +10,7 @@ from zipfile import ZIP_DEFLATED, ZipFile
 from baton.messages import Message, ToolSpec, Usage, UserMessage
 from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk, ToolCallChunk
 from baton.models.local import LocalModel
-from baton.models.local.engine import DecodeJob, DecodeResult, Hear
+from baton.models.local.engine import DecodeJob, DecodeResult, OnText
 from baton.models.local.weights import Weights, WeightsPart
 
 Played = Sequence[str] | Exception
@@ -23,14 +23,14 @@ class ScriptedEngine:
         self.jobs: list[DecodeJob] = []
         self._answers = {kind: iter(played) for kind, played in answers.items()}
 
-    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
         self.jobs.append(job)
         answer = next(self._answers[job.kind])
         if isinstance(answer, Exception):
             raise answer
-        hear("")
+        on_text("")
         for piece in answer:
-            if hear(piece):
+            if on_text(piece):
                 return DecodeResult()
         return DecodeResult(Usage(100, len(answer), 60), "stop")
 
@@ -45,8 +45,8 @@ class EndlessEngine:
     def __init__(self) -> None:
         self.has_ended = Event()
 
-    def decode(self, job: DecodeJob, hear: Hear) -> DecodeResult:
-        while not hear("on "):
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
+        while not on_text("on "):
             pass
         self.has_ended.set()
         return DecodeResult()
@@ -76,10 +76,11 @@ def asked(
     instructions: str = "Be brief.",
     settings: ModelSettings | None = None,
     output: Any = None,
+    tool_choice: str | None = None,
 ) -> ModelRequest:
     """A request; without messages, somebody says hello."""
     said = messages or (UserMessage("Hello"),)
-    return ModelRequest(said, instructions, tools, settings or ModelSettings(), output, "Desk")
+    return ModelRequest(said, instructions, tools, settings or ModelSettings(), output, "Desk", tool_choice=tool_choice)
 
 
 async def answer_of(engine: Any, request: ModelRequest) -> list[Chunk]:

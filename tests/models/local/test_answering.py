@@ -76,15 +76,15 @@ async def test_a_tool_without_parameters_needs_no_filling() -> None:
 )
 async def test_tool_choice_is_respected(wish: str, choices: tuple[str, ...] | None, kinds: list[str]) -> None:
     engine = ScriptedEngine(choose=[["get_weather"]], fill=[['{"city": "Oslo"}']], speak=[["No."]])
-    await answer_of(engine, asked(tools=(GET_WEATHER, NOTHING), settings=ModelSettings(tool_choice=wish)))
+    await answer_of(engine, asked(tools=(GET_WEATHER, NOTHING), tool_choice=wish))
     assert engine.kinds == kinds
     if choices is not None:
         assert engine.jobs[0].choices == choices
 
 
 async def test_a_tool_choice_that_is_not_there_is_explained() -> None:
-    with pytest.raises(ModelRequestError, match="tool_choice asks for `sing`, and the tools are: `ring`"):
-        await answer_of(ScriptedEngine(), asked(tools=(NOTHING,), settings=ModelSettings(tool_choice="sing")))
+    with pytest.raises(ModelRequestError, match="tool_choice is `sing`, and the tools are: `ring`"):
+        await answer_of(ScriptedEngine(), asked(tools=(NOTHING,), tool_choice="sing"))
 
 
 async def test_an_answer_of_a_type_is_spoken_under_its_schema() -> None:

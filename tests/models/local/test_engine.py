@@ -23,11 +23,11 @@ def _decode(
 ) -> tuple[Sequence[str], DecodeResult]:
     pieces: list[str] = []
 
-    def hear(piece: str) -> bool:
+    def on_text(piece: str) -> bool:
         pieces.append(piece)
         return len(pieces) == stop_after
 
-    outcome = engine.decode(job, hear)
+    outcome = engine.decode(job, on_text)
     return [piece for piece in pieces if piece], outcome
 
 
@@ -78,18 +78,18 @@ def test_a_decode_can_be_stopped_while_the_prompt_is_being_read(engine: LlamaDec
 
 
 def test_what_does_not_fit_is_refused(engine: LlamaDecoder) -> None:
-    with pytest.raises(ContextTooLongError, match=r"smollm2\.gguf` will not take this request: .*context size"):
+    with pytest.raises(ContextTooLongError, match=r"smollm2\.gguf` rejected the request: .*context size"):
         _decode(engine, _job("word " * 9000))
     with pytest.raises(ModelRequestError):
         _decode(engine, _job("Hello", kind="fill", schema={"type": "no such type"}))
 
 
 def test_what_a_listener_raises_ends_the_decode_and_comes_out(engine: LlamaDecoder) -> None:
-    def hear(piece: str) -> bool:
+    def on_text(piece: str) -> bool:
         raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        engine.decode(_job("Hello"), hear)
+        engine.decode(_job("Hello"), on_text)
 
 
 def test_a_file_that_is_no_model_is_explained(smollm2: Path, tmp_path: Path) -> None:
@@ -99,8 +99,10 @@ def test_a_file_that_is_no_model_is_explained(smollm2: Path, tmp_path: Path) -> 
 
 
 async def test_a_forced_call_has_valid_arguments(engine: LlamaDecoder) -> None:
-    settings = ModelSettings(tool_choice="get_weather", max_tokens=40)
-    chunks = await answer_of(engine, asked(UserMessage("Oslo?"), tools=(GET_WEATHER,), settings=settings))
+    request = asked(
+        UserMessage("Oslo?"), tools=(GET_WEATHER,), tool_choice="get_weather", settings=ModelSettings(max_tokens=40)
+    )
+    chunks = await answer_of(engine, request)
     name, arguments = call_in(chunks)
     assert name == "get_weather"
     assert isinstance(msgspec.json.decode(arguments)["city"], str)

@@ -48,7 +48,7 @@ def test_the_folder_is_the_systems_unless_somebody_chooses_one(folder: Path, mon
 
 
 def test_weights_that_are_not_here_name_the_command_that_fetches_them() -> None:
-    with pytest.raises(WeightsError, match=r"not on this machine yet.*\(93 MB\) with: baton models pull smollm2"):
+    with pytest.raises(WeightsError, match=r"not downloaded yet.*\(93 MB\) with: baton models pull smollm2"):
         LocalModel("smollm2")
 
 
@@ -59,7 +59,7 @@ def test_weights_that_are_not_whole_are_not_loaded(folder: Path) -> None:
 
 
 def test_an_unknown_name_is_explained() -> None:
-    with pytest.raises(SetupError, match=r"no embedded model `gpt-5`; there are: `qwen2.5-coder`, `smollm2`, or give"):
+    with pytest.raises(SetupError, match=r"no embedded model `gpt-5`; there are: `qwen2.5-coder`, `smollm2`, or pass"):
         resolve_model("local:gpt-5")
 
 

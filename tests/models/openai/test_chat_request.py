@@ -103,7 +103,7 @@ def test_parts_have_the_form_of_the_api(part: Any, written: dict[str, Any]) -> N
     "part", [Audio(url="https://x"), Audio(data=b"1", media_type="audio/ogg"), File(url="https://x")]
 )
 def test_parts_that_the_api_does_not_take(part: Any) -> None:
-    with pytest.raises(ModelRequestError, match="`openai:m` cannot be sent") as caught:
+    with pytest.raises(ModelRequestError, match="`openai:m` does not accept") as caught:
         _messages(UserMessage((part,)))
     assert not caught.value.retryable
 
@@ -136,8 +136,9 @@ def test_instructions_have_the_role_that_is_wanted() -> None:
 
 
 def test_what_belongs_to_tools_is_left_out_without_tools() -> None:
-    settings = ModelSettings(tool_choice="required", parallel_tool_calls=True)
-    body = chat_body(ModelRequest([UserMessage("Hi")], settings=settings, stream=False), MANNER)
+    settings = ModelSettings(parallel_tool_calls=True)
+    request = ModelRequest([UserMessage("Hi")], settings=settings, stream=False, tool_choice="required")
+    body = chat_body(request, MANNER)
     assert body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -151,7 +152,7 @@ def test_what_belongs_to_tools_is_left_out_without_tools() -> None:
     ],
 )
 def test_the_choice_among_tools(choice: str, written: Any) -> None:
-    request = ModelRequest([UserMessage("Hi")], tools=(ADD,), settings=ModelSettings(tool_choice=choice))
+    request = ModelRequest([UserMessage("Hi")], tools=(ADD,), tool_choice=choice)
     assert chat_body(request, MANNER)["tool_choice"] == written
 
 

@@ -73,7 +73,7 @@ async def test_headers_of_the_program_come_before_ours_whatever_their_case() -> 
 async def test_a_missing_key_is_asked_for_in_one_sentence(prefix: str, variable: str) -> None:
     with pytest.raises(AuthenticationError) as caught:
         await answered(_named(f"{prefix}:some-model"), ASK)
-    assert str(caught.value) == f"`{prefix}:some-model` needs a key: set {variable}, or give api_key=…"
+    assert str(caught.value) == f"`{prefix}:some-model` needs an API key: set {variable}, or pass api_key=…"
     assert not caught.value.retryable
 
 
@@ -121,11 +121,11 @@ async def test_azure_without_a_version_is_the_newer_address(monkeypatch: pytest.
 
 
 def test_an_address_that_is_none() -> None:
-    with pytest.raises(SetupError, match="it must begin with http:// or https://"):
+    with pytest.raises(SetupError, match="it must start with http:// or https://"):
         OpenAIModel("m", base_url="localhost:8000/v1")
-    with pytest.raises(SetupError, match="set AZURE_OPENAI_ENDPOINT, or give base_url"):
+    with pytest.raises(SetupError, match="set AZURE_OPENAI_ENDPOINT, or pass base_url"):
         OpenAIModel("m", provider="azure")
-    with pytest.raises(SetupError, match="the provider `mine` has no address here; give base_url"):
+    with pytest.raises(SetupError, match="the provider `mine` has no base URL; pass base_url"):
         OpenAIModel("m", provider="mine")
 
 

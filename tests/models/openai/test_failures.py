@@ -115,7 +115,7 @@ async def test_the_name_of_the_request_is_noted() -> None:
     async with RawServer(whole(_error(), 500, x_request_id="req_7")) as server:
         with pytest.raises(OverloadedError) as caught:
             await answered(server.model(), ASK)
-    assert caught.value.__notes__ == ["The provider calls this request req_7."]
+    assert caught.value.__notes__ == ["The provider's request id is req_7."]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_nothing_is_asked_again_once_text_was_shown() -> None:
     assert spare.requests == []
 
 
-async def test_a_cut_before_any_text_is_mended_by_failover() -> None:
+async def test_a_connection_closed_before_any_text_falls_back() -> None:
     shown: list[Chunk] = []
     async with RawServer(stream(delta(reasoning_content="Hm")), stream(delta(role="assistant", content=""))) as server:
         await _listen(FallbackModel(server.model(), server.model(), ScriptedModel(["The spare."])), shown)

@@ -15,7 +15,7 @@ from baton import Agent, Runner, SetupError, tool
 from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
-from baton.models.openai.responses import ResponsesDialect, responses_body, thinks
+from baton.models.openai.responses import ResponsesDialect, is_reasoning_model, responses_body
 from baton.testing import ScriptedStream, call, say
 
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
@@ -124,7 +124,7 @@ async def test_a_run_sends_reasoning_back() -> None:
     [("gpt-5", True), ("o3-mini", True), ("gpt-5.1-codex", True), ("gpt-4o", False), ("gpt-5-chat-latest", False)],
 )
 def test_which_models_reason(name: str, is_thinker: bool) -> None:
-    assert thinks(name) is is_thinker
+    assert is_reasoning_model(name) is is_thinker
 
 
 @APIS
@@ -210,13 +210,13 @@ def test_choices_that_there_are_not() -> None:
         OpenAIModel("m", structured=wrong)
     with pytest.raises(SetupError, match="needs the name of a model"):
         OpenAIModel("")
-    with pytest.raises(SetupError, match="takes address, key, headers and TLS from the client alone"):
+    with pytest.raises(SetupError, match="uses the URL, key, headers and TLS settings of the client"):
         OpenAIModel("m", client=wrong, api_key="x")
 
 
 def test_neither_aiohttp_nor_the_official_client_is_imported_before_it_is_used() -> None:
     program = (
-        "import sys; from baton.models import resolve; resolve('openai:gpt-5')\n"
+        "import sys; from baton.models import resolve_model; resolve_model('openai:gpt-5')\n"
         "print(sorted({'aiohttp', 'openai', 'httpx2', 'httpx'} & sys.modules.keys()))"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

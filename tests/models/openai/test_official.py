@@ -39,7 +39,6 @@ REQUEST = ModelRequest(
         temperature=0.5,
         top_p=0.9,
         max_tokens=100,
-        tool_choice="add",
         parallel_tool_calls=False,
         reasoning_effort="low",
         stop_sequences=("END",),
@@ -48,6 +47,7 @@ REQUEST = ModelRequest(
         extra_headers={"X-Trace": "1"},
         extra_body={"service_tier": "flex"},
     ),
+    tool_choice="add",
     output_schema=OutputSchema("Sum", SCHEMA, strict=True),
 )
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}

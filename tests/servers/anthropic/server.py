@@ -95,6 +95,7 @@ def _request(wire: MessagesRequest) -> ModelRequest:
         tuple([_spec(tool) for tool in wire.tools or ()]),
         _settings(wire),
         OutputSchema("output", form.schema) if form is not None else None,
+        tool_choice=_tool_choice(wire),
     )
 
 
@@ -171,25 +172,27 @@ def _spec(tool: Tool) -> ToolSpec:
     return ToolSpec(tool.name, tool.description or "", tool.input_schema, bool(tool.strict))
 
 
-def _settings(wire: MessagesRequest) -> ModelSettings:
+def _tool_choice(wire: MessagesRequest) -> str | None:
     match wire.tool_choice:
         case None:
-            choice = None
+            return None
         case AutoChoice():
-            choice = "auto"
+            return "auto"
         case AnyChoice():
-            choice = "required"
+            return "required"
         case NoChoice():
-            choice = "none"
+            return "none"
         case ToolChoice(name=name):
-            choice = name
+            return name
+
+
+def _settings(wire: MessagesRequest) -> ModelSettings:
     alone = getattr(wire.tool_choice, "disable_parallel_tool_use", None)
     effort = wire.output_config.effort if wire.output_config is not None else None
     return ModelSettings(
         temperature=wire.temperature,
         top_p=wire.top_p,
         max_tokens=wire.max_tokens,
-        tool_choice=choice,
         parallel_tool_calls=None if alone is None else not alone,
         reasoning_effort="none" if isinstance(wire.thinking, DisabledThinking) else effort,
         stop_sequences=tuple(wire.stop_sequences) if wire.stop_sequences else None,

@@ -90,8 +90,9 @@ def _request(wire: GenerateRequest) -> ModelRequest:
         tuple(_messages(wire.contents)),
         text_of(_content(system.parts)) if system is not None else "",
         tuple([_spec(each) for tool in wire.tools or () for each in tool.function_declarations]),
-        _settings(wire, config),
+        _settings(config),
         OutputSchema("output", schema) if schema is not None else None,
+        tool_choice=_tool_choice(wire),
     )
 
 
@@ -166,15 +167,19 @@ def _spec(function: FunctionDeclaration) -> ToolSpec:
     return ToolSpec(function.name, function.description or "", parameters)
 
 
-def _settings(wire: GenerateRequest, config: GenerationConfig) -> ModelSettings:
+def _tool_choice(wire: GenerateRequest) -> str | None:
     choice = wire.tool_config.function_calling_config if wire.tool_config is not None else None
-    named = choice.allowed_function_names if choice is not None else None
+    if choice is None:
+        return None
+    return choice.allowed_function_names[0] if choice.allowed_function_names else _MODES[choice.mode]
+
+
+def _settings(config: GenerationConfig) -> ModelSettings:
     level = config.thinking_config.thinking_level if config.thinking_config is not None else None
     return ModelSettings(
         temperature=config.temperature,
         top_p=config.top_p,
         max_tokens=config.max_output_tokens,
-        tool_choice=None if choice is None else named[0] if named else _MODES[choice.mode],
         reasoning_effort=level.lower() if level is not None else None,
         stop_sequences=tuple(config.stop_sequences) if config.stop_sequences else None,
         seed=config.seed,

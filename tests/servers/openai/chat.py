@@ -336,6 +336,7 @@ class ChatCompletions(APIEndpoint):
             tuple([_spec(tool.function) for tool in wire.tools or ()]),
             _settings(wire),
             _output(wire),
+            tool_choice=_tool_choice(wire),
         )
 
     def _messages(self, messages: Sequence[ChatMessage], start: int) -> Iterator[Message]:
@@ -404,13 +405,16 @@ def _spec(function: Function) -> ToolSpec:
     return ToolSpec(function.name, function.description or "", parameters, bool(function.strict))
 
 
-def _settings(wire: ChatRequest) -> ModelSettings:
+def _tool_choice(wire: ChatRequest) -> str | None:
     choice = wire.tool_choice
+    return choice.function.name if isinstance(choice, NamedTool) else choice
+
+
+def _settings(wire: ChatRequest) -> ModelSettings:
     return ModelSettings(
         temperature=wire.temperature,
         top_p=wire.top_p,
         max_tokens=wire.max_completion_tokens or wire.max_tokens,
-        tool_choice=choice.function.name if isinstance(choice, NamedTool) else choice,
         parallel_tool_calls=wire.parallel_tool_calls,
         reasoning_effort=wire.reasoning_effort,
         stop_sequences=(wire.stop,)

@@ -86,6 +86,7 @@ def _request(wire: ResponsesRequest, items: Sequence[Item]) -> ModelRequest:
         tuple([_spec(tool.name, tool.description, tool.parameters, tool.strict) for tool in wire.tools or ()]),
         _settings(wire),
         _output(wire),
+        tool_choice=_tool_choice(wire),
     )
 
 
@@ -168,13 +169,16 @@ def _spec(name: str, description: str | None, parameters: dict[str, object] | No
     return ToolSpec(name, description or "", parameters or {"type": "object", "properties": {}}, bool(strict))
 
 
-def _settings(wire: ResponsesRequest) -> ModelSettings:
+def _tool_choice(wire: ResponsesRequest) -> str | None:
     choice = wire.tool_choice
+    return choice.name if isinstance(choice, NamedTool) else choice
+
+
+def _settings(wire: ResponsesRequest) -> ModelSettings:
     return ModelSettings(
         temperature=wire.temperature,
         top_p=wire.top_p,
         max_tokens=wire.max_output_tokens,
-        tool_choice=choice.name if isinstance(choice, NamedTool) else choice,
         parallel_tool_calls=wire.parallel_tool_calls,
         reasoning_effort=wire.reasoning.effort if wire.reasoning is not None else None,
     )

@@ -7,7 +7,7 @@ from typing import Any
 from tests.serving.a2a.replica import team
 
 from baton import Runner
-from baton.cli.serve import AppOptions, app_of
+from baton.cli.serve import AppOptions, make_app
 from baton.serving import api_app, serve
 from baton.serving.agui import agui_app
 
@@ -20,7 +20,7 @@ def app_for(face: str, runner: Runner) -> Any:
         case "agui":
             return agui_app(runner)
         case _:
-            return app_of(runner, ["api", "agui", "a2a"], AppOptions())
+            return make_app(runner, ["api", "agui", "a2a"], AppOptions())
 
 
 if __name__ == "__main__":

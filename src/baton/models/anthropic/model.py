@@ -1,39 +1,45 @@
-"""A model of Anthropic, over its official SDK.
-
-The events of Anthropic's stream as chunks of an answer.
-
-What Anthropic's errors mean.
-"""
+"""AnthropicModel, the parser of its event stream and the mapping of its errors."""
 
 import asyncio
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from logging import getLogger
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from ...errors import AuthenticationError, ModelError
 from ...messages import Reasoning, Usage
-from ..base import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
+from ..base import (
+    Chunk,
+    ModelRequest,
+    ModelResponse,
+    ReasoningChunk,
+    TextChunk,
+    ToolCallChunk,
+    explain_arguments,
+)
 from ..provider_errors import (
-    BY_STATUS,
-    Objection,
+    REASONS_BY_STATUS,
+    RejectionReason,
     cut_short,
     empty,
     malformed,
-    refused,
+    parse_error,
+    rejected,
     retry_after,
     timed_out,
     unreachable,
 )
-from ..sdk_clients import PerEventLoop, require_extra, trusted
-from .request import parameters
+from ..sdk_clients import SDKModel, require_extra, shared_ssl_context
+from .request import build_parameters
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from httpx2 import Response as HTTPResponse
+
+_log = getLogger(__name__)
 
 _STOP_REASONS = {
     "end_turn": "stop",
@@ -44,10 +50,17 @@ _STOP_REASONS = {
     "tool_use": "tool_calls",
     "refusal": "refusal",
 }
+_SECONDS_TO_DRAIN = 0.1
 
 
 class AnthropicStreamParser:
-    """An answer, as far as it has come. What is wrong with an event shows as a KeyError, TypeError or ValueError."""
+    """Converts the events of one response to chunks.
+
+    An event in an unexpected format raises KeyError, TypeError or ValueError.
+
+    Args:
+        model: The model's name, for errors.
+    """
 
     def __init__(self, model: str) -> None:
         self.is_complete = False
@@ -60,7 +73,7 @@ class AnthropicStreamParser:
         self._written = 0
 
     def chunks(self, event: dict[str, Any]) -> Iterator[Chunk]:
-        """What this event adds to the answer; kinds that are not known add nothing."""
+        """Yield the chunks of one event; unknown event types yield nothing."""
         match event["type"]:
             case "content_block_delta":
                 yield from self._delta(event["index"], event["delta"])
@@ -69,25 +82,25 @@ class AnthropicStreamParser:
             case "content_block_stop":
                 thinking = self._thinking.pop(event["index"], None)
                 if thinking is not None:
-                    yield ReasoningChunk(whole=thinking.closed())
+                    yield ReasoningChunk(whole=thinking.build())
             case "message_start":
-                self._count(event["message"].get("usage") or {})
+                self._add_usage(event["message"].get("usage") or {})
             case "message_delta":
-                self._stopped(event["delta"])
-                self._count(event.get("usage") or {})
+                self._set_stop_reason(event["delta"])
+                self._add_usage(event.get("usage") or {})
             case "message_stop":
                 self.is_complete = True
             case _:
                 pass
 
     def end(self) -> ModelResponse | ModelError:
-        """How it ended: an error, if nothing was said."""
+        """Return the final chunk, or an error if the response is empty."""
         if not self._written and not self._calls:
             error = empty(self._model, self._stop_reason)
             if self._explanation:
-                error.add_note(f"The provider explains: {self._explanation}")
+                error.add_note(f"The provider's explanation: {self._explanation}")
             return error
-        return ModelResponse(None, self._used(), self._stop_reason, self._model)
+        return ModelResponse(None, self._total_usage(), self._stop_reason, self._model)
 
     def _start(self, index: int, block: dict[str, Any]) -> Iterator[Chunk]:
         match block["type"]:
@@ -97,11 +110,11 @@ class AnthropicStreamParser:
                 position = self._calls[index] = len(self._calls)
                 yield ToolCallChunk(position, block["id"], block["name"])
             case "thinking":
-                thinking = self._thinking[index] = _Thinking(self._so_far())
-                yield from thinking.more(block.get("thinking", ""))
+                thinking = self._thinking[index] = _Thinking(self._position())
+                yield from thinking.add(block.get("thinking", ""))
                 thinking.signature += block.get("signature", "")
             case "redacted_thinking":
-                opaque = {"data": block["data"], **self._so_far()}
+                opaque = {"data": block["data"], **self._position()}
                 yield ReasoningChunk(whole=Reasoning("", "anthropic", opaque))
             case _:
                 pass
@@ -111,11 +124,11 @@ class AnthropicStreamParser:
             case "text_delta":
                 yield from self._text(delta["text"])
             case "input_json_delta":
-                # Tools that run at Anthropic's are called in the same words, and are none of ours.
+                # Tools that run on Anthropic's servers send the same events.
                 if index in self._calls and delta["partial_json"]:
                     yield ToolCallChunk(self._calls[index], arguments=delta["partial_json"])
             case "thinking_delta":
-                yield from self._thinking[index].more(delta["thinking"])
+                yield from self._thinking[index].add(delta["thinking"])
             case "signature_delta":
                 self._thinking[index].signature += delta["signature"]
             case _:
@@ -126,22 +139,22 @@ class AnthropicStreamParser:
             self._written += len(text)
             yield TextChunk(text)
 
-    def _so_far(self) -> dict[str, Any]:
-        """Where in the answer a thought stands, unless it stands at its beginning."""
+    def _position(self) -> dict[str, Any]:
+        """Return the place of a thinking block in the response, unless it is at the beginning."""
         return {"after": [self._written, len(self._calls)]} if self._written or self._calls else {}
 
-    def _stopped(self, delta: dict[str, Any]) -> None:
+    def _set_stop_reason(self, delta: dict[str, Any]) -> None:
         reason: str | None = delta.get("stop_reason")
         if reason:
             self._stop_reason = _STOP_REASONS.get(reason, reason)
         details: dict[str, Any] = delta.get("stop_details") or {}
         self._explanation = details.get("explanation") or self._explanation
 
-    def _count(self, usage: dict[str, Any]) -> None:
-        # Later counts include the earlier ones; what is not repeated has not changed.
+    def _add_usage(self, usage: dict[str, Any]) -> None:
+        # Later counts include earlier ones; a count that is not repeated has not changed.
         self._usage |= {key: value for key, value in usage.items() if value is not None}
 
-    def _used(self) -> Usage:
+    def _total_usage(self) -> Usage:
         used = self._usage
         cached = used.get("cache_read_input_tokens", 0)
         return Usage(
@@ -154,22 +167,20 @@ class AnthropicStreamParser:
 
 
 class _Thinking:
-    """One block of thoughts, as far as it has come."""
+    __slots__ = ("_position", "_text", "signature")
 
-    __slots__ = ("_place", "_text", "signature")
-
-    def __init__(self, place: dict[str, Any]) -> None:
+    def __init__(self, position: dict[str, Any]) -> None:
         self.signature = ""
-        self._place = place
+        self._position = position
         self._text: list[str] = []
 
-    def more(self, text: str) -> Iterator[Chunk]:
+    def add(self, text: str) -> Iterator[Chunk]:
         if text:
             self._text.append(text)
             yield ReasoningChunk(text)
 
-    def closed(self) -> Reasoning:
-        opaque = {"signature": self.signature, **self._place} if self.signature else None
+    def build(self) -> Reasoning:
+        opaque = {"signature": self.signature, **self._position} if self.signature else None
         return Reasoning("".join(self._text), "anthropic", opaque)
 
 
@@ -177,56 +188,53 @@ _TOO_LONG = re.compile(r"prompt is too long|exceed.{0,40}context|context (?:wind
 _NO_CREDIT = re.compile(r"credit balance|usage limit|spend limit", re.IGNORECASE)
 _FILTERED = re.compile(r"content filtering policy", re.IGNORECASE)
 
-_BY_KIND: dict[str, Objection] = {
-    "authentication_error": "key",
-    "permission_error": "key",
-    "billing_error": "no credit",
-    "not_found_error": "no model",
-    "request_too_large": "too long",
-    "rate_limit_error": "too many",
+_REASONS_BY_TYPE: dict[str, RejectionReason] = {
+    "authentication_error": "authentication",
+    "permission_error": "authentication",
+    "billing_error": "quota",
+    "not_found_error": "unknown_model",
+    "request_too_large": "too_long",
+    "rate_limit_error": "rate_limit",
     "overloaded_error": "overloaded",
     "api_error": "overloaded",
-    "timeout_error": "too slow",
+    "timeout_error": "timeout",
 }
 
 
-def complaint(model: str, status: int, body: Any, rest: float | None) -> ModelError:
-    """The error for what Anthropic sent instead of an answer, or in the middle of one."""
-    kind, text = _told(body)
-    said = f"{text or kind or 'it gave no reason'}{f' (status {status})' if status != 200 else ''}"
-    objection: Objection = _BY_KIND.get(kind) or BY_STATUS.get(status) or "bad request"
-    if objection == "bad request":
+def error_from_body(model: str, status: int, body: Any, wait: float | None) -> ModelError:
+    """Build the error for an error body, sent instead of a response or within one."""
+    details = parse_error(body)
+    kind, text = str(details.fields.get("type") or ""), details.text
+    detail = f"{text or kind or 'no reason given'}{f' (status {status})' if status != 200 else ''}"
+    reason: RejectionReason = _REASONS_BY_TYPE.get(kind) or REASONS_BY_STATUS.get(status) or "bad_request"
+    if reason == "bad_request":
         if _TOO_LONG.search(text):
-            objection = "too long"
+            reason = "too_long"
         elif _NO_CREDIT.search(text):
-            objection = "no credit"
+            reason = "quota"
         elif _FILTERED.search(text):
-            objection = "filtered"
+            reason = "filtered"
         elif status >= 500:
-            objection = "overloaded"
-    return refused(model, objection, said, retry_after=rest)
+            reason = "overloaded"
+    return rejected(model, reason, detail, retry_after=wait)
 
 
-def _told(body: Any) -> tuple[str, str]:
-    """The kind of error and the words for people."""
-    error = cast("dict[str, Any]", body).get("error") if isinstance(body, dict) else None
-    if not isinstance(error, dict):
-        return "", str(cast(object, body))[:500] if body else ""
-    told = cast("dict[str, Any]", error)
-    return str(told.get("type") or ""), str(told.get("message") or "")
+@explain_arguments
+class AnthropicModel(SDKModel["AsyncAnthropic"]):
+    """A Claude model.
 
+    Args:
+        model: Anthropic's name for the model, such as `claude-opus-5-5`.
+        api_key: The API key; by default the SDK looks for ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or a profile.
+        base_url: The URL of the API; by default Anthropic's.
+        headers: HTTP headers to add to each request.
+        client: An AsyncAnthropic, or its counterpart for Bedrock or Vertex, to use instead; you close it yourself.
 
-_log = getLogger(__name__)
-
-_SECONDS_FOR_THE_END = 0.1
-
-
-class AnthropicModel:
-    """Claude, by the name that Anthropic gives it, such as `claude-opus-5-5`.
-
-    The key is `api_key`, or else whatever the SDK finds: ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, a profile. With
-    `client`, an AsyncAnthropic or its like for Bedrock or Vertex, that one is used; closing it is up to you.
+    Raises:
+        SetupError: Anthropic's SDK is not installed.
     """
+
+    provider = "anthropic"
 
     def __init__(
         self,
@@ -237,65 +245,57 @@ class AnthropicModel:
         headers: Mapping[str, str] | None = None,
         client: "AsyncAnthropic | None" = None,
     ) -> None:
-        self.model = model
+        super().__init__(model, api_key, base_url, headers)
         require_extra("anthropic", model=self.name, what="the SDK of Anthropic", extra="anthropic")
-        self._api_key = api_key
-        self._base_url = base_url
-        self._headers = dict(headers or {})
-        self._given = client
-        self._clients = PerEventLoop(self._made, _closed)
-
-    @property
-    def name(self) -> str:
-        """`anthropic:` and the model's name."""
-        return f"anthropic:{self.model}"
-
-    async def aclose(self) -> None:
-        """Close the connections of this event loop; they close by themselves when the loop ends."""
-        await self._clients.close()
+        self._client = client
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Answer one request, piece by piece. Closing the iterator closes the stream."""
-        answer = AnthropicStreamParser(self.name)
-        async with self._opened(request) as response, aclosing(self._events(response, request)) as events:
+        """Stream the response to one request. Closing the iterator closes the connection.
+
+        Args:
+            request: The input of the call.
+        """
+        parser = AnthropicStreamParser(self.name)
+        async with self._open(request) as response, aclosing(self._events(response, request)) as events:
             try:
                 async for event in events:
-                    for chunk in answer.chunks(event):
+                    for chunk in parser.chunks(event):
                         yield chunk
-                    if answer.is_complete:
-                        await _read_to_its_end(events)
+                    if parser.is_complete:
+                        await _drain(events)
                         break
             except (LookupError, TypeError, ValueError, AttributeError) as error:
                 raise malformed(self.name, f"{type(error).__name__} in an event") from error
-        if not answer.is_complete:
+        if not parser.is_complete:
             raise cut_short(self.name, has_begun=True)
-        ending = answer.end()
-        if isinstance(ending, ModelError):
-            raise ending
-        yield ending
+        end = parser.end()
+        if isinstance(end, ModelError):
+            raise end
+        yield end
 
     @asynccontextmanager
-    async def _opened(self, request: ModelRequest) -> AsyncGenerator["HTTPResponse"]:
+    async def _open(self, request: ModelRequest) -> AsyncGenerator["HTTPResponse"]:
         import anthropic
 
-        given = parameters(request, self.model, self.name)
+        parameters = build_parameters(request, self.model, self.name)
         try:
-            client: Any = self._given or await self._clients.get()
-            opening = client.messages.with_streaming_response.create(**given)
+            client: Any = self._client or await self._clients.get()
+            opening = client.messages.with_streaming_response.create(**parameters)
             response = await opening.__aenter__()
         except anthropic.APIStatusError as error:
-            raise complaint(self.name, error.status_code, error.body, retry_after(error.response.headers)) from error
+            wait = retry_after(error.response.headers)
+            raise error_from_body(self.name, error.status_code, error.body, wait) from error
         except anthropic.APITimeoutError as error:
             raise timed_out(self.name, request.settings.timeout) from error
         except anthropic.APIConnectionError as error:
-            raise _not_reached(self.name, error) from error
+            raise _connection_error(self.name, error) from error
         except anthropic.CredentialsError as error:
-            raise self._without_key(f" ({error})") from error
+            raise self._missing_key(f" ({error})") from error
         except TypeError as error:
-            # This is how the SDK says that it has found no key.
+            # The SDK raises TypeError if it finds no key.
             if "authentication" not in str(error):
                 raise
-            raise self._without_key() from error
+            raise self._missing_key() from error
         try:
             yield response.http_response
         finally:
@@ -311,48 +311,46 @@ class AnthropicModel:
                 has_begun = True
                 if not event.data or event.event == "ping":
                     continue
-                read = msgspec.json.decode(event.data)
-                if event.event == "error" or read["type"] == "error":
-                    raise complaint(self.name, 200, read, None)
-                yield read
+                decoded = msgspec.json.decode(event.data)
+                if event.event == "error" or decoded["type"] == "error":
+                    raise error_from_body(self.name, 200, decoded, None)
+                yield decoded
         except httpx2.TimeoutException as error:
             raise timed_out(self.name, request.settings.timeout) from error
         except httpx2.TransportError as error:
             raise cut_short(self.name, has_begun=has_begun, because=error) from error
 
-    def _without_key(self, because: str = "") -> AuthenticationError:
-        advice = "set ANTHROPIC_API_KEY, or give AnthropicModel(…, api_key=…)"
-        return AuthenticationError(f"`{self.name}` needs a key: {advice}{because}", model=self.name)
+    def _missing_key(self, because: str = "") -> AuthenticationError:
+        advice = "set ANTHROPIC_API_KEY, or pass AnthropicModel(…, api_key=…)"
+        return AuthenticationError(f"`{self.name}` needs an API key: {advice}{because}", model=self.name)
 
-    def _made(self) -> "AsyncAnthropic":
+    def _make_client(self) -> "AsyncAnthropic":
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
         return AsyncAnthropic(
             api_key=self._api_key,
             base_url=self._base_url,
             default_headers=self._headers or None,
-            # Retrying is done by baton.models.Retry, which knows what was passed on already.
+            # RetryModel retries instead: it knows which output was already passed on.
             max_retries=0,
-            http_client=DefaultAsyncHttpxClient(verify=trusted()),
+            http_client=DefaultAsyncHttpxClient(verify=shared_ssl_context()),
         )
 
+    async def _close_client(self, client: "AsyncAnthropic") -> None:
+        await client.close()
 
-async def _read_to_its_end(events: AsyncGenerator[dict[str, Any]]) -> None:
-    """Read what little is left after the last event, so that the connection can be used again."""
+
+async def _drain(events: AsyncGenerator[dict[str, Any]]) -> None:
+    """Read the end of the stream, so that the connection can be reused."""
     try:
-        async with asyncio.timeout(_SECONDS_FOR_THE_END):
+        async with asyncio.timeout(_SECONDS_TO_DRAIN):
             async for _ in events:
                 pass
     except (TimeoutError, ModelError) as error:
-        # The answer is complete: that its connection cannot be used again concerns nobody.
-        _log.debug("the connection of a complete answer is not used again: %s", error)
+        _log.debug("the connection of a complete response cannot be reused: %s", error)
 
 
-async def _closed(client: "AsyncAnthropic") -> None:
-    await client.close()
-
-
-def _not_reached(name: str, error: Exception) -> ModelError:
+def _connection_error(name: str, error: Exception) -> ModelError:
     import httpx2
 
     cause = error.__cause__

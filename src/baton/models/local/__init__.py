@@ -1,6 +1,6 @@
-"""A real model without a key: llama.cpp in this process, three constrained decodes for an answer.
+"""An embedded model that needs no API key: llama.cpp in this process.
 
-May import messages, errors and the protocol of models. Must not know any team, nor what its tools are about.
+It may import messages, errors and models.
 """
 
 from .model import LocalModel

@@ -1,8 +1,6 @@
-"""The embedded model as agents see it. It is loaded when it is first asked, in a worker thread.
+"""LocalModel: a response takes at most three decodings, to choose a step, fill in arguments and answer.
 
-A blocking decode as an async stream: it runs in a worker thread, and closing the stream ends it.
-
-The embedded model: one answer is at most three decodes, choose, fill and speak, by a small model on this machine.
+Decoding runs in a worker thread, in which the weights are also loaded on first use.
 """
 
 import asyncio
@@ -15,73 +13,85 @@ from uuid import uuid4
 
 from ...errors import ModelTimeoutError, SetupError
 from ...messages import Usage
-from ..base import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
+from ..base import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk, explain_arguments
 from .engine import DecodeJob, Decoder, DecodeResult, LlamaDecoder, is_installed
 from .prompt_texts import PromptTexts
-from .prompts import Choice, calls_so_far, options_of, read_arguments, to_choose, to_fill, to_speak, words_for
+from .prompts import Choice, calls_so_far, list_choices, read_arguments, texts_for, to_choose, to_fill, to_speak
 from .weights import DEFAULT, ready_path
 
 
-async def decoded(
+async def decode(
     engine: Decoder, job: DecodeJob, *, deadline: float | None = None
 ) -> AsyncGenerator[str | DecodeResult]:
-    """The pieces of text as they come, then how it ended. `deadline` is a time of the monotonic clock."""
+    """Stream the decoded text, then the result. Closing the iterator stops the decoding.
+
+    Args:
+        engine: The decoder.
+        job: The prompt and the constraints.
+        deadline: The time of the monotonic clock at which to give up.
+    """
     loop = asyncio.get_running_loop()
-    heard: asyncio.Queue[str | DecodeResult | Exception] = asyncio.Queue()
-    is_over = Event()
+    queue: asyncio.Queue[str | DecodeResult | Exception] = asyncio.Queue()
+    is_stopped = Event()
 
-    def tell(what: str | DecodeResult | Exception) -> None:
-        loop.call_soon_threadsafe(heard.put_nowait, what)
+    def put(item: str | DecodeResult | Exception) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, item)
 
-    def hear(piece: str) -> bool:
+    def on_text(piece: str) -> bool:
         if deadline is not None and monotonic() > deadline:
-            raise ModelTimeoutError("the embedded model did not finish within the time allowed")
-        if piece and not is_over.is_set():
-            tell(piece)
-        return is_over.is_set()
+            raise ModelTimeoutError("the embedded model did not finish within ModelSettings(timeout=…)")
+        if piece and not is_stopped.is_set():
+            put(piece)
+        return is_stopped.is_set()
 
     def work() -> None:
         try:
-            tell(engine.decode(job, hear))
-        except Exception as error:  # noqa: BLE001 - raised again where the stream is read
-            tell(error)
+            put(engine.decode(job, on_text))
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
+            put(error)
 
     worker = loop.run_in_executor(None, work)
     try:
         while True:
-            what = await heard.get()
-            if isinstance(what, Exception):
-                raise what
-            yield what
-            if isinstance(what, DecodeResult):
+            item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+            if isinstance(item, DecodeResult):
                 return
     finally:
-        is_over.set()
-        # The thread ends at its next piece; who starts another decode should not have to share the processor with it.
+        is_stopped.set()
+        # The thread ends at its next piece; the next decoding should not share the CPU with it.
         await asyncio.shield(worker)
 
 
-# Small models that have nothing more to say tend to say it again, until something stops them.
-_SPOKEN_TOKENS = 200
+# Small models tend to repeat themselves until they are stopped.
+_TEXT_TOKENS = 200
 _STRUCTURED_TOKENS = 1024
 
 
 class LocalResponder:
-    """One answer while it is made."""
+    """Produces one response.
+
+    Args:
+        engine: The decoder.
+        request: The input of the call.
+        model: The model's name.
+    """
 
     def __init__(self, engine: Decoder, request: ModelRequest, *, model: str) -> None:
         self._engine = engine
         self._request = request
         self._model = model
-        self._words: PromptTexts = words_for(request)
-        self._options: Sequence[Choice] = options_of(request, reply=self._words.reply)
+        self._texts: PromptTexts = texts_for(request)
+        self._options: Sequence[Choice] = list_choices(request, reply=self._texts.reply)
         self._usage = Usage()
         self._stop_reason = ""
         timeout = request.settings.timeout
         self._deadline = None if timeout is None else monotonic() + timeout
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
-        """The answer, piece by piece."""
+        """Stream the response."""
         chosen = await self._choose()
         must_call = self._options[-1].tool is not None
         has_called = False
@@ -103,16 +113,16 @@ class LocalResponder:
             return options[-1]
         names = tuple([option.name for option in options])
         job = DecodeJob(
-            kind="choose", turns=to_choose(self._request, options, self._words), choices=names, max_tokens=64
+            kind="choose", turns=to_choose(self._request, options, self._texts), choices=names, max_tokens=64
         )
         name = await self._whole(job)
-        # A name of more tokens than the limit leaves its beginning.
+        # A name longer than the token limit is cut off.
         return next(
             (o for o in options if o.name == name), next((o for o in options if o.name.startswith(name)), options[-1])
         )
 
     async def _call(self, chosen: Choice, *, must: bool) -> AsyncGenerator[Chunk]:
-        """The call, or nothing if it was made already: a small model likes to repeat itself."""
+        """Stream the call, or nothing if it was already made: small models tend to repeat calls."""
         assert chosen.tool is not None
         made = [] if must else calls_so_far(self._request).get(chosen.tool.name, [])
         first = ToolCallChunk(0, f"call_{uuid4().hex[:16]}", chosen.tool.name)
@@ -123,7 +133,7 @@ class LocalResponder:
             return
         job = DecodeJob(
             kind="fill",
-            turns=to_fill(self._request, chosen.tool, self._words),
+            turns=to_fill(self._request, chosen.tool, self._texts),
             schema=chosen.tool.parameters,
             max_tokens=self._request.settings.max_tokens or _STRUCTURED_TOKENS,
         )
@@ -141,9 +151,9 @@ class LocalResponder:
         settings, output = self._request.settings, self._request.output_schema
         job = DecodeJob(
             kind="speak",
-            turns=to_speak(self._request, self._options, self._words),
+            turns=to_speak(self._request, self._options, self._texts),
             schema=output.schema if output is not None else None,
-            max_tokens=settings.max_tokens or (_STRUCTURED_TOKENS if output is not None else _SPOKEN_TOKENS),
+            max_tokens=settings.max_tokens or (_STRUCTURED_TOKENS if output is not None else _TEXT_TOKENS),
             temperature=settings.temperature or 0.0,
             top_p=settings.top_p,
             seed=settings.seed,
@@ -154,22 +164,29 @@ class LocalResponder:
                 yield TextChunk(piece)
 
     async def _pieces(self, job: DecodeJob) -> AsyncGenerator[str]:
-        async with aclosing(decoded(self._engine, job, deadline=self._deadline)) as heard:
-            async for what in heard:
-                if isinstance(what, DecodeResult):
-                    self._usage += what.usage
-                    self._stop_reason = what.stop_reason
+        async with aclosing(decode(self._engine, job, deadline=self._deadline)) as items:
+            async for item in items:
+                if isinstance(item, DecodeResult):
+                    self._usage += item.usage
+                    self._stop_reason = item.stop_reason
                 else:
-                    yield what
+                    yield item
 
     async def _whole(self, job: DecodeJob) -> str:
         return "".join([piece async for piece in self._pieces(job)])
 
 
+@explain_arguments
 class LocalModel:
-    """A small model on this machine: `weights` is the name of an embedded one, or the path of a GGUF file.
+    """A small embedded model, for demonstrations, examples and tests without an API key.
 
-    For demonstrations, examples and tests without a key; not a model to build on. `engine` is for tests.
+    Args:
+        weights: The name of an embedded model, or the path of a GGUF file.
+        engine: A decoder to use instead of llama.cpp, for tests.
+
+    Raises:
+        SetupError: llama.cpp is not installed, or there is no such embedded model.
+        WeightsError: The weights are missing or incomplete.
     """
 
     def __init__(self, weights: str | Path = DEFAULT, *, engine: Decoder | None = None) -> None:
@@ -181,25 +198,27 @@ class LocalModel:
 
     @property
     def name(self) -> str:
-        """`local:` and the name of the weights, or of their file."""
+        """The prefix `local:` and the name of the weights or of their file."""
         return f"local:{Path(self._weights).name}"
 
     async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """Choose among tools, transfers and a reply; then fill in the arguments, or speak."""
-        engine = self._engine or await asyncio.to_thread(self._loaded)
+        """Stream the response to one request: a tool call, a transfer or text.
+
+        Args:
+            request: The input of the call.
+        """
+        engine = self._engine or await asyncio.to_thread(self._load)
         async with aclosing(LocalResponder(engine, request, model=self.name).chunks()) as chunks:
             async for chunk in chunks:
                 yield chunk
 
     def _check(self) -> None:
-        # Said where the model is named, not in the middle of a run.
+        # Checked at construction, not in the middle of a run.
         if not is_installed():
-            raise SetupError(
-                f"`{self.name}` needs llama.cpp, which is not installed; pip install 'baton-adk[local]' brings it"
-            )
+            raise SetupError(f"`{self.name}` needs llama.cpp; install it with: pip install 'baton-adk[local]'")
         ready_path(self._weights)
 
-    def _loaded(self) -> Decoder:
+    def _load(self) -> Decoder:
         with self._loading:
             if self._engine is None:
                 self._engine = LlamaDecoder(ready_path(self._weights))

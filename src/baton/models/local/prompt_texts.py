@@ -1,4 +1,4 @@
-"""What the embedded model is told at each step, in English and in Chinese, with demonstrations from nobody's domain."""
+"""The prompts of the embedded model in English and Chinese, with examples from an unrelated domain."""
 
 from typing import Literal, TypeAlias
 
@@ -8,7 +8,7 @@ Language: TypeAlias = Literal["en", "zh"]
 
 
 class ChoiceExample(Struct, frozen=True):
-    """A demonstration of choosing: who is asked, the steps there are, a conversation, and the right step."""
+    """An example of a choice: the agent, its steps, a conversation and the right step."""
 
     agent: str
     steps: str
@@ -17,7 +17,7 @@ class ChoiceExample(Struct, frozen=True):
 
 
 class ArgumentsExample(Struct, frozen=True):
-    """A demonstration of filling in: a tool, a conversation, and the right arguments."""
+    """An example of arguments: a tool, a conversation and the right arguments."""
 
     tool: str
     description: str
@@ -27,7 +27,7 @@ class ArgumentsExample(Struct, frozen=True):
 
 
 class PromptTexts(Struct, frozen=True, kw_only=True):
-    """Everything that is said in one language."""
+    """All prompt texts of one language."""
 
     choose: str
     choosing: str
@@ -45,12 +45,12 @@ class PromptTexts(Struct, frozen=True, kw_only=True):
 
 
 _REPLY = "Answer the user in words."
-_AT_THE_DOOR = f"""\
+_PORTER_STEPS = f"""\
 - Loans: Lends and renews books.
 - Events: Readings and tours.
 - Front: Small talk and all other matters.
 - reply: {_REPLY}"""
-_AT_THE_SHELF = f"""\
+_LOANS_STEPS = f"""\
 - find_book: Look up a book and where it stands.
 - Porter: Shows the way.
 - reply: {_REPLY}"""
@@ -59,17 +59,17 @@ _ENGLISH = PromptTexts(
     choose="You decide the next step of an assistant. Answer with one name from its list of steps, nothing else.",
     choosing="Assistant: {agent}\nSteps:\n{steps}\nConversation:\n{conversation}\nNext step?",
     choices=(
-        ChoiceExample("Porter", _AT_THE_DOOR, "User: Can I keep this novel two weeks longer?", "Loans"),
-        ChoiceExample("Porter", _AT_THE_DOOR, "User: Good morning, how are you?", "Front"),
+        ChoiceExample("Porter", _PORTER_STEPS, "User: Can I keep this novel two weeks longer?", "Loans"),
+        ChoiceExample("Porter", _PORTER_STEPS, "User: Good morning, how are you?", "Front"),
         ChoiceExample(
             "Loans",
-            _AT_THE_SHELF,
+            _LOANS_STEPS,
             "User: Is Dune in?\nUser: For context: [Porter] called tool: `pass` with arguments: Loans.",
             "find_book",
         ),
         ChoiceExample(
             "Loans",
-            _AT_THE_SHELF,
+            _LOANS_STEPS,
             'User: Is Dune in?\nAssistant called find_book({"title":"Dune"})\nfind_book returned: shelf 4, one copy',
             "reply",
         ),
@@ -96,12 +96,12 @@ _ENGLISH = PromptTexts(
 )
 
 _REPLY_ZH = "用文字回答用户。"
-_AT_THE_DOOR_ZH = f"""\
+_PORTER_STEPS_ZH = f"""\
 - Loans: 借书和续借。
 - Events: 讲座和参观。
 - Front: 闲聊和其他一切事情。
 - reply: {_REPLY_ZH}"""
-_AT_THE_SHELF_ZH = f"""\
+_LOANS_STEPS_ZH = f"""\
 - find_book: 查找一本书在哪里。
 - Porter: 指路。
 - reply: {_REPLY_ZH}"""
@@ -110,17 +110,17 @@ _CHINESE = PromptTexts(
     choose="你决定助手的下一步。只回答步骤列表中的一个名称，不要输出其他内容。",
     choosing="助手：{agent}\n步骤：\n{steps}\n对话：\n{conversation}\n下一步？",
     choices=(
-        ChoiceExample("Porter", _AT_THE_DOOR_ZH, "用户：这本小说能再借两周吗？", "Loans"),
-        ChoiceExample("Porter", _AT_THE_DOOR_ZH, "用户：早上好，你好吗？", "Front"),
+        ChoiceExample("Porter", _PORTER_STEPS_ZH, "用户：这本小说能再借两周吗？", "Loans"),
+        ChoiceExample("Porter", _PORTER_STEPS_ZH, "用户：早上好，你好吗？", "Front"),
         ChoiceExample(
             "Loans",
-            _AT_THE_SHELF_ZH,
+            _LOANS_STEPS_ZH,
             "用户：有《三体》吗？\n用户：For context: [Porter] called tool: `pass` with arguments: Loans.",
             "find_book",
         ),
         ChoiceExample(
             "Loans",
-            _AT_THE_SHELF_ZH,
+            _LOANS_STEPS_ZH,
             '用户：有《三体》吗？\n助手调用 find_book({"title":"三体"})\nfind_book 返回：四号书架，一本',
             "reply",
         ),
@@ -145,4 +145,4 @@ _CHINESE = PromptTexts(
     returned="{tool} 返回：{text}",
 )
 
-WORDS: dict[Language, PromptTexts] = {"en": _ENGLISH, "zh": _CHINESE}
+PROMPT_TEXTS: dict[Language, PromptTexts] = {"en": _ENGLISH, "zh": _CHINESE}

@@ -1,7 +1,4 @@
-"""The prompts of the three steps: whatever a request says, as turns of a chat that any template can hold.
-
-What a model can choose between: each tool, each value of a tool that only takes one of a few, or a reply.
-"""
+"""The choices of the embedded model and the prompts of its three steps."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,11 +11,11 @@ from ...errors import ModelRequestError, quote_names
 from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, ToolSpec, UserMessage, text_of
 from ..base import ModelRequest
 from .engine import PromptTurn
-from .prompt_texts import WORDS, Language, PromptTexts
+from .prompt_texts import PROMPT_TEXTS, Language, PromptTexts
 
 
 class Choice(Struct, frozen=True):
-    """One thing to choose. `tool` is None for a reply; `arguments` is None where they are still to be filled in."""
+    """A possible step: `tool` is None for a reply, `arguments` until they are filled in."""
 
     name: str
     description: str = ""
@@ -26,29 +23,28 @@ class Choice(Struct, frozen=True):
     arguments: str | None = None
 
 
-def options_of(request: ModelRequest, *, reply: str) -> tuple[Choice, ...]:
-    """All that may be chosen, a reply last; `reply` is how that is described. One option: there is no choice."""
-    wish = request.settings.tool_choice or "auto"
-    tools = () if wish == "none" else request.tools
-    if wish not in ("auto", "required", "none"):
-        tools = tuple(spec for spec in tools if spec.name == wish)
+def list_choices(request: ModelRequest, *, reply: str) -> tuple[Choice, ...]:
+    """List the possible steps, the reply last; `reply` describes it."""
+    choice = request.tool_choice or "auto"
+    tools = () if choice == "none" else request.tools
+    if choice not in ("auto", "required", "none"):
+        tools = tuple(spec for spec in tools if spec.name == choice)
         if not tools:
             offered = quote_names([spec.name for spec in request.tools])
-            raise ModelRequestError(f"tool_choice asks for `{wish}`, and the tools are: {offered}")
-    options = [option for spec in tools for option in _options_from(spec, request.instructions)]
+            raise ModelRequestError(f"tool_choice is `{choice}`, and the tools are: {offered}")
+    options = [option for spec in tools for option in _choices_of(spec, request.instructions)]
     names = [option.name for option in options]
-    # Two tools may take the same values; the longer names cannot meet.
+    # Two tools may take the same values; the qualified names are unique.
     options = [
-        option if names.count(option.name) == 1 or option.tool is None else _with_long_name(option)
-        for option in options
+        option if names.count(option.name) == 1 or option.tool is None else _qualified(option) for option in options
     ]
-    if wish in ("auto", "none") or not options:
+    if choice in ("auto", "none") or not options:
         options.append(Choice(_unused("reply", names), reply))
     return tuple(options)
 
 
 def calls_so_far(request: ModelRequest) -> dict[str, list[Any]]:
-    """The arguments of all calls since somebody else last said something, by the name of the tool."""
+    """Return the arguments of all calls since the last user message, by tool."""
     made: dict[str, list[Any]] = {}
     for message in reversed(request.messages):
         if isinstance(message, UserMessage):
@@ -60,14 +56,14 @@ def calls_so_far(request: ModelRequest) -> dict[str, list[Any]]:
 
 
 def read_arguments(arguments: str) -> Any:
-    """What the arguments say; as they are if they are not JSON."""
+    """Decode arguments; text that is not JSON is returned as it is."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:
         return arguments
 
 
-def _options_from(spec: ToolSpec, instructions: str) -> Iterator[Choice]:
+def _choices_of(spec: ToolSpec, instructions: str) -> Iterator[Choice]:
     properties: dict[str, dict[str, Any]] = spec.parameters.get("properties") or {}
     if not properties:
         yield Choice(spec.name, spec.description, spec, "{}")
@@ -78,18 +74,18 @@ def _options_from(spec: ToolSpec, instructions: str) -> Iterator[Choice]:
         if values and all(isinstance(value, str) and value for value in values):
             for value in values:
                 arguments = msgspec.json.encode({parameter: value}).decode()
-                yield Choice(value, _told_about(value, instructions), spec, arguments)
+                yield Choice(value, _describe(value, instructions), spec, arguments)
             return
     yield Choice(spec.name, spec.description, spec)
 
 
-def _told_about(value: str, instructions: str) -> str:
-    """What a list in the instructions says about a value: the rest of the line `- value: …`."""
+def _describe(value: str, instructions: str) -> str:
+    """Return the description of a value in the instructions: the rest of the line `- value: …`."""
     found = re.search(rf"^[ \t]*[-*][ \t]*`?{re.escape(value)}`?[ \t]*[:：][ \t]*(\S.*)$", instructions, re.MULTILINE)
     return found.group(1).strip() if found else ""
 
 
-def _with_long_name(option: Choice) -> Choice:
+def _qualified(option: Choice) -> Choice:
     owner = option.tool.name if option.tool is not None else ""
     return msgspec.structs.replace(option, name=f"{owner}: {option.name}")
 
@@ -100,63 +96,63 @@ def _unused(name: str, taken: list[str]) -> str:
     return name
 
 
-# Of a long conversation the newest part counts, and reading takes a processor seconds.
-_MESSAGES_SHOWN = 12
+# The newest messages matter most, and reading a long prompt takes seconds on a CPU.
+_MAX_MESSAGES = 12
 
 
 def language_of(request: ModelRequest) -> Language:
-    """Chinese if somebody speaks Chinese in it."""
+    """Return `zh` if a user message is in Chinese, else `en`."""
     return (
         "zh" if any(_is_chinese(text_of(m.content)) for m in request.messages if isinstance(m, UserMessage)) else "en"
     )
 
 
-def words_for(request: ModelRequest) -> PromptTexts:
-    """The words of the language that is spoken in it."""
-    return WORDS[language_of(request)]
+def texts_for(request: ModelRequest) -> PromptTexts:
+    """Return the prompt texts in the language of the request."""
+    return PROMPT_TEXTS[language_of(request)]
 
 
-def to_choose(request: ModelRequest, options: Sequence[Choice], words: PromptTexts) -> tuple[PromptTurn, ...]:
-    """What to do next, as a question whose answer is the name of an option."""
-    turns = [PromptTurn("system", words.choose)]
-    for shown in words.choices:
-        asked = words.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
+def to_choose(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:
+    """Build the prompt whose answer is the name of the next step."""
+    turns = [PromptTurn("system", texts.choose)]
+    for shown in texts.choices:
+        asked = texts.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
         turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
     steps = "\n".join(f"- {o.name}: {o.description}" if o.description else f"- {o.name}" for o in options)
-    # The instructions are left out: with them, fewer questions went to the right agent.
-    conversation = _transcript(request.messages, words)
+    # Without the instructions, more questions reached the right agent.
+    conversation = _transcript(request.messages, texts)
     return (
         *turns,
-        PromptTurn("user", words.choosing.format(agent=request.agent, steps=steps, conversation=conversation)),
+        PromptTurn("user", texts.choosing.format(agent=request.agent, steps=steps, conversation=conversation)),
     )
 
 
-def to_fill(request: ModelRequest, spec: ToolSpec, words: PromptTexts) -> tuple[PromptTurn, ...]:
-    """What a tool should be called with, as a question whose answer is JSON."""
-    turns = [PromptTurn("system", words.fill)]
-    for shown in words.fillings:
-        asked = words.filling.format(
+def to_fill(request: ModelRequest, spec: ToolSpec, texts: PromptTexts) -> tuple[PromptTurn, ...]:
+    """Build the prompt whose answer is the arguments of a tool."""
+    turns = [PromptTurn("system", texts.fill)]
+    for shown in texts.fillings:
+        asked = texts.filling.format(
             tool=shown.tool,
             description=shown.description,
             parameters=shown.parameters,
             conversation=shown.conversation,
         )
         turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
-    asked = words.filling.format(
+    asked = texts.filling.format(
         tool=spec.name,
         description=spec.description,
         parameters=_parameters(spec.parameters),
-        conversation=_transcript(request.messages, words),
+        conversation=_transcript(request.messages, texts),
     )
     return (*turns, PromptTurn("user", asked))
 
 
-def to_speak(request: ModelRequest, options: Sequence[Choice], words: PromptTexts) -> tuple[PromptTurn, ...]:
-    """The conversation itself, with what tools returned where they returned it."""
-    told = [task] if (task := own_words(request, options)) else []
-    told += [text_of(message.content) for message in request.messages if isinstance(message, SystemMessage)]
-    turns = [PromptTurn("system", "\n\n".join([*told, words.speak.format(agent=request.agent)]))]
-    for role, text in _spoken(request.messages, words):
+def to_speak(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:
+    """Build the prompt whose answer is text: the conversation with the tool results."""
+    system = [task] if (task := own_instructions(request, options)) else []
+    system += [text_of(message.content) for message in request.messages if isinstance(message, SystemMessage)]
+    turns = [PromptTurn("system", "\n\n".join([*system, texts.speak.format(agent=request.agent)]))]
+    for role, text in _conversation(request.messages, texts):
         if turns[-1].role == role:
             turns[-1] = PromptTurn(role, f"{turns[-1].text}\n{text}")
         else:
@@ -164,10 +160,12 @@ def to_speak(request: ModelRequest, options: Sequence[Choice], words: PromptText
     return tuple(turns)
 
 
-def own_words(request: ModelRequest, options: Sequence[Choice]) -> str:
-    """The instructions without the paragraphs about a tool that is offered value by value: the options say it all."""
-    told = {option.name: option.tool.name for option in options if option.tool is not None and option.arguments != "{}"}
-    spread = {(name, tool) for name, tool in told.items() if name != tool}
+def own_instructions(request: ModelRequest, options: Sequence[Choice]) -> str:
+    """Return the instructions without paragraphs about tools whose values are separate choices."""
+    tools = {
+        option.name: option.tool.name for option in options if option.tool is not None and option.arguments != "{}"
+    }
+    spread = {(name, tool) for name, tool in tools.items() if name != tool}
     paragraphs = request.instructions.split("\n\n")
     return "\n\n".join(
         paragraph
@@ -176,39 +174,39 @@ def own_words(request: ModelRequest, options: Sequence[Choice]) -> str:
     ).strip()
 
 
-def _spoken(messages: Sequence[Message], words: PromptTexts) -> Iterator[tuple[Any, str]]:
+def _conversation(messages: Sequence[Message], texts: PromptTexts) -> Iterator[tuple[Any, str]]:
     for message in messages:
         text = text_of(message.content)
         if isinstance(message, ToolMessage):
-            yield "user", f"({words.returned.format(tool=message.name, text=text)})"
+            yield "user", f"({texts.returned.format(tool=message.name, text=text)})"
         elif isinstance(message, AssistantMessage):
             if text:
                 yield "assistant", text
         elif isinstance(message, UserMessage):
             yield "user", text
     if messages and isinstance(messages[-1], ToolMessage):
-        yield "user", words.after_result
+        yield "user", texts.after_result
 
 
-def _transcript(messages: Sequence[Message], words: PromptTexts) -> str:
-    return "\n".join(line for message in messages[-_MESSAGES_SHOWN:] for line in _lines(message, words))
+def _transcript(messages: Sequence[Message], texts: PromptTexts) -> str:
+    return "\n".join(line for message in messages[-_MAX_MESSAGES:] for line in _lines(message, texts))
 
 
-def _lines(message: Message, words: PromptTexts) -> Iterator[str]:
+def _lines(message: Message, texts: PromptTexts) -> Iterator[str]:
     text = text_of(message.content)
     if isinstance(message, ToolMessage):
-        yield words.returned.format(tool=message.name, text=text)
+        yield texts.returned.format(tool=message.name, text=text)
     elif isinstance(message, AssistantMessage):
         if text:
-            yield words.assistant.format(text=text)
+            yield texts.assistant.format(text=text)
         for call in message.tool_calls:
-            yield words.called.format(call=f"{call.name}({call.arguments})")
+            yield texts.called.format(call=f"{call.name}({call.arguments})")
     elif isinstance(message, UserMessage):
-        yield words.user.format(text=text)
+        yield texts.user.format(text=text)
 
 
 def _parameters(schema: dict[str, Any]) -> str:
-    """The parameters in a line: a schema as it is takes a small model's mind off the conversation."""
+    """Describe the parameters in one line: a JSON schema distracts small models."""
     properties: dict[str, dict[str, Any]] = schema.get("properties") or {}
     return ", ".join(_parameter(name, one) for name, one in properties.items())
 

@@ -1,14 +1,11 @@
-"""A request in the words of Chat Completions.
-
-An answer of Chat Completions, as chunks. Servers that only resemble OpenAI's are read with patience.
-"""
+"""Requests and responses of Chat Completions; deviations of compatible servers are tolerated."""
 
 from typing import Any, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
 
-from ...errors import ModelError, OverloadedError
+from ...errors import OverloadedError
 from ...messages import (
     AssistantMessage,
     Audio,
@@ -24,11 +21,11 @@ from ...messages import (
     UserMessage,
 )
 from ..base import Chunk, ModelRequest, ModelResponse, PartChunk, ReasoningChunk, TextChunk, ToolCallChunk
+from ..encoding import as_json
 from ..provider_errors import cut_short, empty, filtered, malformed
 from .encoding import (
     about,
     add_tools,
-    as_json,
     chat_part,
     fitting_arguments,
     fitting_id,
@@ -36,17 +33,28 @@ from .encoding import (
     from_base64,
     instructions_with_schema,
     schema_format,
-    split,
+    split_media,
 )
 from .endpoint import StructuredOutputMode
 from .errors import failed_inside
 
-_LONGEST_ID = 40
-_SEE_BELOW = "The result is in the message below."
+_MAX_ID = 40
+_MEDIA_FOLLOWS = "The result is in the message below."
 
 
 class ChatDialect(Struct, frozen=True):
-    """In what one endpoint differs from another."""
+    """The ways in which endpoints differ.
+
+    Args:
+        model: The provider's name for the model.
+        name: The model's name in Baton, for errors.
+        provider: The provider, to recognize its own reasoning.
+        structured: The way to request structured output.
+        limit_name: The field for the maximum number of tokens.
+        system_role: The role of system messages.
+        includes_usage: Whether to request the usage of streamed responses.
+        returns_reasoning: Whether reasoning is sent back with its tool calls.
+    """
 
     model: str
     name: str
@@ -58,35 +66,35 @@ class ChatDialect(Struct, frozen=True):
     returns_reasoning: bool = False
 
 
-def chat_body(request: ModelRequest, manner: ChatDialect) -> dict[str, Any]:
-    """The body of the request, as the official client would send it."""
+def chat_body(request: ModelRequest, dialect: ChatDialect) -> dict[str, Any]:
+    """Build the body of a request, as OpenAI's client would send it."""
     settings = request.settings
-    body: dict[str, Any] = {"model": manner.model, "messages": _messages(request, manner)}
-    add_tools(body, request, manner.structured, form=_tool, named=_named)
+    body: dict[str, Any] = {"model": dialect.model, "messages": _messages(request, dialect)}
+    add_tools(body, request, dialect.structured, encode=_tool, encode_choice=_choice)
     if settings.temperature is not None:
         body["temperature"] = settings.temperature
     if settings.top_p is not None:
         body["top_p"] = settings.top_p
     if settings.max_tokens is not None:
-        body[manner.limit_name] = settings.max_tokens
+        body[dialect.limit_name] = settings.max_tokens
     if settings.reasoning_effort is not None:
         body["reasoning_effort"] = settings.reasoning_effort
     if settings.stop_sequences is not None:
         body["stop"] = list(settings.stop_sequences)
     if settings.seed is not None:
         body["seed"] = settings.seed
-    if request.output_schema is not None and manner.structured == "native":
+    if request.output_schema is not None and dialect.structured == "native":
         body["response_format"] = {"type": "json_schema", "json_schema": schema_format(request.output_schema)}
-    elif request.output_schema is not None and manner.structured == "json_object":
+    elif request.output_schema is not None and dialect.structured == "json_object":
         body["response_format"] = {"type": "json_object"}
     if request.stream:
         body["stream"] = True
-        if manner.includes_usage:
+        if dialect.includes_usage:
             body["stream_options"] = {"include_usage": True}
     return body
 
 
-def _named(tool: str) -> dict[str, Any]:
+def _choice(tool: str) -> dict[str, Any]:
     return {"type": "function", "function": {"name": tool}}
 
 
@@ -99,47 +107,47 @@ def _tool(spec: ToolSpec) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _messages(request: ModelRequest, manner: ChatDialect) -> list[dict[str, Any]]:
+def _messages(request: ModelRequest, dialect: ChatDialect) -> list[dict[str, Any]]:
     written: list[dict[str, Any]] = []
-    instructions = instructions_with_schema(request, manner.structured)
+    instructions = instructions_with_schema(request, dialect.structured)
     if instructions:
-        written.append({"role": manner.system_role, "content": instructions})
-    # Results take only text, and nothing may come between a call and its results: media waits until after them.
-    waiting: list[Part] = []
+        written.append({"role": dialect.system_role, "content": instructions})
+    # Results may contain only text, and nothing may stand between a call and its results: media follows them.
+    pending: list[Part] = []
     for message in request.messages:
-        if waiting and not isinstance(message, ToolMessage):
-            written.append(_from_user(tuple(waiting), manner))
-            waiting.clear()
-        written.append(_message(message, manner, waiting))
-    if waiting:
-        written.append(_from_user(tuple(waiting), manner))
+        if pending and not isinstance(message, ToolMessage):
+            written.append(_from_user(tuple(pending), dialect))
+            pending.clear()
+        written.append(_message(message, dialect, pending))
+    if pending:
+        written.append(_from_user(tuple(pending), dialect))
     return written
 
 
-def _message(message: Message, manner: ChatDialect, waiting: list[Part]) -> dict[str, Any]:
+def _message(message: Message, dialect: ChatDialect, pending: list[Part]) -> dict[str, Any]:
     # Results and calls first: a long conversation consists of them.
     if isinstance(message, ToolMessage):
-        text, media = split(message.content)
+        text, media = split_media(message.content)
         if media:
-            waiting.extend(about(message.name, media))
-        id = fitting_id(message.tool_call_id, _LONGEST_ID)
-        return {"role": "tool", "tool_call_id": id, "content": text or (_SEE_BELOW if media else "")}
+            pending.extend(about(message.name, media))
+        id = fitting_id(message.tool_call_id, _MAX_ID)
+        return {"role": "tool", "tool_call_id": id, "content": text or (_MEDIA_FOLLOWS if media else "")}
     if isinstance(message, AssistantMessage):
-        return _from_assistant(message, manner, waiting)
+        return _from_assistant(message, dialect, pending)
     if isinstance(message, UserMessage):
-        return _from_user(message.content, manner)
-    return _from_system(message, manner, waiting)
+        return _from_user(message.content, dialect)
+    return _from_system(message, dialect, pending)
 
 
-def _from_assistant(message: AssistantMessage, manner: ChatDialect, waiting: list[Part]) -> dict[str, Any]:
-    text, media = split(message.content)
+def _from_assistant(message: AssistantMessage, dialect: ChatDialect, pending: list[Part]) -> dict[str, Any]:
+    text, media = split_media(message.content)
     if media:
-        waiting.extend(about("", media))
+        pending.extend(about("", media))
     written: dict[str, Any] = {"role": "assistant", "content": text or None}
     if message.tool_calls:
         written["tool_calls"] = [_call(call) for call in message.tool_calls]
-        if manner.returns_reasoning and message.reasoning:
-            own = [block.text for block in message.reasoning if block.provider == manner.provider]
+        if dialect.returns_reasoning and message.reasoning:
+            own = [block.text for block in message.reasoning if block.provider == dialect.provider]
             if own:
                 written["reasoning_content"] = "\n\n".join(own)
     elif not text:
@@ -149,22 +157,22 @@ def _from_assistant(message: AssistantMessage, manner: ChatDialect, waiting: lis
 
 def _call(call: ToolCall) -> dict[str, Any]:
     function = {"name": fitting_name(call.name), "arguments": fitting_arguments(call.arguments)}
-    return {"id": fitting_id(call.id, _LONGEST_ID), "type": "function", "function": function}
+    return {"id": fitting_id(call.id, _MAX_ID), "type": "function", "function": function}
 
 
-def _from_system(message: SystemMessage, manner: ChatDialect, waiting: list[Part]) -> dict[str, Any]:
-    text, media = split(message.content)
-    waiting.extend(media)
-    return {"role": manner.system_role, "content": text}
+def _from_system(message: SystemMessage, dialect: ChatDialect, pending: list[Part]) -> dict[str, Any]:
+    text, media = split_media(message.content)
+    pending.extend(media)
+    return {"role": dialect.system_role, "content": text}
 
 
-def _from_user(content: Content, manner: ChatDialect) -> dict[str, Any]:
+def _from_user(content: Content, dialect: ChatDialect) -> dict[str, Any]:
     if isinstance(content, str):
         return {"role": "user", "content": content}
-    return {"role": "user", "content": [chat_part(part, manner.name) for part in content]}
+    return {"role": "user", "content": [chat_part(part, dialect.name) for part in content]}
 
 
-STOP_REASONS = {
+_STOP_REASONS = {
     "stop": "stop",
     "eos": "stop",
     "end_turn": "stop",
@@ -188,7 +196,7 @@ class _Call(Struct, gc=False):
     function: _Function | None = None
 
 
-class _Sound(Struct):
+class _Audio(Struct):
     data: str | None = None
     transcript: str | None = None
 
@@ -200,7 +208,7 @@ class _Delta(Struct, gc=False):
     reasoning: Any = None
     refusal: str | None = None
     function_call: _Function | None = None
-    audio: _Sound | None = None
+    audio: _Audio | None = None
 
 
 class _Choice(Struct, gc=False):
@@ -226,15 +234,14 @@ class _Usage(Struct):
     completion_tokens_details: _CompletionDetails | None = None
     prompt_cache_hit_tokens: int | None = None
 
-    def as_ours(self) -> Usage:
-        """The same as a value of Baton."""
+    def to_usage(self) -> Usage:
         cached = self.prompt_tokens_details.cached_tokens if self.prompt_tokens_details else None
-        thought = self.completion_tokens_details.reasoning_tokens if self.completion_tokens_details else None
+        reasoning = self.completion_tokens_details.reasoning_tokens if self.completion_tokens_details else None
         return Usage(
             input_tokens=self.prompt_tokens or 0,
             output_tokens=self.completion_tokens or 0,
             cached_tokens=cached or self.prompt_cache_hit_tokens or 0,
-            reasoning_tokens=thought or 0,
+            reasoning_tokens=reasoning or 0,
         )
 
 
@@ -250,58 +257,66 @@ _decode = msgspec.json.Decoder(_Payload, strict=False).decode
 
 
 class ChatStreamParser:
-    """One answer, as far as it has come. Calls of `answer_tool` are the text of the answer."""
+    """Converts the events of one response to chunks.
+
+    Args:
+        name: The model's name, for errors.
+        provider: The provider, stored with reasoning.
+        answer_tool: The output tool, whose arguments are the text of the response.
+        audio_type: The media type of audio in the response.
+    """
 
     is_complete = False
-    """Never known before the mark of the end: usage comes after everything else."""
+    """Only the end marker completes a response: the usage comes last."""
 
-    def __init__(self, name: str, provider: str, *, answer_tool: str = "", sound_type: str = "audio/wav") -> None:
+    def __init__(self, name: str, provider: str, *, answer_tool: str = "", audio_type: str = "audio/wav") -> None:
         self._name = name
         self._provider = provider
         self._answer_tool = answer_tool
-        self._sound_type = sound_type
+        self._audio_type = audio_type
         self._calls: list[_PartialCall] = []
         self._usage: Usage | None = None
         self._stop_reason = ""
         self._has_begun = False
         self._has_answer = False
         self._has_choice = False
-        self._is_thinking = False
+        self._is_reasoning = False
         self._has_refused = False
-        self._sound: list[bytes] = []
+        self._audio: list[bytes] = []
         self._transcript: list[str] = []
 
     def take(self, payload: bytes) -> list[Chunk]:
-        """The chunks in one event."""
+        """Return the chunks of one event."""
         try:
-            read = _decode(payload)
+            event = _decode(payload)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise malformed(self._name, error, payload) from None
         self._has_begun = True
-        if read.error or read.kind == "error":
-            raise failed_inside(self._name, read.error or msgspec.json.decode(payload))
-        if read.usage is not None:
-            self._usage = read.usage.as_ours()
+        if event.error or event.kind == "error":
+            raise failed_inside(self._name, event.error or msgspec.json.decode(payload))
+        if event.usage is not None:
+            self._usage = event.usage.to_usage()
         chunks: list[Chunk] = []
-        for choice in read.choices or ():
-            # Whoever asks for several answers at once gets the first of them.
+        for choice in event.choices or ():
+            # Of several choices only the first one is used.
             if not choice.index:
                 self._take_choice(choice, chunks)
         return chunks
 
     def take_whole(self, payload: bytes) -> list[Chunk]:
-        """The chunks in an answer that came in one piece."""
+        """Return the chunks of a response that is one JSON document."""
         chunks = self.take(payload)
         if not self._has_choice:
             raise malformed(self._name, "it has no choices", payload)
-        # Where nothing can have been cut off, an end without a reason is an end.
+        # A complete document needs no stop reason to be complete.
         self._stop_reason = self._stop_reason or "stop"
         return chunks
 
-    def ended(self, *, is_done: bool) -> list[Chunk]:
-        """What is left to say at the end, and the end itself. Raises if the answer was cut, or says nothing.
+    def end(self, *, is_done: bool) -> list[Chunk]:
+        """Return the last chunks. Raises ModelError if the response is incomplete or empty.
 
-        `is_done` says whether the mark of the end was there: some servers send it and no reason.
+        Args:
+            is_done: Whether the end marker was received; some servers send it without a stop reason.
         """
         if not self._stop_reason:
             if not is_done:
@@ -310,10 +325,10 @@ class ChatStreamParser:
         if self._stop_reason == "content_filter":
             raise filtered(self._name)
         chunks: list[Chunk] = []
-        self._close_thought(chunks)
-        if self._sound:
-            sound = Audio(None, b"".join(self._sound), self._sound_type, "".join(self._transcript) or None)
-            chunks.append(PartChunk(sound))
+        self._close_reasoning(chunks)
+        if self._audio:
+            audio = Audio(None, b"".join(self._audio), self._audio_type, "".join(self._transcript) or None)
+            chunks.append(PartChunk(audio))
         elif not self._has_answer and not self._calls:
             raise empty(self._name, self._stop_reason)
         reason = self._stop_reason
@@ -336,34 +351,35 @@ class ChatStreamParser:
         reason = choice.finish_reason
         if reason:
             if reason in ("insufficient_system_resource", "error"):
-                raise self._broken_off(reason)
-            self._stop_reason = STOP_REASONS.get(reason, reason)
+                what = f"`{self._name}` stopped its response early ({reason}); retry later"
+                raise OverloadedError(what, model=self._name, retryable=True)
+            self._stop_reason = _STOP_REASONS.get(reason, reason)
 
     def _take_delta(self, delta: _Delta, chunks: list[Chunk]) -> None:
-        thought = delta.reasoning_content or delta.reasoning
-        if thought and isinstance(thought, str):
-            self._is_thinking = True
-            chunks.append(ReasoningChunk(thought))
+        reasoning = delta.reasoning_content or delta.reasoning
+        if reasoning and isinstance(reasoning, str):
+            self._is_reasoning = True
+            chunks.append(ReasoningChunk(reasoning))
         text = delta.content
         if text:
-            self._say(text if isinstance(text, str) else _text_of(text), chunks)
+            self._add_text(text if isinstance(text, str) else _text_of(text), chunks)
         if delta.refusal:
             self._has_refused = True
-            self._say(delta.refusal, chunks)
+            self._add_text(delta.refusal, chunks)
         for call in delta.tool_calls or ():
             self._take_call(call, chunks)
         if delta.function_call is not None:
             self._take_call(_Call(0, None, delta.function_call), chunks)
         if delta.audio is not None:
             if delta.audio.data:
-                self._sound.append(from_base64(delta.audio.data, self._name))
+                self._audio.append(from_base64(delta.audio.data, self._name))
             self._transcript.append(delta.audio.transcript or "")
 
-    def _say(self, text: str, chunks: list[Chunk]) -> None:
+    def _add_text(self, text: str, chunks: list[Chunk]) -> None:
         if not text:
             return
-        if self._is_thinking:
-            self._close_thought(chunks)
+        if self._is_reasoning:
+            self._close_reasoning(chunks)
         self._has_answer = True
         chunks.append(TextChunk(text))
 
@@ -373,40 +389,34 @@ class ChatStreamParser:
         if not isinstance(arguments, str):
             arguments = as_json(arguments)
         position = self._position(call, name)
-        seen = self._calls[position]
+        known = self._calls[position]
         if name == self._answer_tool and name:
-            seen.is_answer = True
-        if seen.is_answer:
-            self._say(arguments, chunks)
+            known.is_answer = True
+        if known.is_answer:
+            self._add_text(arguments, chunks)
             return
-        if self._is_thinking:
-            self._close_thought(chunks)
+        if self._is_reasoning:
+            self._close_reasoning(chunks)
         chunks.append(ToolCallChunk(position, call.id or "", name, arguments))
 
     def _position(self, call: _Call, name: str) -> int:
-        """Which call this is a piece of; a new one, if it is of none so far."""
+        """Return the position of the call of this piece, which may be a new one."""
         calls = self._calls
         for position in reversed(range(len(calls))):
-            if calls[position].goes_on_with(call, name):
+            if calls[position].matches(call, name):
                 return position
         if calls and call.index is None and not name:
             return len(calls) - 1
         calls.append(_PartialCall(call.index, call.id or "", name))
         return len(calls) - 1
 
-    def _close_thought(self, chunks: list[Chunk]) -> None:
-        if self._is_thinking:
-            self._is_thinking = False
+    def _close_reasoning(self, chunks: list[Chunk]) -> None:
+        if self._is_reasoning:
+            self._is_reasoning = False
             chunks.append(ReasoningChunk(whole=Reasoning(provider=self._provider)))
-
-    def _broken_off(self, reason: str) -> ModelError:
-        what = f"`{self._name}` broke its answer off ({reason}); ask again later"
-        return OverloadedError(what, model=self._name, retryable=True)
 
 
 class _PartialCall:
-    """A call of which something has come."""
-
     __slots__ = ("_id", "_index", "_name", "is_answer")
 
     def __init__(self, index: int | None, id: str, name: str) -> None:
@@ -415,13 +425,13 @@ class _PartialCall:
         self._name = name
         self.is_answer = False
 
-    def goes_on_with(self, call: _Call, name: str) -> bool:
-        """Whether this is a further piece of the same call."""
+    def matches(self, call: _Call, name: str) -> bool:
+        """Check whether a piece belongs to this call."""
         if call.index is None:
             return bool(call.id) and call.id == self._id
         if call.index != self._index:
             return False
-        # Some servers number every call 0, and some give each piece a new id; only a call that begins has a name.
+        # Some servers number every call 0, some give each piece a new id; only the first piece has a name.
         is_other_id = bool(call.id and self._id) and call.id != self._id
         is_other_name = bool(self._name) and name != self._name
         return not name or not (is_other_id or is_other_name)

@@ -1,14 +1,9 @@
-"""Requests and answers as bytes.
-
-The connections of each event loop, shared by all models that are asked in it.
-
-Server-sent events out of a stream of bytes, however the network has cut it.
-"""
+"""HTTP transport over aiohttp: shared connections, response streams and the decoding of server-sent events."""
 
 import asyncio
 import os
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -16,79 +11,48 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ...errors import ModelConnectionError, ModelError, SetupError
-from ..provider_errors import cut_short, malformed, timed_out
+from ..provider_errors import cut_short, malformed, timed_out, unreachable
+from ..sdk_clients import PerEventLoop
 from .endpoint import OpenAIEndpoint
 from .errors import turned_down
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-# As many as the official client allows.
-_MOST_CONNECTIONS = 1000
+# The limits of OpenAI's client.
+_MAX_CONNECTIONS = 1000
+CONNECT_SECONDS = 5.0
+RESPONSE_SECONDS = 600.0
+# A server ends the stream right after its last event; only then can the connection be reused.
+SECONDS_TO_DRAIN = 0.1
+_MAX_ERROR_BODY = 64 * 1024
+
+# Sessions are shared by all models and outlive them, so they are kept here, by TLS settings.
+_sessions: "dict[ssl.SSLContext | None, PerEventLoop[ClientSession]]" = {}
 
 
-class _Pool:
-    """The connections of one event loop; asyncio closes them when the loop shuts down, since nobody else knows when."""
-
-    def __init__(self, tls: ssl.SSLContext | None) -> None:
+def _shared_sessions(tls: ssl.SSLContext | None) -> "PerEventLoop[ClientSession]":
+    def make() -> "ClientSession":
         import aiohttp
 
-        connector = aiohttp.TCPConnector(limit=_MOST_CONNECTIONS, ssl=tls or True)
-        self.session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
-        self._life = self._until_shutdown()
+        connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, ssl=tls or True)
+        return aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
 
-    async def open(self) -> None:
-        """Make sure that the end of the loop is the end of the connections."""
-        # A loop closes the generators that were begun in it before it ends.
-        await anext(self._life)
+    async def close(session: "ClientSession") -> None:
+        await session.close()
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._life.aclose()
-
-    async def _until_shutdown(self) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            _forget(self)
-            await self.session.close()
+    return _sessions.setdefault(tls, PerEventLoop(make, close))
 
 
-# Connections belong to an event loop and outlive every model, so no object of the program can hold them.
-_pools: dict[tuple[asyncio.AbstractEventLoop, ssl.SSLContext | None], _Pool] = {}
-
-
-async def session_for(tls: ssl.SSLContext | None) -> "ClientSession":
-    """The connections of this event loop that trust what `tls` says."""
-    key = (asyncio.get_running_loop(), tls)
-    pool = _pools.get(key)
-    if pool is None:
-        # Other threads have loops of their own, and may open or close theirs meanwhile: hence the copies.
-        for known in list(_pools):
-            if known[0].is_closed():
-                _pools.pop(known, None)
-        pool = _pools[key] = _Pool(tls)
-        await pool.open()
-    return pool.session
-
-
-async def close_all() -> None:
-    """Close all connections of this event loop; whoever asks next opens new ones."""
-    loop = asyncio.get_running_loop()
-    for (owner, _), pool in list(_pools.items()):
-        if owner is loop:
-            await pool.close()
-
-
-def trust_for(url: str, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
-    """What to trust at this address: what was given, or what the environment and the system say."""
+def tls_for(url: str, tls: ssl.SSLContext | None) -> ssl.SSLContext | None:
+    """Return the TLS settings for a URL, by default those of the environment."""
     if tls is not None or not url.startswith("https:"):
         return tls
-    return _trust_of(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    return _default_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for this address."""
+    """Return the proxy that the environment names for a URL."""
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
@@ -100,34 +64,20 @@ def proxy_for(url: str) -> str | None:
         proxy = f"http://{proxy}"
     if not proxy.startswith(("http://", "https://")):
         raise SetupError(
-            f"the environment names a proxy of the kind {urlsplit(proxy).scheme}, which is not supported; "
-            "set HTTPS_PROXY to an http:// proxy, or NO_PROXY, or give client=AsyncOpenAI(…)"
+            f"the environment names a {urlsplit(proxy).scheme} proxy, which is not supported; "
+            "set HTTPS_PROXY to an http:// proxy, or NO_PROXY, or pass client=AsyncOpenAI(…)"
         )
     return proxy
 
 
 @lru_cache(maxsize=8)
-def _trust_of(file: str | None, folder: str | None) -> ssl.SSLContext:
-    # The library's own default is made when it is imported, and would not see what a program sets later.
-    return ssl.create_default_context(cafile=file or None, capath=folder or None)
-
-
-def _forget(pool: _Pool) -> None:
-    for key, known in list(_pools.items()):
-        if known is pool:
-            _pools.pop(key, None)
-
-
-# The same bounds as those of the official client.
-CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 600.0
-# A server sends the end of a stream right after its last event; the connection can be used again only then.
-SECONDS_FOR_THE_END = 0.1
-_LONGEST_COMPLAINT = 64 * 1024
+def _default_tls(file: str | None, directory: str | None) -> ssl.SSLContext:
+    # aiohttp creates its default at import, and would miss variables that are set later.
+    return ssl.create_default_context(cafile=file or None, capath=directory or None)
 
 
 class OutgoingRequest(NamedTuple):
-    """One request: `extra` is put over `body` as it is."""
+    """One request: `extra` takes precedence over `body`."""
 
     path: str
     model: str
@@ -139,28 +89,28 @@ class OutgoingRequest(NamedTuple):
 
 
 class OpenAIResponseStream(Protocol):
-    """An answer that has begun. `is_whole`: it is one JSON document, not a stream of events."""
+    """A response that has begun. `is_whole`: it is one JSON document, not a stream of events."""
 
     is_whole: bool
 
     async def piece(self) -> bytes:
-        """The next bytes, whatever their number; none at the end."""
+        """Return the next bytes, or none at the end."""
         ...
 
     async def end(self) -> None:
-        """The last event was read: leave the connection to the next request, if the server lets go of it."""
+        """Release the connection after the last event."""
         ...
 
     async def close(self) -> None:
-        """Let go of the connection at once; after the end it does nothing."""
+        """Close the connection; does nothing after the end."""
         ...
 
 
 class OpenAITransport(Protocol):
-    """What carries requests to a provider."""
+    """Sends requests to a provider."""
 
-    async def send(self, sending: OutgoingRequest) -> OpenAIResponseStream:
-        """The answer, once it has begun. Raises a ModelError if there is none."""
+    async def send(self, request: OutgoingRequest) -> OpenAIResponseStream:
+        """Send a request and return its response once it begins. Raises ModelError if there is none."""
         ...
 
     async def close(self) -> None:
@@ -169,30 +119,36 @@ class OpenAITransport(Protocol):
 
 
 class AiohttpTransport:
-    """A wire of our own, over aiohttp."""
+    """A transport over aiohttp, on connections that all models of an event loop share.
+
+    Args:
+        endpoint: The provider's URL and headers.
+        tls: The TLS settings, by default those of the system.
+        proxy: The URL of an HTTP proxy, by default that of the environment.
+    """
 
     def __init__(
         self, endpoint: OpenAIEndpoint, *, tls: ssl.SSLContext | None = None, proxy: str | None = None
     ) -> None:
         self._endpoint = endpoint
-        self._tls = trust_for(endpoint.base_url, tls)
-        # Asked once, not for each request: it reads and parses the whole environment.
+        self._sessions = _shared_sessions(tls_for(endpoint.base_url, tls))
+        # Looked up once, not for each request: it parses the whole environment.
         self._proxy = proxy or proxy_for(endpoint.base_url)
 
-    async def send(self, sending: OutgoingRequest) -> OpenAIResponseStream:
-        """Send one request and wait until its answer begins."""
+    async def send(self, request: OutgoingRequest) -> OpenAIResponseStream:
+        """Send a request and return its response once it begins."""
         import aiohttp
 
-        endpoint, name = self._endpoint, sending.name
-        headers = await endpoint.headers(sending.headers, model=name)
-        body = {**sending.body, **sending.extra} if sending.extra else sending.body
-        seconds = sending.timeout or ANSWER_SECONDS
-        patience = sending.timeout or CONNECT_SECONDS
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=patience, sock_read=seconds)
-        session = await session_for(self._tls)
+        endpoint, name = self._endpoint, request.name
+        headers = await endpoint.headers(request.headers, model=name)
+        body = {**request.body, **request.extra} if request.extra else request.body
+        seconds = request.timeout or RESPONSE_SECONDS
+        connect_seconds = request.timeout or CONNECT_SECONDS
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_seconds, sock_read=seconds)
+        session = await self._sessions.get()
         try:
             response = await session.post(
-                endpoint.url(sending.path, sending.model),
+                endpoint.url(request.path, request.model),
                 data=msgspec.json.encode(body),
                 headers=headers,
                 timeout=timeout,
@@ -200,78 +156,105 @@ class AiohttpTransport:
             )
         except aiohttp.ConnectionTimeoutError as error:
             advice = "check base_url and the network"
-            what = f"no connection to `{name}` at {endpoint.base_url} within {patience:g} s; {advice}"
+            what = f"no connection to `{name}` at {endpoint.base_url} within {connect_seconds:g} s; {advice}"
             raise ModelConnectionError(what, model=name, retryable=True) from error
         except TimeoutError as error:
             raise timed_out(name, seconds) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _unreachable(error, name, endpoint.base_url) from error
-        exchange = _AiohttpResponse(response, name, seconds)
+            raise _connection_error(error, name, endpoint.base_url) from error
+        stream = _AiohttpResponse(response, name, seconds)
         if response.status >= 400:
-            raise await exchange.refusal()
-        return exchange
+            raise await stream.rejection()
+        return stream
 
     async def close(self) -> None:
         """Close the connections of this event loop."""
-        await close_all()
+        for sessions in list(_sessions.values()):
+            await sessions.close()
 
 
-class _AiohttpResponse:
-    """An answer that comes over aiohttp."""
+class BaseResponseStream:
+    """Base of response streams: checks the first bytes, drains the rest and translates errors.
 
-    __slots__ = ("_has_begun", "_name", "_response", "_seconds", "is_whole")
+    Args:
+        name: The model's name, for errors.
+        seconds: The time limit for the next bytes, for errors.
+        is_whole: Whether the response is one JSON document.
+    """
 
-    def __init__(self, response: "ClientResponse", name: str, seconds: float) -> None:
-        self._response = response
+    __slots__ = ("_has_begun", "_name", "_seconds", "is_whole")
+
+    def __init__(self, name: str, seconds: float | None, is_whole: bool) -> None:
         self._name = name
         self._seconds = seconds
         self._has_begun = False
-        self.is_whole = response.content_type.endswith("json")
+        self.is_whole = is_whole
 
     async def piece(self) -> bytes:
-        """The next bytes; of a whole answer, all of it."""
+        """Return the next bytes; of a whole response, all of it."""
         try:
-            piece = await (self._response.read() if self.is_whole else self._response.content.readany())
+            piece = await self._read()
         except Exception as error:
-            raise self._broken(error) from error
+            raise self._translate(error) from error
         if not self._has_begun:
             self._has_begun = True
             if piece.lstrip()[:1] == b"<":
-                raise malformed(self._name, "it is a page for people", piece)
+                raise malformed(self._name, "it is an HTML page", piece)
         return piece
 
     async def end(self) -> None:
-        """Read what little is left, so that the connection can be used again."""
-        import aiohttp
-
-        content = self._response.content
-        if content.is_eof():
-            return
+        """Read the end of the stream, so that the connection can be reused."""
         try:
-            async with asyncio.timeout(SECONDS_FOR_THE_END):
-                while await content.readany():
+            async with asyncio.timeout(SECONDS_TO_DRAIN):
+                while await self.piece():
                     pass
-        except (aiohttp.ClientError, TimeoutError, OSError):
-            # The answer is complete: that its connection cannot be used again concerns nobody.
-            self._response.close()
+        except (ModelError, TimeoutError):
+            # The response is complete; only the connection cannot be reused.
+            await self.close()
 
     async def close(self) -> None:
-        """Cut the connection, unless it was given back already."""
+        """Close the connection."""
+        raise NotImplementedError
+
+    async def _read(self) -> bytes:
+        raise NotImplementedError
+
+    def _translate(self, error: Exception) -> ModelError:
+        """Return the ModelError for a broken connection; raise any other error again."""
+        raise NotImplementedError
+
+
+class _AiohttpResponse(BaseResponseStream):
+    __slots__ = ("_response",)
+
+    def __init__(self, response: "ClientResponse", name: str, seconds: float) -> None:
+        super().__init__(name, seconds, response.content_type.endswith("json"))
+        self._response = response
+
+    async def end(self) -> None:
+        """Read the end of the stream, so that the connection can be reused."""
+        if not self._response.content.is_eof():
+            await super().end()
+
+    async def close(self) -> None:
+        """Close the connection, unless it was released."""
         self._response.close()
 
-    async def refusal(self) -> ModelError:
-        """The error that the answer is."""
+    async def rejection(self) -> ModelError:
+        """Read the error body and return the error."""
         response = self._response
         try:
-            body = await response.content.read(_LONGEST_COMPLAINT)
+            body = await response.content.read(_MAX_ERROR_BODY)
         except Exception as error:
-            raise self._broken(error) from error
+            raise self._translate(error) from error
         finally:
             response.close()
         return turned_down(self._name, response.status, response.headers, body)
 
-    def _broken(self, error: Exception) -> ModelError:
-        """The error for a connection that broke while an answer came. What is not about that is raised as it is."""
+    async def _read(self) -> bytes:
+        return await (self._response.read() if self.is_whole else self._response.content.readany())
+
+    def _translate(self, error: Exception) -> ModelError:
         import aiohttp
 
         if isinstance(error, TimeoutError):
@@ -281,42 +264,40 @@ class _AiohttpResponse:
         raise error
 
 
-def _unreachable(error: Exception, name: str, base_url: str) -> ModelError:
+def _connection_error(error: Exception, name: str, base_url: str) -> ModelError:
     import aiohttp
 
     if isinstance(error, aiohttp.InvalidURL):
-        return ModelConnectionError(f"`{name}` has an address that nobody can call: {base_url}", model=name)
+        return ModelConnectionError(f"the base URL of `{name}` is not valid: {base_url}", model=name)
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError | ssl.SSLError):
-        advice = "if it has a certificate of its own, set SSL_CERT_FILE or give tls=…"
-        what = f"the connection to `{name}` at {base_url} is not safe: {error}; {advice}"
+        advice = "if it uses its own certificate, set SSL_CERT_FILE or pass tls=…"
+        what = f"the TLS connection to `{name}` at {base_url} failed: {error}; {advice}"
         return ModelConnectionError(what, model=name)
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return cut_short(name, has_begun=False, because=error)
-    advice = "check that it runs, that base_url is right, and the proxy if there is one"
-    what = f"`{name}` cannot be reached at {base_url}: {error or type(error).__name__}; {advice}"
-    return ModelConnectionError(what, model=name, retryable=True)
+    return unreachable(name, error or type(error).__name__, url=base_url)
 
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class SSEDecoder:
-    """Takes bytes as they come and gives the data of every event that is complete."""
+    """Decodes server-sent events from bytes, however the network has split them."""
 
-    __slots__ = ("_data", "_is_begun", "_unfinished")
+    __slots__ = ("_data", "_has_begun", "_unfinished")
 
     def __init__(self) -> None:
         self._unfinished: list[bytes] = []
         self._data: list[bytes] = []
-        self._is_begun = False
+        self._has_begun = False
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The data of the events that end in this piece."""
+        """Return the data of the events that end in this piece."""
         # A "\r" at the very end may be half of a "\r\n", so it does not end a line yet.
         end = max(piece.rfind(b"\n"), piece.rfind(b"\r", 0, -1)) + 1
         if self._unfinished:
             if not end and not self._unfinished[-1].endswith(b"\r"):
-                # Joined only once a line ends: a long line in many pieces would be copied for each of them.
+                # Joined only when a line ends, so that a long line is not copied for each of its pieces.
                 self._unfinished.append(piece)
                 return []
             piece = b"".join([*self._unfinished, piece])
@@ -327,15 +308,15 @@ class SSEDecoder:
         return self._events(piece[:end].splitlines())
 
     def rest(self) -> list[bytes]:
-        """What was left at the end: the data of an event whose last line was never closed."""
+        """Return the data of an event whose last line was not terminated."""
         lines = b"".join(self._unfinished).splitlines()
         self._unfinished.clear()
         return self._events([*lines, b""])
 
     def _events(self, lines: list[bytes]) -> list[bytes]:
         events: list[bytes] = []
-        if lines and not self._is_begun:
-            self._is_begun = True
+        if lines and not self._has_begun:
+            self._has_begun = True
             lines[0] = lines[0].removeprefix(_BYTE_ORDER_MARK)
         for line in lines:
             if not line:

@@ -29,8 +29,9 @@ from ...messages import (
     media_of,
     text_of,
 )
-from ...models.openai.encoding import about, as_json, fitting_arguments, fitting_name
-from ...models.provider_errors import unfit
+from ...models.encoding import as_json
+from ...models.openai.encoding import about, fitting_arguments, fitting_name
+from ...models.provider_errors import unsupported
 from ..protocol import (
     AddItem,
     AppendAudio,
@@ -299,7 +300,7 @@ def _part(part: Part, model: str) -> dict[str, Any]:
             if part.data is not None:
                 url = f"data:{part.media_type};base64,{b64encode(part.data).decode()}"
             if not url.startswith("data:"):
-                raise unfit(model, "an image by its address", "give its data")
+                raise unsupported(model, "an image by its address", "give its data")
             detail = {"detail": part.detail} if part.detail in ("auto", "low", "high") else {}
             return {"type": "input_image", "image_url": url, **detail}
         case Audio():
@@ -308,13 +309,13 @@ def _part(part: Part, model: str) -> dict[str, Any]:
                 return {"type": "input_audio", "audio": b64encode(part.data).decode(), **transcript}
             if part.transcript:
                 return {"type": "input_text", "text": part.transcript}
-            raise unfit(model, f"sound ({part.media_type})", "give audio/pcm by value, or a transcript")
+            raise unsupported(model, f"sound ({part.media_type})", "give audio/pcm by value, or a transcript")
         case File():
             kind = part.media_type.partition(";")[0]
             if part.data is not None and (kind.startswith("text/") or kind == "application/json"):
                 text = part.data.decode(errors="replace")
                 return {"type": "input_text", "text": f"{part.name}:\n{text}" if part.name else text}
-            raise unfit(model, f"a file ({part.media_type})", "give text, or say in words what is in it")
+            raise unsupported(model, f"a file ({part.media_type})", "give text, or say in words what is in it")
 
 
 def _event(kind: str, id: str) -> dict[str, Any]:

@@ -396,19 +396,19 @@ class RequestChecks(ModelBench[P]):
     async def test_the_choice_of_a_tool_is_told(self, choice: str) -> None:
         self.needs("tool_choice")
         async with self.played("Understood.") as (model, provider):
-            await answer_of(model, request(settings=ModelSettings(tool_choice=choice), tools=(WAVE, BOW)))
+            await answer_of(model, request(tool_choice=choice, tools=(WAVE, BOW)))
         asked = provider.understood[-1]
         # Providers without such a setting express "none" by sending no tools and "auto" by sending nothing.
-        assert asked.settings.tool_choice in {"auto": ("auto", None), "none": ("none", None)}.get(choice, (choice,))
-        assert choice != "none" or asked.settings.tool_choice == "none" or not asked.tools
+        assert asked.tool_choice in {"auto": ("auto", None), "none": ("none", None)}.get(choice, (choice,))
+        assert choice != "none" or asked.tool_choice == "none" or not asked.tools
 
     @pytest.mark.parametrize("name", ["tool_choice", "parallel_tool_calls"])
     async def test_settings_about_tools_are_no_trouble_without_tools(self, name: str) -> None:
-        settings = (
-            ModelSettings(tool_choice="auto") if name == "tool_choice" else ModelSettings(parallel_tool_calls=True)
+        fields: dict[str, Any] = (
+            {"tool_choice": "auto"} if name == "tool_choice" else {"settings": ModelSettings(parallel_tool_calls=True)}
         )
         async with self.played("Understood.") as (model, _):
-            _, message = await answer_of(model, request(settings=settings))
+            _, message = await answer_of(model, request(**fields))
         assert text_of(message.content) == "Understood."
 
 
