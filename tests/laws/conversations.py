@@ -49,7 +49,7 @@ assistant_messages = st.builds(
     calls=st.lists(calls, max_size=2).map(tuple),
     reasoning=st.lists(_reasoning, max_size=2).map(tuple),
 )
-tool_messages = st.builds(ToolMessage, call_id=texts, name=texts, content=contents, is_error=st.booleans())
+tool_messages = st.builds(ToolMessage, tool_call_id=texts, name=texts, content=contents, is_error=st.booleans())
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(UserMessage, contents), st.builds(SystemMessage, contents), assistant_messages, tool_messages
 )
@@ -73,7 +73,7 @@ loose_messages: st.SearchStrategy[Message] = st.one_of(
         content=_few_words,
         calls=st.lists(_loose_calls, max_size=2).map(tuple),
     ),
-    st.builds(ToolMessage, call_id=_few_ids, name=st.just("look"), content=_few_words),
+    st.builds(ToolMessage, tool_call_id=_few_ids, name=st.just("look"), content=_few_words),
 )
 """Messages of a conversation that somebody has torn apart: results without calls, calls without results, nothing."""
 
