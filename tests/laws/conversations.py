@@ -46,7 +46,7 @@ _reasoning = st.builds(Reasoning, text=texts, provider=texts, signature=json_val
 assistant_messages = st.builds(
     AssistantMessage,
     content=contents,
-    calls=st.lists(calls, max_size=2).map(tuple),
+    tool_calls=st.lists(calls, max_size=2).map(tuple),
     reasoning=st.lists(_reasoning, max_size=2).map(tuple),
 )
 tool_messages = st.builds(ToolMessage, tool_call_id=texts, name=texts, content=contents, is_error=st.booleans())
@@ -71,7 +71,7 @@ loose_messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         AssistantMessage,
         content=_few_words,
-        calls=st.lists(_loose_calls, max_size=2).map(tuple),
+        tool_calls=st.lists(_loose_calls, max_size=2).map(tuple),
     ),
     st.builds(ToolMessage, tool_call_id=_few_ids, name=st.just("look"), content=_few_words),
 )
