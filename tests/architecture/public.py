@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 import msgspec
 from tests.architecture.shape import PACKAGE
 
-NOT_FOR_PROGRAMS = frozenset({"__init__", "__main__", "__pycache__", "cli", "py", "version"})
+NOT_FOR_PROGRAMS = frozenset({"__init__", "__main__", "__pycache__", "cli", "py", "arguments", "version"})
 PACKAGES = sorted({path.stem for path in PACKAGE.iterdir()} - NOT_FOR_PROGRAMS)
 """The packages and modules that programs import from."""
 _SECTION = re.compile(r"^(Args|Attributes|Keyword Args):\s*$", re.MULTILINE)

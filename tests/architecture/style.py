@@ -22,6 +22,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "src" / "baton"
 PENDING = Path(__file__).with_name("pending.txt")
+SWARM_NAMES = frozenset({"Agent"})
+"""Names that OpenAI Swarm has chosen; `baton.swarm` keeps them."""
 MAX_SUMMARY = 90
 """Maximum length of the first line of a docstring."""
 
@@ -88,7 +90,12 @@ def check_class_names(paths: Iterable[Path]) -> list[Violation]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(Violation(name, node.lineno, "class name used twice", node.name))
-    return [violation for found in places.values() if len(found) > 1 for violation in found]
+    return [
+        violation
+        for name, found in places.items()
+        if len(found) > 1 and name not in SWARM_NAMES
+        for violation in found
+    ]
 
 
 def python_files(*roots: Path) -> list[Path]:

@@ -7,11 +7,12 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
+from ..arguments import check_choice
 from ..context import HistoryEntry, Limits, RunContext
 from ..context.history import History
 from ..context.run_state import UsageMeter
 from ..context.values import TrackedValues
-from ..errors import LimitError, SetupError, check_choice, ends_run
+from ..errors import LimitError, SetupError, ends_run
 from ..handoffs import tool_name_for
 from ..handoffs.input import HandoffInputParser
 from ..messages import AssistantMessage, Message, ToolMessage, ToolSpec, UserMessage, text_of

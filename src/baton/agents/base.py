@@ -12,11 +12,12 @@ import msgspec
 from msgspec import Struct
 from typing_extensions import TypeVar
 
+from ..arguments import check_arguments, unknown_argument
 from ..context import HistoryEntry, Limits, RunContext
 from ..context.history import History, HistoryView
 from ..context.run_state import RunState
 from ..context.values import to_json_value
-from ..errors import SetupError, check_arguments, unknown_argument
+from ..errors import SetupError
 from ..events import Action, AgentResponded, Origin, TextDelta
 from ..handoffs import Handoff, HandoffTarget
 from ..handoffs.routes import Routes

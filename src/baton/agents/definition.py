@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeVar
 
-from ..errors import SetupError, check_choice
+from ..arguments import check_choice
+from ..errors import SetupError
 from ..handoffs import Handoff
 from ..handoffs.input import strict_schema
 from ..messages import ToolCall, ToolSpec

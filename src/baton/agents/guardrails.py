@@ -8,8 +8,9 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 from typing_extensions import TypeVar
 
+from ..arguments import check_arguments
 from ..context import RunContext
-from ..errors import SetupError, check_arguments
+from ..errors import SetupError
 from ..events import Action, Exit, Transfer
 from ..messages import Message
 from ..models import Chunk, Model, ModelRequest

@@ -8,10 +8,11 @@ from typing import Any, Literal
 import msgspec
 from typing_extensions import TypeVar
 
+from ..arguments import check_arguments, check_choice
 from ..context import HistoryEntry
 from ..context.history import WHOLE_MESSAGE
 from ..context.values import TrackedValues
-from ..errors import SetupError, check_arguments, check_choice, ends_run
+from ..errors import SetupError, ends_run
 from ..events import Action, AgentResponded, StepCompleted, ToolReturned, Transfer, ValueChanges
 from ..handoffs import TRANSFER_TOOL, Handoff
 from ..log import FAILED

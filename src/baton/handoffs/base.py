@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeAlias, ca
 from msgspec import Struct, structs
 from typing_extensions import TypeVar
 
+from ..arguments import check_arguments
 from ..context import RunContext
-from ..errors import SetupError, check_arguments
+from ..errors import SetupError
 from ..messages import Message
 from .input import HandoffInputParser
 

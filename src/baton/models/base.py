@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, ru
 from msgspec import Struct, StructMeta
 from msgspec.structs import asdict, replace
 
-from ..errors import unknown_argument
+from ..arguments import unknown_argument
 from ..messages import AssistantMessage, Message, Part, Reasoning, ToolSpec, Usage
 
 T = TypeVar("T")

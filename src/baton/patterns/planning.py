@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from ..agents import Agent, AgentContext, BaseAgent
 from ..agents.base import FlowOutcome
+from ..arguments import check_choice
 from ..context import HistoryEntry, RunContext
 from ..context.history import History
-from ..errors import SetupError, check_choice
+from ..errors import SetupError
 from ..events import Action, BreakLoop, Exit
 from ..handoffs.input import HandoffInputParser
 from ..messages import Text, ToolMessage, ToolSpec, UserMessage, media_of, text_of

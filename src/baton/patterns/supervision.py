@@ -7,7 +7,8 @@ from typing_extensions import TypeVar
 
 from ..agents import AgentContext, AgentWrapper, BaseAgent
 from ..agents.wrappers import run_or_report
-from ..errors import SetupError, check_choice
+from ..arguments import check_choice
+from ..errors import SetupError
 from ..events import Action
 from ..handoffs import Handoff
 

@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from time import monotonic, time
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, Unpack
 
-from ..errors import BatonError, RunConflictError, RunNotFoundError, check_keywords
+from ..arguments import check_keywords
+from ..errors import BatonError, RunConflictError, RunNotFoundError
 from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
 from ..messages import RunInput
 from ..stores import RunRecord, RunStatus

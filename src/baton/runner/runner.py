@@ -15,10 +15,11 @@ from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunHooks
 from ..agents.base import RunConfig
+from ..arguments import check_choice, check_keywords
 from ..context import HistoryEntry, Limits
 from ..context.run_state import LiveConversation
 from ..context.values import to_json_value
-from ..errors import RunError, RunNotFoundError, SetupError, check_choice, check_keywords, quote_names
+from ..errors import RunError, RunNotFoundError, SetupError, quote_names
 from ..events import Event, RunCompleted, RunStarted
 from ..events.base import RUN_ORIGIN
 from ..events.codec import require_known_events

@@ -14,10 +14,11 @@ from typing_extensions import TypeVar
 from ..agents import RunHooks
 from ..agents.base import FlowOutcome
 from ..agents.hooks import HOOK_STEP, dispatch, maybe_await, run_with_deadline
+from ..arguments import check_choice
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.run_state import RunState
-from ..errors import LimitError, ReplayMismatchError, RunConflictError, RunError, check_choice
+from ..errors import LimitError, ReplayMismatchError, RunConflictError, RunError
 from ..events import (
     AgentFinished,
     AgentResponded,

@@ -9,7 +9,8 @@ from zlib import crc32
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
-from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError, check_choice, check_keywords
+from ..arguments import check_choice, check_keywords
+from ..errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
 from .base import FINISHED_STATUSES, RUN_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus, Store
 
 

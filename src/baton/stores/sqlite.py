@@ -8,7 +8,8 @@ from pathlib import Path
 from sqlite3 import Connection, IntegrityError
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
-from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError, check_choice
+from ..arguments import check_choice
+from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
 from . import records
 from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
 from .records import (

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec
 
 from typing_extensions import TypedDict, TypeVar, Unpack
 
+from ..arguments import check_arguments, check_choice, unknown_argument
 from ..context import RunContext
-from ..errors import SetupError, check_arguments, check_choice, unknown_argument
+from ..errors import SetupError
 from ..messages import ToolSpec
 from .base import Tool, ToolFunction, ToolResult
 from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails

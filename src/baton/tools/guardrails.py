@@ -13,10 +13,11 @@ from typing import Any, Literal, TypeAlias, cast, overload
 import msgspec
 from msgspec import Struct
 
+from ..arguments import check_arguments
 from ..context import RunContext
 from ..context.run_context import SuspendRun
 from ..context.values import to_json_value
-from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError, check_arguments
+from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError
 from ..events import StepCompleted, ValueChanges
 
 Stage: TypeAlias = Literal["input", "output", "tool"]

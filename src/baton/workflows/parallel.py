@@ -12,9 +12,10 @@ from msgspec import Struct
 from ..agents import AgentContext, AgentHooks, BaseAgent
 from ..agents.base import FlowOutcome
 from ..agents.hooks import run_with_deadline
+from ..arguments import check_choice
 from ..context.history import History
 from ..context.values import TrackedValues
-from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, check_choice, ends_run
+from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, ends_run
 from ..events import Action, BreakLoop, Exit, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED

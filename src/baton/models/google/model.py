@@ -361,7 +361,7 @@ class _Progress:
 
 
 def _disarm(client: Any) -> None:
-    """Keep a closed client from starting `aclose()` in another event loop when it is garbage collected."""
+    """Keep a closed client from starting `aclose()` in another event loop when collected."""
     for each in (client.aio, getattr(client, "_api_client", None)):
         if each is not None:
             # Its `__del__` calls this, closed or not, and ignores what it raises.

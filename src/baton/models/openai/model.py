@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Mapping
 from logging import getLogger
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from ...errors import SetupError, check_choice
+from ...arguments import check_choice
+from ...errors import SetupError
 from ..assembly import assemble_response
 from ..base import Chunk, ModelRequest, explain_arguments
 from ..sdk_clients import require_extra

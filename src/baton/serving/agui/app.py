@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from ...errors import SetupError, check_choice
+from ...arguments import check_choice
+from ...errors import SetupError
 from ..http import AuthLike
 from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
 

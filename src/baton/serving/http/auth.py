@@ -10,7 +10,8 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from ...errors import SetupError, check_choice
+from ...arguments import check_choice
+from ...errors import SetupError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
