@@ -6,6 +6,8 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
+# One more than there are cores, because many tests wait for processes they start.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
 .PHONY: demo test coverage check fix docs bench shape soak interop interop-mcp clean
 
@@ -28,10 +30,10 @@ demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make d
 	$(BIN)/baton demo $(ARGS)
 
 test: $(READY)  ## all tests, in parallel
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 coverage: $(READY)  ## all tests, with coverage
-	$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadfile --cov=baton --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov=baton --cov-report=term:skip-covered
 
 check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)

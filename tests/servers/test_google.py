@@ -27,7 +27,7 @@ CALLED = {"role": "model", "parts": [CALL]}
 WAVE: Any = {"functionDeclarations": [{"name": "wave", "parametersJsonSchema": {"type": "object"}}]}
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def collected() -> Iterator[None]:
     """Collect the SDK's clients while no event loop is running: closed or not, they would start a task in it."""
     yield
