@@ -1,4 +1,4 @@
-"""Lesson 20: guardrails say no before anything happens. The model is scripted: no network, no key.
+"""Lesson 20: guardrails reject input, output and tool calls. The model is scripted.
 
 python examples/20_guardrails.py
 baton check examples/20_guardrails.py:desk
@@ -29,8 +29,9 @@ def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVer
 
 
 async def no_legal_advice(ctx: RunContext[Any], messages: Sequence[Message]) -> GuardrailVerdict:
-    asked = text_of(messages[-1].content)
-    return GuardrailVerdict("sue" not in asked, "we give no legal advice", info={"looked_at": len(messages)})
+    return GuardrailVerdict(
+        "sue" not in text_of(messages[-1].content), "we give no legal advice", info={"looked_at": len(messages)}
+    )
 
 
 @guardrail(name="no promises")
@@ -38,10 +39,9 @@ def no_promises(ctx: RunContext[Any], output: str) -> bool:
     return "guarantee" not in output
 
 
-clerk = Agent(
-    "Clerk", instructions="Settle refunds.", tools=[with_tool_guardrails(pay, input_guardrails=[at_most_100])]
-)
-# Beside: the model is asked while the guardrail thinks, but its answer is held back until the guardrail agrees.
+safe_pay = with_tool_guardrails(pay, input_guardrails=[at_most_100])
+clerk = Agent("Clerk", instructions="Settle refunds.", tools=[safe_pay])
+# In parallel: the model is called while the guardrail runs; its answer is held back until the guardrail passes.
 desk = with_guardrails(clerk, input_guardrails=[no_legal_advice], output_guardrails=[no_promises], mode="parallel")
 refunds = [call("pay", amount=500), call("pay", amount=80), "80 EUR are on their way."]
 
@@ -50,8 +50,8 @@ async def main() -> None:
     print("scripted model: no language model is called")
     result = await Runner(desk, model=ScriptedModel(refunds)).run("Refund my 500 EUR.")
     print(f"{result.output} Paid: {paid}")
-    for said in result.guardrail_results:
-        print(f"  {said.stage} {said.name}: {'passed' if said.verdict.passed else said.verdict.reason}")
+    for each in result.guardrail_results:
+        print(f"  {each.stage} {each.name}: {'passed' if each.verdict.passed else each.verdict.reason}")
     try:
         await Runner(desk, model=ScriptedModel([call("pay", amount=80)])).run("Pay or I sue you.")
     except GuardrailTrippedError as trip:

@@ -52,9 +52,8 @@ async def main() -> None:
     print("scripted model: no language model is called")
     print(await crash_report(shop_that_forgets, "A lamp, please."))
     # In a test, this line is all:
-    print(
-        await assert_survives_crashes(lambda store: Runner(keeper, model=ScriptedModel(STEPS), store=store), "A lamp.")
-    )
+    new_runner = lambda store: Runner(keeper, model=ScriptedModel(STEPS), store=store)  # noqa: E731
+    print(await assert_survives_crashes(new_runner, "A lamp."))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ async def main() -> None:
             run = (await answer.json())["id"]
         last = await listen(client, run)
         async with client.get(f"/runs/{run}") as answer:
-            (question,) = (await answer.json())["questions"]
+            (question,) = (await answer.json())["interrupts"]
         print(f"asked: {json.dumps(question['payload'])}")
         await (await client.post(f"/runs/{run}/answers", json={"answers": {question["id"]: "20:30"}})).read()
         await listen(client, run, after=last)

@@ -63,7 +63,12 @@ def quote_names(names: Sequence[str]) -> str:
 
 
 def nearest(name: object, names: Iterable[str]) -> str:
-    """Suggest the nearest valid name as the end of an error message, or return ""."""
+    """Suggest the nearest valid name as the end of an error message, or return "".
+
+    Args:
+        name: The misspelt name.
+        names: The valid names.
+    """
     from difflib import get_close_matches
 
     found = get_close_matches(name, [*names], n=1) if isinstance(name, str) else []

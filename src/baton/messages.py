@@ -263,8 +263,12 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
         fields.setdefault("name", fields.pop("tool_name", ""))
     try:
         if calls:
+            # A call in OpenAI's format has its name and arguments under `function`.
             fields["tool_calls"] = [
-                {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in calls
+                {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]}
+                if "function" in c
+                else c
+                for c in calls
             ]
         return msgspec.convert(fields, Message)
     except (msgspec.ValidationError, KeyError, TypeError) as error:

@@ -651,6 +651,6 @@ async def test_a_tool_of_ones_own_cannot_call_an_agent_that_is_no_part() -> None
 
     runner = Runner(Agent("Desk", tools=[sneak]), model=ScriptedModel([call("sneak"), "end"]))
     with pytest.raises(
-        SetupError, match=r"`Desk` gives the floor to FunctionAgent\('Hidden'\) inside it, which is not"
+        SetupError, match=r"`Desk` runs FunctionAgent\('Hidden'\) inside it, but its inner_agents\(\) do not list it"
     ):
         await runner.run("hi")

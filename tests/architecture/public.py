@@ -9,9 +9,17 @@ from typing import Any, get_type_hints
 import msgspec
 from tests.architecture.shape import PACKAGE
 
+from baton.mcp import TokenStore
+from baton.stores import Store
+
+PROTOCOLS: tuple[type, ...] = (Store, TokenStore)
+"""Protocols whose docstrings hold for the classes that implement them."""
+
 NOT_FOR_PROGRAMS = frozenset({"__init__", "__main__", "__pycache__", "cli", "py", "arguments", "version"})
 PACKAGES = sorted({path.stem for path in PACKAGE.iterdir()} - NOT_FOR_PROGRAMS)
 """The packages and modules that programs import from."""
+NOT_CONSTRUCTED = frozenset({"A2AApp", "AgentContext", "ReadOnlyLog", "RunContext", "RunResult", "RunStream"})
+"""Classes that programs receive and do not construct."""
 _SECTION = re.compile(r"^(Args|Attributes|Keyword Args):\s*$", re.MULTILINE)
 
 
@@ -43,7 +51,7 @@ def undocumented(name: str, value: Any) -> Iterator[str]:
     if inspect.isfunction(value):
         yield from _undocumented_parameters(name, value, inspect.getdoc(value) or "")
         return
-    if not _is_error(value):
+    if not issubclass(value, BaseException) and value.__name__ not in NOT_CONSTRUCTED:
         yield from _undocumented_fields(name, value)
     for member, function in vars(value).items():
         plain = function.__func__ if isinstance(function, classmethod | staticmethod) else function
@@ -104,9 +112,7 @@ def _field_docstrings(owner: type) -> set[str]:
 
 
 def _inherited_doc(owner: type, member: str) -> str:
-    docs = (inspect.getdoc(vars(base)[member]) for base in owner.__mro__ if member in vars(base))
+    """Join the docstrings of a method in a class, its bases and the protocol that it implements."""
+    owners = (*owner.__mro__, *(protocol for protocol in PROTOCOLS if owner.__name__.endswith(protocol.__name__)))
+    docs = (inspect.getdoc(vars(base)[member]) for base in owners if member in vars(base))
     return "\n".join(doc for doc in docs if doc)
-
-
-def _is_error(value: type) -> bool:
-    return issubclass(value, BaseException)

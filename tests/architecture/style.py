@@ -91,10 +91,7 @@ def check_class_names(paths: Iterable[Path]) -> list[Violation]:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append(Violation(name, node.lineno, "class name used twice", node.name))
     return [
-        violation
-        for name, found in places.items()
-        if len(found) > 1 and name not in SWARM_NAMES
-        for violation in found
+        violation for name, found in places.items() if len(found) > 1 and name not in SWARM_NAMES for violation in found
     ]
 
 

@@ -71,7 +71,13 @@ def test_a_package_says_what_it_is_for_and_what_it_may_import(package: str) -> N
 
 
 def test_the_reference_has_a_page_for_each_package() -> None:
-    assert set(PACKAGES) == set(package_imports(read_modules(PACKAGE))) - {ROOT, "__main__", "cli", "arguments", "version"}
+    assert set(PACKAGES) == set(package_imports(read_modules(PACKAGE))) - {
+        ROOT,
+        "__main__",
+        "cli",
+        "arguments",
+        "version",
+    }
     assert {page.stem for page in REFERENCE.glob("*.md")} == {"index", *PACKAGES}
     for package in PACKAGES:
         assert f"\n::: baton.{package}\n" in (REFERENCE / f"{package}.md").read_text(encoding="utf-8")

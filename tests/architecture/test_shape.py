@@ -20,7 +20,6 @@ from tests.architecture.shape import (
     vague_names,
 )
 
-
 KNOWN_LOOPS = [["baton.agents.agent_tool", "baton.agents.base"]]
 """`BaseAgent.as_tool` imports `agent_tool` when it is called."""
 

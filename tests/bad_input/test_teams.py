@@ -118,7 +118,7 @@ def test_an_edge_to_nobody(edge: Any) -> None:
 
 
 def test_a_name_in_the_wrong_case_is_nobodys() -> None:
-    with pytest.raises(SetupError, match=r"edge to `b`.*the team has: `A`, `B`"):
+    with pytest.raises(SetupError, match=r"handoff to `b`.*the team has: `A`, `B`"):
         Runner(Agent("A", handoffs=["b"]), extra_agents=[Agent("B")])
 
 

@@ -140,7 +140,7 @@ async def test_a_value_that_cannot_be_stored(value: Any) -> None:
 
     runner = runner_of(write, calls=["write"])
     live = runner.stream("hi")
-    with pytest.raises(NotEncodableError, match=r"value `x` is a .*keep live objects in the run's context") as caught:
+    with pytest.raises(NotEncodableError, match=r"value `x` is a .*keep other objects in the run's context") as caught:
         await live._drive()
     assert (caught.value.what, caught.value.value) == ("value `x`", value)
     assert live.result.values == {}

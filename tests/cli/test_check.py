@@ -70,7 +70,7 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
             "two different agents are called `B`",
         ),
         ('root = Agent("A", handoffs=["B"])', "`A` has a handoff to `B`, but the team has no agent of that name"),
-        ('root = Agent("")', "a Agent needs a name"),
+        ('root = Agent("")', "Agent needs a name"),
         ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has a handoff to `B`"),
     ],
 )

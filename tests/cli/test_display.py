@@ -331,4 +331,6 @@ def test_streamed_text_is_indented_line_by_line_wherever_it_is_cut() -> None:
 
 def test_every_event_class_is_displayed_or_ignored_explicitly() -> None:
     # A new event class must be added to the union; pyright then points at the match that lacks a case.
-    assert set(get_args(display.AnyEvent)) == set(Event.__subclasses__())
+    assert set(get_args(display.AnyEvent)) == {
+        event for event in Event.__subclasses__() if event.__module__ == "baton.events.types"
+    }

@@ -67,8 +67,8 @@ async def test_over_http(write: Write) -> None:
     ("arguments", "message"),
     [
         (["team:nobody"], "nobody"),
-        (["team:runner", "--tool-per-agent"], "give the agent to say these here"),
-        (["team:desk", "--http", "--host", "0.0.0.0"], "nobody is asked who they are"),
+        (["team:runner", "--tool-per-agent"], "do not apply to a Runner; pass the agent instead"),
+        (["team:desk", "--http", "--host", "0.0.0.0"], "can be reached from other machines"),
         (["team:desk", "--http", "--token-env", "NOT_THERE"], "NOT_THERE"),
     ],
 )

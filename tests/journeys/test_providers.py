@@ -88,7 +88,7 @@ def plain(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
         for number, id in enumerate(ids, start=1):
             text = text.replace(id, f"<call {number}>")
         line = cast("dict[str, Any]", msgspec.json.decode(text))
-        for name in ("at", "run_id", "model"):
+        for name in ("timestamp", "run_id", "model"):
             line.pop(name, None)
         line.get("usage", {}).pop("model_calls", None)
         line.get("message", {}).pop("reasoning", None)

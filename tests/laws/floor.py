@@ -200,7 +200,7 @@ class Ended:
         result = self.result
         if result.error is not None:
             return result.status, type(result.error).__name__, str(result.error)
-        return result.status, result.output, result.agent, result.messages, result.values
+        return result.status, result._output, result.agent, result.messages, result.values
 
 
 async def run_to_end(floor: Floor, events: Sequence[Event] = (), *, order: Random | None = None) -> Ended:

@@ -41,7 +41,7 @@ def test_a_run_survives_a_crash_after_every_event(scenario: Scenario) -> None:
 
 
 def _what_counts(result: RunResult[object]) -> tuple[object, ...]:
-    return result.status, result.output, result.agent, result.messages, result.values
+    return result.status, result._output, result.agent, result.messages, result.values
 
 
 def _effects(events: tuple[Event, ...]) -> Counter[tuple[str, str]]:

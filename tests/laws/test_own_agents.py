@@ -171,4 +171,4 @@ def test_own_agents_are_replayed_as_they_were(programs: tuple[Program, Program])
 
 
 def _what_counts(result: RunResult[Any]) -> tuple[object, ...]:
-    return result.status, result.output, result.agent, result.messages, result.values
+    return result.status, result._output, result.agent, result.messages, result.values

@@ -25,7 +25,7 @@ def test_the_log_is_the_same_streamed_or_not(scenario: Scenario) -> None:
     result = in_loop(streamed.run(deliver_to=delivered))
 
     assert _timeless(result.events) == _timeless(expected.events)
-    assert (result.status, result.output, result.values) == (expected.status, expected.output, expected.values)
+    assert (result.status, result._output, result.values) == (expected.status, expected._output, expected.values)
     assert result.messages == expected.messages
     assert streamed.voice.seen == silent.voice.seen
     assert streamed.stage.deeds == silent.stage.deeds
@@ -76,7 +76,7 @@ def test_who_leaves_early_leaves_a_run_that_can_be_resumed(scenario: Scenario, h
         return
     resumed = in_loop(play.take_up(left.events))
 
-    assert (resumed.status, resumed.output, resumed.values) == (expected.status, expected.output, expected.values)
+    assert (resumed.status, resumed._output, resumed.values) == (expected.status, expected._output, expected.values)
     assert resumed.messages == expected.messages
 
 

@@ -145,7 +145,7 @@ async def test_suspended_call_can_time_out() -> None:
         while "ended hat" not in diary:
             await asyncio.sleep(0.01)
     resumed = await runner.resume(result.run_id, {"size": 7})
-    assert results(resumed) == ["tool `order` did not finish within 1 s"]
+    assert results(resumed) == ["tool `order` did not finish within 0.2 s"]
 
 
 def test_suspended_connections_end_with_their_event_loop() -> None:

@@ -8,4 +8,6 @@ from baton.otel import spans
 
 def test_every_event_class_is_handled() -> None:
     # A new event class must be added to the union; pyright then points at the match that lacks a case.
-    assert set(get_args(spans.AnyEvent)) == set(Event.__subclasses__())
+    assert set(get_args(spans.AnyEvent)) == {
+        event for event in Event.__subclasses__() if event.__module__ == "baton.events.types"
+    }

@@ -387,7 +387,7 @@ async def test_a_guardrail_that_raises_ends_the_run_and_is_named(where: str) -> 
     runner = Runner(Agent("Clerk", tools=[with_tool_guardrails(till.pay, **checks)], model=model))
     with pytest.raises(GuardrailFailedError) as caught:
         await runner.run("go")
-    told = "guardrail `broken` could not judge a tool call by `Clerk`: it raised OSError: no line"
+    told = "guardrail `broken` could not check a tool call by `Clerk`: it raised OSError: no line"
     assert str(caught.value) == told
     assert caught.value.__cause__ is cause
     assert till.paid == ([] if where == "input_guardrails" else [5])

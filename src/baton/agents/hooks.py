@@ -56,34 +56,92 @@ class RunHooks(Generic[C]):
     """
 
     def on_run_start(self, ctx: RunContext[C], agent: Any) -> Any:
-        """Called when a run starts; `agent` is its root."""
+        """Called when a run starts; `agent` is its root.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+        """
 
     def on_run_end(self, ctx: RunContext[C], agent: Any, output: Any) -> Any:
-        """Called when a run is completed; `agent` was active last."""
+        """Called when a run is completed; `agent` was active last.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            output: The output.
+        """
 
     def on_agent_start(self, ctx: RunContext[C], agent: Any) -> Any:
-        """Called when an agent becomes active."""
+        """Called when an agent becomes active.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+        """
 
     def on_agent_end(self, ctx: RunContext[C], agent: Any, output: Any) -> Any:
-        """Called when an agent has finished; `output` is None if it transfers."""
+        """Called when an agent has finished; `output` is None if it transfers.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            output: The output.
+        """
 
     def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
-        """Called before a model call."""
+        """Called before a model call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            request: The request to the model.
+        """
 
     def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
-        """Called after a model call."""
+        """Called after a model call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            response: The model's response.
+        """
 
     def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
-        """Called before a tool call."""
+        """Called before a tool call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+        """
 
     def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
-        """Called after a tool call."""
+        """Called after a tool call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+            result: The recorded result.
+        """
 
     def on_handoff(self, ctx: RunContext[C], from_agent: Any, to_agent: Any) -> Any:
-        """Called before a transfer."""
+        """Called before a transfer.
+
+        Args:
+            ctx: The context.
+            from_agent: The agent that hands over.
+            to_agent: The agent that takes over.
+        """
 
     def on_interrupt(self, ctx: RunContext[C], interrupt: Interrupt) -> Any:
-        """Called when the run is suspended by an interrupt."""
+        """Called when the run is suspended by an interrupt.
+
+        Args:
+            ctx: The context.
+            interrupt: The open interrupt.
+        """
 
 
 class AgentHooks(Generic[C]):
@@ -93,25 +151,67 @@ class AgentHooks(Generic[C]):
     """
 
     def on_start(self, ctx: RunContext[C], agent: Any) -> Any:
-        """Called when the agent becomes active."""
+        """Called when the agent becomes active.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+        """
 
     def on_end(self, ctx: RunContext[C], agent: Any, output: Any) -> Any:
-        """Called when the agent has finished; `output` is None if it transfers."""
+        """Called when the agent has finished; `output` is None if it transfers.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            output: The output.
+        """
 
     def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
-        """Called before a call of the agent's model."""
+        """Called before a call of the agent's model.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            request: The request to the model.
+        """
 
     def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
-        """Called after a call of the agent's model."""
+        """Called after a call of the agent's model.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            response: The model's response.
+        """
 
     def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
-        """Called before a call of one of the agent's tools."""
+        """Called before a call of one of the agent's tools.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+        """
 
     def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
-        """Called after a call of one of the agent's tools."""
+        """Called after a call of one of the agent's tools.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+            result: The recorded result.
+        """
 
     def on_handoff(self, ctx: RunContext[C], agent: Any, source: Any) -> Any:
-        """Called on both agents before a transfer from `source` to `agent`."""
+        """Called on both agents before a transfer from `source` to `agent`.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            source: The agent that hands over.
+        """
 
 
 class HookDispatcher:

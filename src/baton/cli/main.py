@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from .. import __version__
+from ..version import __version__
 from .options import debug, is_debugging
 
 COMMANDS = {

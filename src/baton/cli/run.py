@@ -113,7 +113,7 @@ def result_to_json(result: RunResult[Any]) -> dict[str, Any]:
     """Convert a result to JSON."""
     data = {
         "status": result.status,
-        "output": _to_json(result.output),
+        "output": _to_json(result.output) if result.status == "completed" else None,
         "agent": result.agent,
         "run_id": result.run_id,
         "usage": _usage_as_json(result.usage),

@@ -30,7 +30,11 @@ class MCPAuth(Protocol):
     """Credentials for an MCP server."""
 
     def flow(self, url: str) -> httpx2.Auth:
-        """Return the httpx auth that authorizes requests to `url`, for one event loop."""
+        """Return the httpx auth that authorizes requests to `url`, for one event loop.
+
+        Args:
+            url: The address of the MCP server.
+        """
         ...
 
 
@@ -41,7 +45,11 @@ class MCPBearerAuth:
         self._credential = credential
 
     def flow(self, url: str) -> httpx2.Auth:
-        """Return an auth that adds the headers; it does not depend on the server."""
+        """Return an auth that adds the headers; it does not depend on the server.
+
+        Args:
+            url: The address of the MCP server.
+        """
         return _BearerHTTPAuth(self._credential)
 
     def __repr__(self) -> str:
@@ -90,7 +98,11 @@ class ClientCredentials:
             raise SetupError("ClientCredentials takes either a client_secret or a private_key")
 
     def flow(self, url: str) -> httpx2.Auth:
-        """Return the auth that obtains tokens for the server at `url`."""
+        """Return the auth that obtains tokens for the server at `url`.
+
+        Args:
+            url: The address of the MCP server.
+        """
         credentials = ServerCredentials(self.tokens, url)
         if self.client_secret:
             provider = ClientCredentialsOAuthProvider(
@@ -137,6 +149,9 @@ class AuthorizationCode:
 
     def flow(self, url: str) -> httpx2.Auth:
         """Return the auth that obtains tokens for the server at `url`.
+
+        Args:
+            url: The address of the MCP server.
 
         Its requests raise `AuthorizationPending` if a user must authorize the client first.
         """

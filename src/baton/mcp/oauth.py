@@ -28,11 +28,20 @@ class TokenStore(Protocol):
     """Storage for secrets by key. Anyone who can read it can act for the user."""
 
     async def get(self, key: str) -> bytes | None:
-        """Return the value of a key, if there is one."""
+        """Return the value of a key, if there is one.
+
+        Args:
+            key: The key.
+        """
         ...
 
     async def set(self, key: str, value: bytes) -> None:
-        """Set the value of a key."""
+        """Set the value of a key.
+
+        Args:
+            key: The key.
+            value: The value.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
 """The model protocol, retries and fallbacks, and one package for each provider.
 
-It may import messages and errors. A provider's SDK is imported when a model of that provider is first used.
+May import messages and errors. A provider's SDK is imported when a model of that provider is first used.
 """
 
 from .assembly import assemble_response, collect_response

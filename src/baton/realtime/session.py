@@ -254,6 +254,6 @@ class RealtimeSession:
         if self._hooks is None or self._controller.run is None or raised is None:
             return
         ctx = RunContext[Any](self._controller.run, RUN_ORIGIN, "run")
-        task = asyncio.ensure_future(maybe_await(self._hooks.on_interrupt(ctx, raised)))
+        task = asyncio.ensure_future(maybe_await(self._hooks.on_interrupt(ctx, to_interrupt(raised))))
         self._hook_tasks.add(task)
         task.add_done_callback(self._hook_tasks.discard)

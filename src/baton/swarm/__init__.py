@@ -1,6 +1,6 @@
 """A drop-in replacement for OpenAI Swarm: change `swarm` to `baton.swarm` in the imports, and nothing else.
 
-It may import runner and the layers below. It only translates: agents, functions and clients become agents, tools and
+May import runner and the layers below. It only translates: agents, functions and clients become agents, tools and
 models of Baton, and the results become Swarm's dicts.
 """
 

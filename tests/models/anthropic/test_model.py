@@ -210,7 +210,7 @@ async def test_it_works_in_one_event_loop_after_another() -> None:
 
 
 async def test_one_connection_is_enough_for_one_request_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.anthropic.model._SECONDS_FOR_THE_END", 20)
+    monkeypatch.setattr("baton.models.anthropic.model._SECONDS_TO_DRAIN", 20)
     async with AnthropicServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
         model = AnthropicModel("claude-opus-5-5", api_key=server.api_key, base_url=url)
         said = [(await answer(model))[1].content for _ in range(3)]

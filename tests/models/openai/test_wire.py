@@ -23,7 +23,7 @@ PATIENT_FOR_A_MOMENT = ModelRequest([UserMessage("Hello")], settings=ModelSettin
 
 
 async def test_one_connection_serves_one_request_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("baton.models.openai.wire.SECONDS_FOR_THE_END", 20)
+    monkeypatch.setattr("baton.models.openai.transport.SECONDS_TO_DRAIN", 20)
     streamed = stream(delta(content="Hi."), delta("stop"), "[DONE]")
     # The end of the body comes later than the last event here.
     late = [STREAM + event(delta("stop", content="Hi.")) + event("[DONE]"), END]
