@@ -29,9 +29,7 @@ def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVer
 
 
 async def no_legal_advice(ctx: RunContext[Any], messages: Sequence[Message]) -> GuardrailVerdict:
-    return GuardrailVerdict(
-        "sue" not in text_of(messages[-1].content), "we give no legal advice", info={"looked_at": len(messages)}
-    )
+    return GuardrailVerdict("sue" not in text_of(messages[-1].content), "we give no legal advice")
 
 
 @guardrail(name="no promises")

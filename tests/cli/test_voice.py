@@ -270,7 +270,7 @@ class _Stream:
 
 class RawInputStream(_Stream):
     def run(self):
-        self.callback(b"\\x01\\x20" * (self.size // 2), self.size // 2, None, None)
+        self.callback(b"\\x01\\x00" * (self.size // 2), self.size // 2, None, None)
 
 class RawOutputStream(_Stream):
     def run(self):
