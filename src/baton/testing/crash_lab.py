@@ -145,7 +145,8 @@ class CrashSubject(Struct, frozen=True):
         # A dictionary may also be the answer itself, unless its keys are interrupt ids.
         if answers is UNANSWERED or any("/ask" in str(id) for id in by_id):
             raise AssertionError(
-                f"`{interrupt.agent}` raised interrupt `{interrupt.id}` ({interrupt.payload!r}), and answers=… does not answer it"
+                f"`{interrupt.agent}` raised interrupt `{interrupt.id}` ({interrupt.payload!r}), "
+                "and answers=… does not answer it"
             )
         return self.answers
 

@@ -80,7 +80,7 @@ Plain: TypeAlias = (
 )
 Computed: TypeAlias = Callable[[ModelRequest], Plain | Awaitable[Plain]]
 ScriptStep: TypeAlias = Plain | Computed
-"""One response: text, calls, a message, a ModelResponse, a ScriptedStream, an exception, or a function of the request."""
+"""One response: text, calls, a message, a ModelResponse, a ScriptedStream, an exception, or a function."""
 
 Playable: TypeAlias = ModelResponse | ScriptedStream | BaseException
 Operation: TypeAlias = Chunk | asyncio.Event | BaseException
@@ -133,7 +133,7 @@ def normalize_step(step: Any) -> Playable | Computed:
         case _ if callable(step) and not isinstance(step, type):
             return cast(Computed, step)
         case _:
-            wanted = "text, a ToolCall, a list of them, a message, a ModelResponse, a ScriptedStream, an exception or a function"
+            wanted = "text, calls, a message, a ModelResponse, a ScriptedStream, an exception or a function"
             raise SetupError(f"{step!r} cannot be a step of a ScriptedModel; give {wanted} of the request")
 
 

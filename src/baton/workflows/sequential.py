@@ -66,8 +66,8 @@ class Workflow(BaseAgent[Any, Out]):
 class SequentialAgent(Workflow[Any]):
     """An agent that runs each of its sub-agents once, in order.
 
-    A step reads the messages before it, and its transfers stay inside the step. A step that returns `Exit` ends the run; one that returns `BreakLoop` ends
-    the loop around the sequence. The output is that of the last step.
+    A step reads the messages before it, and its transfers stay inside the step. A step that returns `Exit` ends the
+    run; one that returns `BreakLoop` ends the loop around the sequence. The output is that of the last step.
 
     Args:
         name: The name of the agent.
