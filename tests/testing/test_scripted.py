@@ -341,7 +341,7 @@ async def test_many_runs_at_once_share_the_steps_without_losing_or_repeating_one
 
 @pytest.mark.parametrize("step", [None, 7, [], ["text in a list"], ValueError, {"role": "assistant"}])
 async def test_what_cannot_be_a_step_is_refused_at_once(step: object) -> None:
-    with pytest.raises(SetupError, match="cannot be a step of a ScriptedModel; give text, a ToolCall"):
+    with pytest.raises(SetupError, match="cannot be a step of a ScriptedModel; give text, calls"):
         ScriptedModel([step])  # pyright: ignore[reportArgumentType]
 
 
