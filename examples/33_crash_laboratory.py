@@ -1,7 +1,7 @@
 """Lesson 33: kill the process after every event, and see whether the team minds. The model is scripted: no network.
 
 python examples/33_crash_laboratory.py
-baton check examples/33_crash_laboratory.py:keeper
+baton check examples/33_crash_laboratory.py:shop
 """
 
 import asyncio
@@ -45,15 +45,14 @@ async def check_out(ctx: RunContext[Any]) -> str:
     return f"paid for {len(ctx.values.get('basket', []))}"
 
 
-keeper = Agent("Shop", tools=[put, check_out])  # The basket is in the run's values, and so in the log.
+shop = Agent("Shop", tools=[put, check_out])  # The basket is in the run's values, and so in the log.
 
 
 async def main() -> None:
     print("scripted model: no language model is called")
     print(await crash_report(shop_that_forgets, "A lamp, please."))
     # In a test, this line is all:
-    new_runner = lambda store: Runner(keeper, model=ScriptedModel(STEPS), store=store)  # noqa: E731
-    print(await assert_survives_crashes(new_runner, "A lamp."))
+    print(await assert_survives_crashes(lambda store: Runner(shop, model=ScriptedModel(STEPS), store=store), "Go."))
 
 
 if __name__ == "__main__":

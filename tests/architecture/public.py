@@ -54,7 +54,7 @@ def undocumented(name: str, value: Any) -> Iterator[str]:
     if not issubclass(value, BaseException) and value.__name__ not in NOT_CONSTRUCTED:
         yield from _undocumented_fields(name, value)
     for member, function in vars(value).items():
-        plain = function.__func__ if isinstance(function, classmethod | staticmethod) else function
+        plain: Any = getattr(function, "__func__", function)
         if not member.startswith("_") and inspect.isfunction(plain):
             yield from _undocumented_parameters(f"{name}.{member}", plain, _inherited_doc(value, member))
 
@@ -68,11 +68,11 @@ def _undocumented_fields(name: str, value: type) -> Iterator[str]:
             yield f"{name}({field})"
 
 
-def _fields(value: type) -> list[str] | None:
+def _fields(value: Any) -> list[str] | None:
     if issubclass(value, msgspec.Struct):
         return [field for field in value.__struct_fields__ if not field.startswith("_")]
     if "__dataclass_fields__" in vars(value):
-        return [field for field in getattr(value, "__dataclass_fields__") if not field.startswith("_")]  # noqa: B009
+        return [field for field in value.__dataclass_fields__ if not field.startswith("_")]
     if getattr(value, "__total__", None) is not None:
         return list(get_type_hints(value))
     return None if "__init__" in vars(value) else []
