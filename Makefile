@@ -6,8 +6,10 @@ READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.demo-ready
 DOCS_READY := $(VENV)/.docs-ready
 SOURCES := src tests examples benchmarks
+# One more than there are cores, because many tests wait for processes they start.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
 
-.PHONY: demo test check fix docs bench house soak interop interop-mcp clean
+.PHONY: demo test coverage check fix docs bench shape soak interop interop-mcp clean
 
 $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,23 +26,25 @@ $(DEMO_READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[local,openai]' || $(BIN)/python -m pip install --quiet --editable .
 	@touch $(DEMO_READY)
 
-demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--lang zh'`
+demo: $(DEMO_READY)  ## the weather router, end to end in this terminal; `make demo ARGS='--language zh'`
 	$(BIN)/baton demo $(ARGS)
 
-test: $(READY)  ## all tests, with coverage
-	$(BIN)/python -m pytest --cov=baton --cov-report=term:skip-covered
+test: $(READY)  ## all tests, in parallel
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+coverage: $(READY)  ## all tests, with coverage
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --cov=baton --cov-report=term:skip-covered
 
 check: $(READY)  ## format, lint, types, layers, sizes, docs fences, examples
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest tests/house
+	$(BIN)/python -m pytest tests/architecture
 
-fix: $(READY)  ## format, mend what the linter can mend, renew the tables in docs/reference
+fix: $(READY)  ## format, and fix what the linter can fix
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
-	$(BIN)/python tests/house/reference.py
 
 docs: $(DOCS_READY)  ## the documentation, into site/
 	$(BIN)/mkdocs build --strict --quiet
@@ -48,12 +52,12 @@ docs: $(DOCS_READY)  ## the documentation, into site/
 bench: $(READY)  ## ratios to a bare loop; `make bench ARGS=--peers` for other frameworks
 	$(BIN)/python -m benchmarks $(ARGS)
 
-house: $(READY)  ## sizes, floors, loops
-	$(BIN)/python tests/house/look.py
+shape: $(READY)  ## sizes, layers, import loops
+	$(BIN)/python tests/architecture/shape.py
 
 soak: $(READY)  ## the property tests, and processes that are killed, much longer
-	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_recall.py tests/soak tests/adapters/a2a/test_replicas.py \
-		tests/server/test_openapi.py -p no:cacheprovider
+	HYPOTHESIS_PROFILE=soak $(BIN)/python -m pytest tests/laws tests/flow/test_log_history.py tests/soak tests/serving/a2a/test_replicas.py \
+		tests/serving/api/test_openapi.py -p no:cacheprovider
 
 interop: $(READY)  ## the official clients of AG-UI and A2A against our servers, and MCP's conformance kit; fetched with npm
 	PYTHONPATH=. $(BIN)/python tests/interop/agui.py

@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 from baton import Agent, RunContext, Runner, tool
 from baton.events import decode_lines
 from baton.stores import SQLiteStore
-from baton.tools import Effect
+from baton.tools import ToolEffect
 from benchmarks.contenders.baton import LIMITS, MAX_TURNS, StubModel
 from benchmarks.peer_sessions import REPOSITORY, TELEMETRY_OFF
 from benchmarks.script import Script
@@ -69,7 +69,7 @@ def _loop(steps: int) -> Workload:
     return tool_loop("kept", f"tool loop, {steps} tool calls", tool_calls=steps)
 
 
-def _runner(workload: Workload, script: Script, store: str | Path | None, *, effect: Effect = "read") -> Runner:
+def _runner(workload: Workload, script: Script, store: str | Path | None, *, effect: ToolEffect = "read") -> Runner:
     step = tool(script.step_tool(), effect=effect, name="step")
     agent = Agent(workload.agents[0], instructions=INSTRUCTIONS, tools=[step], max_turns=MAX_TURNS)
     return Runner(agent, model=StubModel(script), limits=LIMITS, store=store)
@@ -90,7 +90,7 @@ async def _timed(work: Callable[[], Awaitable[object]], rounds: int, *, waits: b
 async def _measure_turns(found: Durability, folder: Path, rounds: int, postgres: str | None) -> None:
     workload = _loop(STEPS)
     script = Script(workload)
-    stores: dict[str, tuple[str | Path | None, Effect]] = {
+    stores: dict[str, tuple[str | Path | None, ToolEffect]] = {
         "turn in memory": (None, "read"),
         "turn with SQLite, reading tools": (folder / "turns.db", "read"),
         "turn with SQLite, acting tools": (folder / "turns.db", "idempotent"),

@@ -2,7 +2,7 @@
 
 python examples/00_demo.py
 baton demo "How warm is it in Oslo?"
-baton demo --lang zh
+baton demo --language zh
 baton demo --model openai:gpt-5
 """
 

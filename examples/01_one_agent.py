@@ -6,10 +6,10 @@ baton run examples/01_one_agent.py:agent "What can you do?"
 """
 
 from baton import Agent, Runner
-from baton.testing import Understudy
+from baton.testing import scripted_or_real
 
 # A language model would read the instructions and the question; this one plays its only step again and again.
-model = Understudy(["I answer questions about your order, in one sentence."], cycle=True)
+model = scripted_or_real(["I answer questions about your order, in one sentence."], cycle=True)
 
 agent = Agent(
     "Guide",

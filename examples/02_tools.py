@@ -7,7 +7,7 @@ baton check examples/02_tools.py:shopkeeper
 from dataclasses import dataclass
 
 from baton import Agent, RunContext, Runner, ToolError, tool
-from baton.testing import Understudy, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 
 @dataclass
@@ -37,7 +37,7 @@ def price(item: str, *, quantity: int = 1) -> str:
 
 
 shopkeeper: Agent[Shop] = Agent("Shopkeeper", instructions="Use the tools, never guess.", tools=[in_stock, price])
-model = Understudy(
+model = scripted_or_real(
     [
         [call("in_stock", item="lamp"), call("price", item="lamp", quantity=0)],
         call("price", item="lamp", quantity=2),

@@ -6,7 +6,7 @@ baton graph examples/03_transfer.py:router
 """
 
 from baton import Agent, Runner, tool
-from baton.testing import Understudy, call, transcript, transfer_to
+from baton.testing import call, scripted_or_real, transcript, transfer_to
 
 
 @tool
@@ -28,7 +28,7 @@ router = Agent(
     instructions="Pick the right expert.",
     sub_agents=[chat, weather],
 )
-model = Understudy(
+model = scripted_or_real(
     {
         "RouterAgent": [transfer_to("WeatherAgent")],
         "WeatherAgent": [call("get_weather", city="Beijing"), "It is 25 °C in Beijing."],

@@ -5,7 +5,7 @@ baton check examples/04_handoffs.py:desk
 """
 
 from baton import Agent, Runner, handoff
-from baton.testing import Understudy, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 bookings = Agent("Bookings", description="Books and moves rooms.", instructions="Settle the booking.")
 complaints = Agent(
@@ -26,7 +26,7 @@ desk = Agent(
         ),
     ],
 )
-model = Understudy(
+model = scripted_or_real(
     {
         "Desk": [call("escalate")],
         "Complaints": [call("transfer_to_bookings")],

@@ -7,7 +7,7 @@ baton check examples/05_function_returns_agent.py:triage
 from typing import Any
 
 from baton import Agent, RunContext, Runner
-from baton.testing import Understudy, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 sales = Agent("Sales", description="Sells things.", instructions="Sell something.")
 refunds = Agent(
@@ -31,7 +31,7 @@ def to_refunds(ctx: RunContext[Any], order: str) -> Agent:
 
 
 triage = Agent("Triage", instructions="Find out who can help.", tools=[to_sales, to_refunds])
-model = Understudy({"Triage": [call("to_refunds", order="A-17")], "Refunds": ["A-17 is refunded."]})
+model = scripted_or_real({"Triage": [call("to_refunds", order="A-17")], "Refunds": ["A-17 is refunded."]})
 runner = Runner(triage, model=model)
 
 

@@ -7,7 +7,7 @@ baton check examples/06_structured_output.py:planner
 from pydantic import BaseModel, Field
 
 from baton import Agent, Runner
-from baton.testing import Understudy
+from baton.testing import scripted_or_real
 
 
 class Trip(BaseModel):
@@ -23,7 +23,7 @@ planner = Agent(
     output_type=Trip,
     output_key="trip",
 )
-model = Understudy(['{"city": "Lisbon", "nights": 0}', '{"city": "Lisbon", "nights": 3}'])
+model = scripted_or_real(['{"city": "Lisbon", "nights": 0}', '{"city": "Lisbon", "nights": 3}'])
 runner = Runner(planner, model=model)
 
 

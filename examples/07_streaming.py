@@ -9,8 +9,8 @@ import asyncio
 from typing import Any
 
 from baton import Agent, RunContext, Runner, tool
-from baton.events import Progress, TextDelta, ToolReturned
-from baton.testing import Understudy, call
+from baton.events import ProgressDelta, TextDelta, ToolReturned
+from baton.testing import call, scripted_or_real
 
 
 @tool
@@ -22,7 +22,7 @@ async def count_books(ctx: RunContext[Any], shelves: int) -> int:
 
 
 librarian = Agent("Librarian", instructions="Count when asked.", tools=[count_books])
-model = Understudy([call("count_books", shelves=3), "There are 90 books here."], stream=True, cycle=True)
+model = scripted_or_real([call("count_books", shelves=3), "There are 90 books here."], stream=True, cycle=True)
 runner = Runner(librarian, model=model)
 
 
@@ -32,10 +32,10 @@ async def main() -> None:
     async with runner.stream("How many books are there?") as run:
         async for event in run:
             match event:
-                case Progress():
+                case ProgressDelta():
                     print(f"  … {event.text} ({event.done:g} of {event.total:g})")
                 case ToolReturned():
-                    print(f"  {event.name} returned {event.content}")
+                    print(f"  {event.tool_name} returned {event.content}")
                 case TextDelta():
                     pieces += 1
                     print(event.text, end="", flush=True)

@@ -36,7 +36,7 @@ runner = Runner(agent, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = await runner.run("A flight to Rome, please.")
     (question,) = result.interrupts
     print(f"{result.status}: {question.agent} asks {question.payload}")

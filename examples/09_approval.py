@@ -41,7 +41,7 @@ runner = Runner(clerk, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = await runner.run("Refund A, B and C.")
     print(f"{result.status}, paid so far: {paid}")
     b, c = result.interrupts

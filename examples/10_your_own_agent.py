@@ -7,7 +7,7 @@ baton check examples/10_your_own_agent.py:doorman
 from typing import Any
 
 from baton import Agent, AgentContext, BaseAgent, Runner, Transfer, agent
-from baton.testing import Understudy, transcript
+from baton.testing import scripted_or_real, transcript
 
 
 async def is_member(name: str) -> bool:
@@ -34,7 +34,7 @@ async def bouncer(ctx: AgentContext[Any]) -> None:
 
 host = Agent("Host", description="Looks after members.", instructions="Offer a table.")
 doorman = Doorman("Doorman", description="Lets members in.", handoffs=[host, bouncer])
-model = Understudy(["The table by the window is yours."], cycle=True)
+model = scripted_or_real(["The table by the window is yours."], cycle=True)
 runner = Runner(doorman, model=model)
 
 

@@ -6,8 +6,8 @@ baton check examples/12_retry_and_failover.py:agent
 
 import logging
 
-from baton import Agent, Failover, ModelError, Retry, Runner
-from baton.events import Said
+from baton import Agent, FallbackModel, ModelError, RetryModel, Runner
+from baton.events import AgentResponded
 from baton.testing import ScriptedModel
 
 
@@ -23,23 +23,23 @@ spare = ScriptedModel(["The spare model answers."], name="spare", cycle=True)
 agent = Agent("Clerk", instructions="Answer.")
 
 
-def answer_of(model: Retry | Failover) -> str:
+def answer_of(model: RetryModel | FallbackModel) -> str:
     result = Runner(agent, model=model).run_sync("Hello?")
-    said = next(event for event in result.events if isinstance(event, Said))
+    said = next(event for event in result.events if isinstance(event, AgentResponded))
     return f"{said.model}: {said.text}"
 
 
 def main() -> None:
-    print("scripted models: no language model is asked")
+    print("scripted models: no language model is called")
     logging.basicConfig(level=logging.INFO, format="  log: %(message)s")
     logging.getLogger("asyncio").setLevel(logging.WARNING)
-    print("Retry")
-    print(answer_of(Retry(flaky, attempts=3, initial=0.01)))
-    print("Failover, with Retry inside")
-    print(answer_of(Failover(Retry(broken, attempts=2, initial=0.01), spare)))
+    print("Retries")
+    print(answer_of(RetryModel(flaky, attempts=3, initial_delay=0.01)))
+    print("Fallback, with retries inside")
+    print(answer_of(FallbackModel(RetryModel(broken, attempts=2, initial_delay=0.01), spare)))
     print("and when all fail:")
     try:
-        answer_of(Failover(Retry(broken, attempts=2, initial=0.01), down))
+        answer_of(FallbackModel(RetryModel(broken, attempts=2, initial_delay=0.01), down))
     except ModelError as error:
         print(f"{type(error).__name__}: {error}", *getattr(error, "__notes__", ()), sep="\n  ")
 

@@ -6,7 +6,7 @@ baton graph examples/13_then_and_back.py:editor
 """
 
 from baton import Agent, Runner, handoff, then_transfer
-from baton.testing import Understudy, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 researcher = Agent("Researcher", description="Finds facts.", instructions="Find out.")
 # Whatever the writer writes, the checker reads it next: no model decides that.
@@ -19,12 +19,12 @@ editor = Agent(
     "Editor",
     instructions="Have it researched, then have it written.",
     handoffs=[
-        handoff(researcher, returns="caller"),  # The editor runs again when the researcher is done.
+        handoff(researcher, return_to="caller"),  # The editor runs again when the researcher is done.
         handoff(writer),  # The editor is done; control stays where it goes.
         handoff(checker),
     ],
 )
-model = Understudy(
+model = scripted_or_real(
     {
         "Editor": [call("transfer_to_researcher"), call("transfer_to_writer")],
         "Researcher": ["The bridge is 137 m long."],

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from baton import Agent, RunContext, Runner, handoff
-from baton.testing import Understudy, call, transcript
+from baton.testing import call, scripted_or_real, transcript
 
 
 class Ticket(BaseModel):
@@ -37,7 +37,7 @@ triage = Agent(
     instructions="Find out what it is about, then hand over.",
     handoffs=[handoff(desk, input_type=Ticket, on_handoff=file_ticket) for desk in (refunds, parcels)],
 )
-model = Understudy(
+model = scripted_or_real(
     {
         "Triage": [
             call("transfer_to_refunds", reason="refund", priority=9, order="A-17"),  # There is no priority 9.

@@ -35,7 +35,7 @@ runner = Runner(desk, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("I am K-204, call me at +1 212 555 0147. My invoice is wrong.")
     print(f"{result.agent} reads:")
     read = [text_of(message.content) for message in model.requests[-1].messages]

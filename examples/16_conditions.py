@@ -39,7 +39,7 @@ desk = Agent[Visit](
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     for visit in (Visit("basic", time(11)), Visit("basic", time(22)), Visit("gold", time(22))):
         # An edge that is off is not shown. Called all the same, it is refused.
         answers = {"Desk": [call("transfer_to_concierge"), call("transfer_to_mail")]}

@@ -46,7 +46,7 @@ runner = Runner(first, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("My lamp flickers.")
     print("\n".join(transcript(result.events)))
     print(f"the case that {result.agent} read: {'; '.join(result.values['case'])}")

@@ -6,7 +6,7 @@ baton check examples/18_handing_back.py:planner
 
 from baton import Agent, Runner, handoff
 from baton.messages import text_of
-from baton.testing import Understudy, call, say
+from baton.testing import call, say, scripted_or_real
 
 trains = Agent("Trains", description="Knows trains.", instructions="Name one train.")
 hotels = Agent("Hotels", description="Knows hotels.", instructions="Name one hotel.")
@@ -14,9 +14,9 @@ planner = Agent(
     "Planner",
     instructions="Ask the experts, one after the other, then sum up in one sentence.",
     # The experts need not know who asked them: whoever hands over on this edge goes on when they are done.
-    handoffs=[handoff(trains, returns="caller"), handoff(hotels, returns="caller")],
+    handoffs=[handoff(trains, return_to="caller"), handoff(hotels, return_to="caller")],
 )
-model = Understudy(
+model = scripted_or_real(
     {
         "Planner": [
             say("First the train.", call("transfer_to_trains")),

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from baton import Agent, Runner, tool
-from baton.adapters import OTel
+from baton.otel import OTelObserver
 from baton.testing import ScriptedModel, call, say
 
 # A program of yours would send spans to a collector: pip install opentelemetry-exporter-otlp
@@ -36,7 +36,7 @@ model = ScriptedModel(
         "Refunds": ["40 EUR are on their way."],
     }
 )
-runner = Runner(desk, model=model, readers=[OTel(provider)])
+runner = Runner(desk, model=model, observers=[OTelObserver(provider)])
 
 
 def show(parent: ReadableSpan | None, indent: str = "") -> None:
@@ -50,7 +50,7 @@ def show(parent: ReadableSpan | None, indent: str = "") -> None:
 
 
 if __name__ == "__main__":
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("I want my money back for A-17.")
     show(None)
     print(f"{result.agent}: {result.output}")

@@ -1,4 +1,4 @@
-"""Lesson 20: guardrails say no before anything happens. The model is scripted: no network, no key.
+"""Lesson 20: guardrails reject input, output and tool calls. The model is scripted.
 
 python examples/20_guardrails.py
 baton check examples/20_guardrails.py:desk
@@ -8,10 +8,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from baton import Agent, RunContext, Runner, Verdict, guarded, guarded_tool, guardrail
-from baton.errors import GuardrailTripped
+from baton import Agent, GuardrailVerdict, RunContext, Runner, guardrail
+from baton.agents import with_guardrails
+from baton.errors import GuardrailTrippedError
 from baton.messages import Message, text_of
 from baton.testing import ScriptedModel, call
+from baton.tools import with_tool_guardrails
 
 paid: list[float] = []
 
@@ -22,13 +24,12 @@ def pay(amount: float) -> str:
     return f"{amount:.2f} EUR paid back"
 
 
-def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> Verdict:
-    return Verdict(arguments["amount"] <= 100, "more than 100 EUR needs the head office")
+def at_most_100(ctx: RunContext[Any], arguments: dict[str, Any]) -> GuardrailVerdict:
+    return GuardrailVerdict(arguments["amount"] <= 100, "more than 100 EUR needs the head office")
 
 
-async def no_legal_advice(ctx: RunContext[Any], messages: Sequence[Message]) -> Verdict:
-    asked = text_of(messages[-1].content)
-    return Verdict("sue" not in asked, "we give no legal advice", info={"looked_at": len(messages)})
+async def no_legal_advice(ctx: RunContext[Any], messages: Sequence[Message]) -> GuardrailVerdict:
+    return GuardrailVerdict("sue" not in text_of(messages[-1].content), "we give no legal advice")
 
 
 @guardrail(name="no promises")
@@ -36,21 +37,22 @@ def no_promises(ctx: RunContext[Any], output: str) -> bool:
     return "guarantee" not in output
 
 
-clerk = Agent("Clerk", instructions="Settle refunds.", tools=[guarded_tool(pay, before=[at_most_100])])
-# Beside: the model is asked while the guardrail thinks, but its answer is held back until the guardrail agrees.
-desk = guarded(clerk, input=[no_legal_advice], output=[no_promises], mode="beside")
+safe_pay = with_tool_guardrails(pay, input_guardrails=[at_most_100])
+clerk = Agent("Clerk", instructions="Settle refunds.", tools=[safe_pay])
+# In parallel: the model is called while the guardrail runs; its answer is held back until the guardrail passes.
+desk = with_guardrails(clerk, input_guardrails=[no_legal_advice], output_guardrails=[no_promises], mode="parallel")
 refunds = [call("pay", amount=500), call("pay", amount=80), "80 EUR are on their way."]
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = await Runner(desk, model=ScriptedModel(refunds)).run("Refund my 500 EUR.")
     print(f"{result.output} Paid: {paid}")
-    for said in result.guardrails:
-        print(f"  {said.stage} {said.name}: {'passed' if said.verdict.passed else said.verdict.reason}")
+    for each in result.guardrail_results:
+        print(f"  {each.stage} {each.name}: {'passed' if each.verdict.passed else each.verdict.reason}")
     try:
         await Runner(desk, model=ScriptedModel([call("pay", amount=80)])).run("Pay or I sue you.")
-    except GuardrailTripped as trip:
+    except GuardrailTrippedError as trip:
         print(f"{trip} (paid is still {paid})")
 
 

@@ -37,7 +37,7 @@ runner = Runner(pipeline, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Do bicycle lanes help?")
     for request in model.requests:
         print(f"{request.agent} is told {request.instructions!r} and reads:")

@@ -4,9 +4,10 @@ python examples/22_writer_and_critic.py
 baton check examples/22_writer_and_critic.py:article
 """
 
-from baton import Agent, LoopAgent, Runner, SequentialAgent, break_loop_tool
-from baton.events import Started
+from baton import Agent, LoopAgent, Runner, SequentialAgent
+from baton.events import AgentStarted
 from baton.testing import ScriptedModel, call, say, transcript
+from baton.workflows import break_loop_tool
 
 writer = Agent("Writer", instructions="Write, or write better what the critic found fault with.", output_key="draft")
 critic = Agent(
@@ -34,11 +35,11 @@ runner = Runner(article, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Write about the bridge.")
     said = [line for line in transcript(result.events) if " said " in line]
     print("\n".join(said))
-    floors = [event.agent for event in result.events if isinstance(event, Started)]
+    floors = [event.agent for event in result.events if isinstance(event, AgentStarted)]
     print("who had the floor: " + ", ".join(floors))
     print(f"published: {result.output}")
 

@@ -11,7 +11,7 @@ from typing import Any
 from baton import Agent, ParallelAgent, RunContext, Runner, SequentialAgent
 from baton.messages import text_of
 from baton.testing import ScriptedModel, call
-from baton.workflows import append
+from baton.workflows import reducers
 
 
 async def note(ctx: RunContext[Any], figure: str) -> str:
@@ -28,7 +28,7 @@ analysts = ParallelAgent(
     "Analysts",
     sub_agents=[analyst("Customers", "customers"), analyst("Rivals", "rivals"), analyst("Prices", "prices")],
     on_error="ignore",  # Who fails is left out, and the others go on.
-    reducers={"figures": append},  # All three write this value: a list of what each wrote.
+    reducers={"figures": reducers.append},  # All three write this value: a list of what each wrote.
 )
 study = SequentialAgent("Study", sub_agents=[analysts, Agent("Summary", instructions="Sum it up.")])
 model = ScriptedModel(
@@ -43,7 +43,7 @@ runner = Runner(study, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     logging.disable()  # That a branch failed is logged as a warning, with its traceback.
     result = runner.run_sync("Should we build it?")
     first = {request.agent: request for request in reversed(model.requests)}

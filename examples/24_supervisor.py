@@ -43,7 +43,7 @@ runner = Runner(boss, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("What share of the GDP of the US was New York's in 2024?")
     print("\n".join(line for line in transcript(result.events) if "transfer_to" not in line))
     worker = next(request for request in model.requests if request.agent == "Maths")

@@ -5,7 +5,7 @@ baton check examples/25_layered_supervisor.py:editor
 """
 
 from baton import Agent, Runner, supervisor
-from baton.events import Transferred
+from baton.events import ControlTransferred
 from baton.testing import ScriptedModel, call
 
 research = supervisor(
@@ -37,11 +37,11 @@ STOPPED = {"Desk": [call("transfer_to_lawyer")], "Lawyer": [call("exit", final_r
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     for rest in (PRINTED, STOPPED):
         result = Runner(editor, model=ScriptedModel({**START, **rest})).run_sync("What about the mayor's bridge?")
         for event in result.events:
-            if isinstance(event, Transferred):
+            if isinstance(event, ControlTransferred):
                 print(f"  {event.source} {'back to' if event.reason == 'returned' else '→'} {event.target}")
         print(f"{result.agent} had the last word: {result.output}")
 

@@ -5,9 +5,9 @@ baton check examples/26_trip_planning.py:trip
 baton graph examples/26_trip_planning.py:trip
 """
 
-from baton import Runner, make_executor, make_planner, make_replanner, plan_execute, tool
+from baton import Runner, plan_execute, tool
 from baton.messages import text_of
-from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan
+from baton.patterns import PLAN_EXECUTE_KEY, ParallelPlan, make_executor, make_planner, make_replanner
 from baton.testing import ScriptedModel, call
 
 
@@ -48,7 +48,7 @@ runner = Runner(trip, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Two days in Rome, by train.")
     last = [request for request in model.requests if request.agent == "Executor"][-2]
     print("\n".join(f"    {line}" for line in text_of(last.messages[0].content).splitlines()))

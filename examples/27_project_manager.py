@@ -44,7 +44,7 @@ runner = Runner(manager, model=model)
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = await runner.run("A button, please.")
     while result.status == "suspended":
         (question,) = result.interrupts
@@ -52,7 +52,7 @@ async def main() -> None:
         print(f"{' → '.join(question.path)} asks {question.payload!r}: {answer}")
         # Hours later, in another process: all it needs is the log, and nothing in it is done again.
         later = Runner(manager, model=model)
-        result = await later.resume(later.adopt(decode_log(encode_log(result.events))), {question.id: answer})
+        result = await later.resume(later.load_log(decode_log(encode_log(result.events))), {question.id: answer})
     print(f"{result.output} ({result.usage.total.model_calls} model calls, {len(result.events)} events)")
 
 

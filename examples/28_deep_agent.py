@@ -48,7 +48,7 @@ runner = Runner(deep, model=model)
 
 
 def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("A report on tides, please.")
     critic = next(request for request in model.requests if request.agent == "Critic")
     print(f"all that Critic read: {[text_of(message.content) for message in critic.messages]}")

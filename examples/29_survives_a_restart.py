@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from baton import Agent, Runner, tool
-from baton.stores import store_of
+from baton.stores import resolve_store
 from baton.testing import ScriptedModel, call
 
 
@@ -33,7 +33,7 @@ async def monday(file: Path) -> None:
 
 async def tuesday(file: Path) -> None:
     """Another process, another runner: all it has is the file."""
-    store = store_of(file)
+    store = resolve_store(file)
     async with Runner(clerk, model=ScriptedModel(["The money is on its way."]), store=store) as runner:
         (waiting,) = (await store.list(status=["suspended"])).records
         print(f"tuesday: {waiting.run_id} waits since monday, with {waiting.seq - 1} events on record")
@@ -42,7 +42,7 @@ async def tuesday(file: Path) -> None:
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "runs.db"
         await monday(file)

@@ -23,20 +23,20 @@ model = ScriptedModel({"Desk": [transfer_to("Bookings"), "Hello again!"], "Booki
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     runner = Runner(desk, model=model, store="memory:")  # A file or a database keeps threads for longer.
     thread = runner.thread("u42")
 
     for text in ("A table for two, please.", "Make it three."):
         result = await runner.run(text, thread="u42")
         print(f"{result.agent}: {result.output}")
-    print(f"the floor is with {await thread.floor()}: the second run began there, not with Desk")
+    print(f"the floor is with {await thread.active_agent()}: the second run began there, not with Desk")
 
-    result = await runner.run("Hello?", thread="u42", floor="root")
+    result = await runner.run("Hello?", thread="u42", start_at="root")
     print(f"{result.agent}: {result.output}")
 
-    print(f"{len(await thread.runs())} runs, {len(await thread.history())} messages")
-    print(f"forgot {await thread.trim(keep=1)} runs, {len(await thread.history())} messages are left")
+    print(f"{len(await thread.runs())} runs, {len(await thread.messages())} messages")
+    print(f"forgot {await thread.trim(keep=1)} runs, {len(await thread.messages())} messages are left")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ model = ScriptedModel([call("send_money", to="Ada", amount=100), "Ada has her 10
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     runner = Runner(bank, model=model, store="memory:")
 
     # A crash leaves the same behind: it is on record that the tool was about to run, and nothing else.

@@ -36,7 +36,7 @@ agent = Agent("Travel", instructions="Book what is asked for.", tools=[book])
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     runner = Runner(agent, model=ScriptedModel([call("book", city="Rome"), confirm, confirm]), store="memory:")
     first = await runner.run("A flight to Rome, please.", run_id="first")
     first = await runner.resume("first", "09:40")

@@ -1,7 +1,7 @@
 """Lesson 33: kill the process after every event, and see whether the team minds. The model is scripted: no network.
 
 python examples/33_crash_laboratory.py
-baton check examples/33_crash_laboratory.py:keeper
+baton check examples/33_crash_laboratory.py:shop
 """
 
 import asyncio
@@ -9,7 +9,7 @@ from typing import Any
 
 from baton import Agent, RunContext, Runner, tool
 from baton.stores import Store
-from baton.testing import ScriptedModel, call, crash_report, survives_crashes
+from baton.testing import ScriptedModel, assert_survives_crashes, call, crash_report
 
 STEPS = [call("put", item="lamp"), call("check_out"), "Thank you."]
 
@@ -45,14 +45,14 @@ async def check_out(ctx: RunContext[Any]) -> str:
     return f"paid for {len(ctx.values.get('basket', []))}"
 
 
-keeper = Agent("Shop", tools=[put, check_out])  # The basket is in the run's values, and so in the log.
+shop = Agent("Shop", tools=[put, check_out])  # The basket is in the run's values, and so in the log.
 
 
 async def main() -> None:
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     print(await crash_report(shop_that_forgets, "A lamp, please."))
     # In a test, this line is all:
-    print(await survives_crashes(lambda store: Runner(keeper, model=ScriptedModel(STEPS), store=store), "A lamp."))
+    print(await assert_survives_crashes(lambda store: Runner(shop, model=ScriptedModel(STEPS), store=store), "Go."))
 
 
 if __name__ == "__main__":

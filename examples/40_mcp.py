@@ -9,8 +9,8 @@ from mcp.server.mcpserver import MCPServer as Server
 from mcp.server.mcpserver.exceptions import ToolError
 
 from baton import Agent, Runner
-from baton.adapters import MCPServer
 from baton.events import ToolReturned
+from baton.mcp import MCPToolset
 from baton.testing import ScriptedModel, call
 
 warehouse = Server("warehouse", log_level="WARNING")
@@ -31,8 +31,8 @@ async def reserve(item: str, pieces: int) -> str:
 
 
 # A server in this process. As a rule it is somebody else's, and a command or a URL:
-#   MCPServer("uvx mcp-server-time", prefix="clock"), MCPServer("https://example.org/mcp", headers={…})
-source = MCPServer(warehouse, prefix="warehouse")
+#   MCPToolset("uvx mcp-server-time", prefix="clock"), MCPToolset("https://example.org/mcp", headers={…})
+source = MCPToolset(warehouse, prefix="warehouse")
 
 sales = Agent("Sales", description="Sells lamps.", instructions="Reserve what is wanted.", tools=[source])
 desk = Agent("Desk", description="Finds who can help.", instructions="Find who can help.", handoffs=[sales])
@@ -50,9 +50,9 @@ model = ScriptedModel(
 runner = Runner(desk, model=model)
 
 if __name__ == "__main__":
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     result = runner.run_sync("Five lamps, please.")
     for event in result.events:
-        if isinstance(event, ToolReturned) and not event.wanted:
-            print(f"{event.name}{' failed' if event.is_error else ''}: {event.content}")
+        if isinstance(event, ToolReturned) and not event.requested_agent:
+            print(f"{event.tool_name}{' failed' if event.is_error else ''}: {event.content}")
     print(f"{result.agent}: {result.output}")

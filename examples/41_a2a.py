@@ -11,7 +11,8 @@ from typing import Any
 import uvicorn
 
 from baton import Agent, Runner, tool
-from baton.adapters.a2a import RemoteAgent, serve_a2a
+from baton.a2a import RemoteAgent
+from baton.serving.a2a import a2a_app
 from baton.testing import ScriptedModel, call, transfer_to
 
 
@@ -23,7 +24,7 @@ async def send_warning(city: str) -> str:
 
 there = ScriptedModel([call("send_warning", city="Rome"), "Rome has been warned."], cycle=True)
 weather = Agent("Weather", description="Knows the weather, sends warnings.", tools=[send_warning], model=there)
-app = serve_a2a(weather)  # In a program of its own: app.run(port=8000)
+app = a2a_app(weather)  # In a program of its own: app.run(port=8000)
 
 
 async def ask(url: str) -> None:
@@ -43,7 +44,7 @@ async def ask(url: str) -> None:
 
 
 async def main() -> None:
-    print("scripted models: no language model is asked")
+    print("scripted models: no language model is called")
     listening: Any = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
     serving = asyncio.create_task(server.serve([listening]))

@@ -13,9 +13,9 @@ from importlib.util import find_spec
 from tempfile import TemporaryDirectory
 
 from baton import Agent, Runner
-from baton.adapters import MCPServer
-from baton.errors import ToolsUnavailable
+from baton.errors import ToolsUnavailableError
 from baton.events import ToolReturned
+from baton.mcp import MCPToolset
 from baton.testing import ScriptedModel, call
 
 folder = TemporaryDirectory()
@@ -23,9 +23,9 @@ place = folder.name
 identity = {f"GIT_{who}_{what}": "ada@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 
 # A server gets of your environment only what `env` says, and the likes of PATH and HOME.
-time = MCPServer([sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"], prefix="time")
-files = MCPServer(["npx", "-y", "@modelcontextprotocol/server-filesystem", place], prefix="files", startup=120)
-git = MCPServer([sys.executable, "-m", "mcp_server_git", "--repository", place], prefix="git", env=identity)
+time = MCPToolset([sys.executable, "-m", "mcp_server_time", "--local-timezone", "UTC"], prefix="time")
+files = MCPToolset(["npx", "-y", "@modelcontextprotocol/server-filesystem", place], prefix="files", connect_timeout=120)
+git = MCPToolset([sys.executable, "-m", "mcp_server_git", "--repository", place], prefix="git", env=identity)
 
 archivist = Agent("Archivist", description="Commits files.", tools=[git])
 writer = Agent("Writer", description="Writes notes.", tools=[files], handoffs=[archivist])
@@ -43,7 +43,7 @@ steps = {
 }
 
 if __name__ == "__main__":
-    print("scripted model: no language model is asked")
+    print("scripted model: no language model is called")
     needed = {"git": shutil.which("git"), "node": shutil.which("npx")}
     needed |= {f"mcp-server-{name}": find_spec(f"mcp_server_{name}") for name in ("time", "git")}
     if missing := [name for name, found in needed.items() if not found]:
@@ -51,10 +51,10 @@ if __name__ == "__main__":
     subprocess.run(["git", "init", "-q", place], check=True)
     try:
         result = Runner(clock, model=ScriptedModel(steps)).run_sync("Note down when the call at noon UTC is in Tokyo.")
-    except ToolsUnavailable as error:
-        sys.exit(f"this lesson needs {error.source}: {error.because}")
+    except ToolsUnavailableError as error:
+        sys.exit(f"this lesson needs {error.source}: {error.reason}")
     for event in result.events:
         if isinstance(event, ToolReturned):
-            print(f"{event.agent}: {event.name}{' failed' if event.is_error else ''}")
+            print(f"{event.agent}: {event.tool_name}{' failed' if event.is_error else ''}")
     print(f"{result.agent}: {result.output}")
     print(subprocess.check_output(["git", "-C", place, "log", "--format=in the log of git: %s"], text=True), end="")

@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 
 from baton import Agent, RunContext, Runner, tool
-from baton.server import api_app, serving
-from baton.testing import Understudy, call
+from baton.serving import api_app, serve_in_background
+from baton.testing import call, scripted_or_real
 
 
 @tool
@@ -23,7 +23,7 @@ async def book_table(ctx: RunContext[Any], people: int) -> str:
 
 
 desk = Agent("Desk", instructions="Book what is asked for.", tools=[book_table])
-model = Understudy([call("book_table", people=4), "Done: four people at 20:30."], cycle=True)
+model = scripted_or_real([call("book_table", people=4), "Done: four people at 20:30."], cycle=True)
 app = api_app(Runner(desk, model=model, store="memory:"), auth={"s3cret": "ada"})
 
 
@@ -41,12 +41,12 @@ async def listen(client: aiohttp.ClientSession, run: str, after: int = 0) -> int
 async def main() -> None:
     print(model.notice)
     headers = {"Authorization": "Bearer s3cret"}
-    async with serving(app) as url, aiohttp.ClientSession(url, headers=headers) as client:
+    async with serve_in_background(app) as url, aiohttp.ClientSession(url, headers=headers) as client:
         async with client.post("/runs", json={"input": "A table for four, please."}) as answer:
             run = (await answer.json())["id"]
         last = await listen(client, run)
         async with client.get(f"/runs/{run}") as answer:
-            (question,) = (await answer.json())["questions"]
+            (question,) = (await answer.json())["interrupts"]
         print(f"asked: {json.dumps(question['payload'])}")
         await (await client.post(f"/runs/{run}/answers", json={"answers": {question["id"]: "20:30"}})).read()
         await listen(client, run, after=last)

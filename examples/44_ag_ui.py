@@ -1,6 +1,6 @@
 """Lesson 44: a team behind any user interface that speaks AG-UI. The model is scripted: no network, no key.
 
-The app is the four lines that end with `serve_agui`; the rest plays the user interface. To serve it on a port:
+The app is the four lines that end with `agui_app`; the rest plays the user interface. To serve it on a port:
 `baton serve examples/44_ag_ui.py:runner --agui`.
 
 python examples/44_ag_ui.py
@@ -14,14 +14,14 @@ from typing import Any
 import aiohttp
 
 from baton import Agent, Runner
-from baton.adapters.agui import frontend_tools, serve_agui
-from baton.server import serving
-from baton.testing import Understudy, call
+from baton.serving import serve_in_background
+from baton.serving.agui import agui_app, with_frontend_tools
+from baton.testing import call, scripted_or_real
 
-model = Understudy([call("pick_color"), "Red it is: I paint the door."], cycle=True)
-painter = frontend_tools(Agent("Painter", instructions="Let the user pick the color."))
+model = scripted_or_real([call("pick_color"), "Red it is: I paint the door."], cycle=True)
+painter = with_frontend_tools(Agent("Painter", instructions="Let the user pick the color."))
 runner = Runner(painter, model=model, store="memory:")
-app = serve_agui(runner)
+app = agui_app(runner)
 
 PICK_COLOR = {"name": "pick_color", "description": "Let the user pick a color on the screen."}
 
@@ -38,7 +38,7 @@ async def run(client: aiohttp.ClientSession, number: int, messages: list[dict[st
 
 async def main() -> None:
     print(model.notice)
-    async with serving(app) as url, aiohttp.ClientSession(url) as client:
+    async with serve_in_background(app) as url, aiohttp.ClientSession(url) as client:
         messages: list[dict[str, Any]] = [{"id": "1", "role": "user", "content": "Paint the door, please."}]
         events = await run(client, 1, messages)
         (pending,) = events[-1]["outcome"]["pendingToolCallIds"]

@@ -5,12 +5,14 @@ They run as `default` with every test run, as `soak` with HYPOTHESIS_PROFILE=soa
 A soak tries LAWS examples of most laws, 1500 if that is not set, which takes about an hour on two slow cores.
 """
 
+import gc
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+from tests.unclosed import created, is_closed, watch_clients
 
 if TYPE_CHECKING:
     from tests.postgres import PostgresServer
@@ -21,7 +23,7 @@ _ALL_BUT_EXPLAIN = [phase for phase in Phase if phase is not Phase.explain]
 
 settings.register_profile(
     "default",
-    max_examples=40,
+    max_examples=25,
     stateful_step_count=15,
     deadline=None,
     derandomize=False,
@@ -35,12 +37,37 @@ settings.register_profile(
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
 settings.load_profile(PROFILE)
 
+watch_clients()
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A soak takes as long as it takes."""
     if PROFILE == "soak":
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
+    _name_apart(items)
+
+
+def _name_apart(items: list[Any]) -> None:
+    """Give tests that schemathesis makes their own node ids: of those with the same one, xdist runs only the first."""
+    known: set[str] = set()
+    for item in items:
+        if item.nodeid in known:
+            item._id = item.parent.id.child(item.name)
+        if item.nodeid in known:
+            raise pytest.UsageError(f"two tests are called {item.nodeid}")
+        known.add(item.nodeid)
+
+
+@pytest.fixture(autouse=True)
+def no_unclosed_clients() -> Iterator[None]:
+    """Fail a test that leaves an HTTP client open, and collect it while no event loop is running."""
+    yield
+    unclosed = [repr(client) for client in created if not is_closed(client)]
+    created.clear()
+    if unclosed:
+        gc.collect()
+        pytest.fail(f"not closed: {unclosed}")
 
 
 @pytest.fixture(scope="session")

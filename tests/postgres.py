@@ -15,6 +15,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 import psycopg
+from filelock import FileLock
 
 with warnings.catch_warnings():
     # On import it looks for a folder of the session, which we do not use, and warns when there is none.
@@ -45,8 +46,9 @@ class PostgresServer:
         self._process: subprocess.Popen[bytes] | None = None
         self._run_as = _USER if os.geteuid() == 0 else None
         if self._run_as is not None:
-            utils.ensure_user_exists(_USER)  # pyright: ignore[reportUnknownMemberType] - the package has no types
-            utils.ensure_prefix_permissions(_PROGRAMS)
+            with FileLock(Path(tempfile.gettempdir()) / f"{_USER}.lock"):  # Other workers want the same user.
+                utils.ensure_user_exists(_USER)  # pyright: ignore[reportUnknownMemberType] - the package has no types
+                utils.ensure_prefix_permissions(_PROGRAMS)
             shutil.chown(self.folder, _USER)
         command = [self._program("initdb"), "-D", self._data, "-U", "postgres", "-A", "trust", "-E", "utf8", "-N"]
         subprocess.run(command, user=self._run_as, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
@@ -65,7 +67,7 @@ class PostgresServer:
             self._process = subprocess.Popen(
                 command, user=self._run_as, cwd=self.folder, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while True:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
@@ -79,7 +81,7 @@ class PostgresServer:
         """End the server, cutting all connections; after a crash it has to recover when it starts."""
         if self._process is not None:
             self._process.send_signal(signal.SIGQUIT if crash else signal.SIGINT)
-            self._process.wait(30)
+            self._process.wait(120)
             self._process = None
 
     def remove(self) -> None:

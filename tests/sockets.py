@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from baton.server import serving
+from baton.serving import serve_in_background
 
 
 class Client:
@@ -59,5 +59,5 @@ async def frames_in(content: aiohttp.StreamReader) -> AsyncGenerator[dict[str, s
 @asynccontextmanager
 async def client_of(app: Any, token: str = "") -> AsyncGenerator[Client]:
     """Serve an app, and speak with it."""
-    async with serving(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
+    async with serve_in_background(app, timeout_graceful_shutdown=1) as url, aiohttp.ClientSession() as session:
         yield Client(session, url, token)

@@ -19,11 +19,11 @@ from baton.messages import (
     ToolMessage,
     Usage,
     UserMessage,
-    as_messages,
     is_empty,
     media_of,
-    paired,
+    pair_calls_with_results,
     text_of,
+    to_messages,
 )
 
 PICTURE = Image(url="https://example.org/cat.png")
@@ -60,7 +60,7 @@ PICTURE = Image(url="https://example.org/cat.png")
         ({"role": "tool", "tool_call_id": "x", "content": "r"}, (ToolMessage("x", "", "r"),)),
         # As our own messages are written.
         (
-            {"role": "tool", "call_id": "x", "name": "t", "content": "r", "is_error": True},
+            {"role": "tool", "tool_call_id": "x", "name": "t", "content": "r", "is_error": True},
             (ToolMessage("x", "t", "r", True),),
         ),
         (
@@ -70,12 +70,12 @@ PICTURE = Image(url="https://example.org/cat.png")
     ],
 )
 def test_input_may_be_given_in_many_forms(given: Any, wanted: tuple[Message, ...]) -> None:
-    assert as_messages(given) == wanted
+    assert to_messages(given) == wanted
 
 
 def test_what_is_given_is_not_changed() -> None:
     given: dict[str, Any] = {"role": "tool", "tool_call_id": "x", "content": None}
-    as_messages([given])
+    to_messages([given])
     assert given == {"role": "tool", "tool_call_id": "x", "content": None}
 
 
@@ -97,7 +97,7 @@ def test_text_and_media_in_content() -> None:
         (AssistantMessage(), True),
         (UserMessage("x"), False),
         (UserMessage((PICTURE,)), False),
-        (AssistantMessage(calls=(ToolCall("x", "t"),)), False),
+        (AssistantMessage(tool_calls=(ToolCall("x", "t"),)), False),
         (AssistantMessage(reasoning=(Reasoning("hm"),)), False),
         # The result of a call must be there even if it says nothing.
         (ToolMessage("x", "t", ""), False),
@@ -163,8 +163,8 @@ MISSING = "The result of this call is not available."
 )
 def test_a_conversation_is_made_whole(messages: list[Message], wanted: list[Message]) -> None:
     # T26
-    assert paired(messages) == wanted
-    assert paired(wanted) == wanted
+    assert pair_calls_with_results(messages) == wanted
+    assert pair_calls_with_results(wanted) == wanted
 
 
 @pytest.mark.parametrize(
@@ -180,5 +180,5 @@ def test_a_conversation_is_made_whole(messages: list[Message], wanted: list[Mess
 )
 def test_a_dict_that_is_no_message_is_refused(given: dict[str, Any]) -> None:
     with pytest.raises(SetupError, match=r"not a message: .*; give role and content") as caught:
-        as_messages([given])
+        to_messages([given])
     assert repr(given) in str(caught.value)

@@ -16,9 +16,9 @@ from typing import Any
 import uvicorn
 
 from baton import Agent, Runner
-from baton.adapters.a2a import serve_a2a
 from baton.messages import text_of
-from baton.models import Chunk, ModelRequest, Response, TextChunk
+from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk
+from baton.serving.a2a import a2a_app
 
 PACE = 0.001
 """Seconds between tokens: faster than models are, so that little of what is measured is waiting."""
@@ -33,12 +33,12 @@ class Talkative:
         for number in range(int(text_of(request.messages[-1].content))):
             yield TextChunk(f"{number} ")
             await asyncio.sleep(PACE)
-        yield Response(stop_reason="stop")
+        yield ModelResponse(stop_reason="stop")
 
 
 def app_in(folder: Path) -> Any:
     """The service, and beside it what it has used."""
-    service = serve_a2a(Runner(Agent("Talker", description="Talks.", model=Talkative()), store=folder / "runs.db"))
+    service = a2a_app(Runner(Agent("Talker", description="Talks.", model=Talkative()), store=folder / "runs.db"))
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["path"] != "/cpu":

@@ -10,12 +10,12 @@ from baton import Agent, BaseAgent, Handoff, Limits, LoopAgent, ParallelAgent, R
 from baton.events import TextDelta
 from baton.handoffs import HandoffInputData
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
-from baton.models import Chunk, ModelRequest, Ready, Response, TextChunk
+from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
 from benchmarks.contender import RunOnce
 from benchmarks.script import Script
 from benchmarks.workloads import INSTRUCTIONS, QUESTION, Outcome, Reply, Workload
 
-LIMITS = Limits(transfers=10_000, model_calls=100_000, round_trips=None)
+LIMITS = Limits(transfers=10_000, model_calls=100_000, idle_cycles=None)
 MAX_TURNS = 10_000
 
 
@@ -34,11 +34,11 @@ class StubModel:
         # Built anew for every call, as an adapter for a real provider has to. Ready, because the bare loop's model
         # does not wait for anything either.
         calls = tuple([ToolCall(call.id, call.name, call.arguments) for call in reply.calls])
-        return Ready(Response(AssistantMessage(reply.text, calls)))
+        return CompleteResponse(ModelResponse(AssistantMessage(reply.text, calls)))
 
     async def overlapping(self, history_length: int) -> AsyncIterator[Chunk]:
         reply = await self.script.overlapping(history_length)
-        yield Response(AssistantMessage(reply.text))
+        yield ModelResponse(AssistantMessage(reply.text))
 
     async def streamed(self, reply: Reply) -> AsyncIterator[Chunk]:
         for delta in reply.deltas:

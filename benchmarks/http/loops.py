@@ -88,7 +88,7 @@ async def official(base_url: str) -> AsyncGenerator[RunOnce]:
 async def baton(base_url: str) -> AsyncGenerator[RunOnce]:
     """An agent with a tool, at its default settings, over Baton's own wire."""
     # In the loop, as it is called in the other two.
-    agent = Agent("A0", instructions=INSTRUCTIONS, tools=[tool(thread=False)(step)])
+    agent = Agent("A0", instructions=INSTRUCTIONS, tools=[tool(in_thread=False)(step)])
     model = OpenAIModel("stub", base_url=base_url, api_key=KEY)
     runner = Runner(agent, model=model)
 

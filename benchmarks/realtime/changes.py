@@ -10,12 +10,12 @@ from statistics import median
 
 from msgspec import Struct
 
-from baton.events import Transferred
-from baton.realtime import Manners, RealtimeSession, TurnDetection
+from baton.events import ControlTransferred
+from baton.realtime import RealtimeSession, RealtimeSettings, TurnDetection
 from benchmarks.realtime.provider import Account, desk, provider_for
 
 _PIECE_MS = 20
-_QUIET = Manners(turn_detection=TurnDetection(threshold=1.0))
+_QUIET = RealtimeSettings(turn_detection=TurnDetection(threshold=1.0))
 """Whatever the user says, nobody takes it for speech: what is measured is not interrupted."""
 
 
@@ -40,7 +40,7 @@ async def floor_changes(count: int) -> Changes:
             await session.send_text("go")
             changes = 0
             async for event in session:
-                changes += isinstance(event, Transferred)
+                changes += isinstance(event, ControlTransferred)
                 if changes >= count:
                     break
             stop.set()

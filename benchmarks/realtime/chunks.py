@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from baton.realtime import AudioDelta, AudioDone, RealtimeAgent, RealtimeRunner, RealtimeSession
+from baton.realtime import AudioCompleted, AudioDelta, RealtimeAgent, RealtimeRunner, RealtimeSession
 from baton.realtime.openai import OpenAIRealtimeModel
 
 _CHUNK = bytes(range(240)) * 8
@@ -92,7 +92,7 @@ async def _listened(session: RealtimeSession) -> None:
     async for event in session:
         if isinstance(event, AudioDelta):
             pieces += 1
-        elif isinstance(event, AudioDone):
+        elif isinstance(event, AudioCompleted):
             break
     assert pieces == _CHUNKS
 

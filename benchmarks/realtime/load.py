@@ -9,16 +9,16 @@ from collections import defaultdict
 from hashlib import blake2b
 
 from msgspec import Struct
+from tests.servers.realtime import silence, speech
 
-from baton.events import Transferred
-from baton.realtime import AudioDelta, Manners, Playback, RealtimeRunner, RealtimeSession, TurnDetection
-from baton.testing.servers.realtime import silence, speech
+from baton.events import ControlTransferred
+from baton.realtime import AudioDelta, PlaybackTracker, RealtimeRunner, RealtimeSession, RealtimeSettings, TurnDetection
 from benchmarks.realtime.provider import Account, Provider, Report, desk, provider_for
 
 PACE = 10.0
 """How many times as fast as people everybody speaks."""
 _PIECE_MS = 100
-_MANNERS = Manners(turn_detection=TurnDetection(silence_ms=300))
+_MANNERS = RealtimeSettings(turn_detection=TurnDetection(silence_ms=300))
 _MEGABYTE = 2**20
 
 
@@ -99,7 +99,7 @@ async def _until_all_is_said(provider: Provider, talks: list[Talk]) -> None:
         before = now
         for talk in talks:
             assert talk.session is not None
-            await talk.session.settled()
+            await talk.session.wait_until_idle()
 
 
 class Heard:
@@ -130,7 +130,7 @@ class Talk:
 
     async def hold(self, runner: RealtimeRunner, said: list[bytes]) -> None:
         """Say all this, and listen, until it may end."""
-        playback = Playback(clock=lambda: time.monotonic() * PACE)
+        playback = PlaybackTracker(clock=lambda: time.monotonic() * PACE)
         async with runner.connect(playback=playback) as session:
             self.session = session
             listening = asyncio.create_task(self._listen(session))
@@ -157,7 +157,7 @@ class Talk:
             if isinstance(event, AudioDelta):
                 self.heard_items[event.item_id].hear(event.audio)
                 self.heard += len(event.audio)
-            elif isinstance(event, Transferred):
+            elif isinstance(event, ControlTransferred):
                 self.changes += 1
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from baton import Limits
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, realtime_handoff
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, realtime_handoff
 from baton.realtime.openai import OpenAIRealtimeModel
 from benchmarks.realtime.serving import Kind
 
@@ -86,7 +86,7 @@ async def provider_for(kind: Kind, *, pace: float = 0.0) -> AsyncGenerator[Provi
             await process.wait()
 
 
-def desk(base_url: str, manners: Manners) -> RealtimeRunner:
+def desk(base_url: str, manners: RealtimeSettings) -> RealtimeRunner:
     """Two agents that can hand over to each other, and the provider as their model."""
     b = RealtimeAgent(
         "B",
@@ -101,5 +101,5 @@ def desk(base_url: str, manners: Manners) -> RealtimeRunner:
         handoffs=[realtime_handoff(b, tool_name_override="transfer_to_b")],
     )
     model = OpenAIRealtimeModel(api_key="test-key", base_url=base_url)
-    limits = Limits(model_calls=None, transfers=None, round_trips=None)
-    return RealtimeRunner(a, model=model, manners=manners, limits=limits)
+    limits = Limits(model_calls=None, transfers=None, idle_cycles=None)
+    return RealtimeRunner(a, model=model, settings=manners, limits=limits)

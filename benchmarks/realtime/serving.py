@@ -14,10 +14,11 @@ from hashlib import blake2b
 from itertools import repeat
 from typing import Any, Literal, TypeAlias
 
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import ServedSession
+
 from baton.testing import call
-from baton.testing.servers import OpenAIRealtimeServer
-from baton.testing.servers.realtime import ServedSession
-from baton.testing.steps import Step
+from baton.testing.scripted import ScriptStep
 
 Kind: TypeAlias = Literal["changes", "load"]
 _WORDS = "there is a good deal to be said about that and it takes some time to say"
@@ -28,7 +29,7 @@ _CROSSED = ("conversation_already_has_active_response", "response_cancel_not_act
 
 def server_for(kind: Kind, pace: float) -> OpenAIRealtimeServer:
     """Two agents that hand over to each other: at every turn, or at every third, with words between."""
-    words: list[Step] = [] if kind == "changes" else [_WORDS, _WORDS]
+    words: list[ScriptStep] = [] if kind == "changes" else [_WORDS, _WORDS]
     steps = {name: [*words, call(f"transfer_to_{other}")] for name, other in (("a", "b"), ("b", "a"))}
     return OpenAIRealtimeServer(
         steps,

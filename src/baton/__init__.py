@@ -1,35 +1,40 @@
-"""Baton: agents that pass control to one another. Everything here is loaded when it is first used."""
+"""Build systems of agents that hand control to one another.
+
+Names are loaded on first use, so `import baton` imports no model provider, database driver or web framework.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .version import __version__ as __version__
+
 if TYPE_CHECKING:
-    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, guarded, then_transfer
-    from .context import Limits, RunContext, Values
+    from .agents import Agent, AgentContext, AgentHooks, BaseAgent, RunHooks, agent, then_transfer
+    from .context import Limits, RunContext
     from .errors import BatonError, ModelError, RunError, SetupError, ToolError
-    from .events import BreakLoop, Exit, Transfer
+    from .events import Exit, Transfer
     from .handoffs import Handoff, HandoffInputData, handoff
-    from .models import Failover, Model, ModelSettings, Retry
-    from .patterns import deep_agent, make_executor, make_planner, make_replanner, plan_execute, supervisor
-    from .runner import LiveRun, Runner, RunResult
-    from .tools import Approval, Tool, Verdict, guarded_tool, guardrail, tool
-    from .workflows import LoopAgent, ParallelAgent, SequentialAgent, break_loop_tool
+    from .models import FallbackModel, Model, ModelSettings, RetryModel
+    from .patterns import deep_agent, plan_execute, supervisor
+    from .runner import Runner, RunResult, RunStream
+    from .tools import Approval, GuardrailVerdict, Tool, ToolResult, guardrail, tool
+    from .workflows import LoopAgent, ParallelAgent, SequentialAgent
 
-_HOMES = {
-    "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "guarded", "then_transfer"),
-    "context": ("Limits", "RunContext", "Values"),
+_PACKAGES = {
+    "agents": ("Agent", "AgentContext", "AgentHooks", "BaseAgent", "RunHooks", "agent", "then_transfer"),
+    "context": ("Limits", "RunContext"),
     "errors": ("BatonError", "ModelError", "RunError", "SetupError", "ToolError"),
-    "events": ("BreakLoop", "Exit", "Transfer"),
+    "events": ("Exit", "Transfer"),
     "handoffs": ("Handoff", "HandoffInputData", "handoff"),
-    "models": ("Failover", "Model", "ModelSettings", "Retry"),
-    "patterns": ("deep_agent", "make_executor", "make_planner", "make_replanner", "plan_execute", "supervisor"),
-    "runner": ("LiveRun", "RunResult", "Runner"),
-    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent", "break_loop_tool"),
-    "tools": ("Approval", "Tool", "Verdict", "guarded_tool", "guardrail", "tool"),
+    "models": ("FallbackModel", "Model", "ModelSettings", "RetryModel"),
+    "patterns": ("deep_agent", "plan_execute", "supervisor"),
+    "runner": ("RunResult", "RunStream", "Runner"),
+    "tools": ("Approval", "GuardrailVerdict", "Tool", "ToolResult", "guardrail", "tool"),
+    "workflows": ("LoopAgent", "ParallelAgent", "SequentialAgent"),
 }
-_HOME_OF = {name: room for room, names in _HOMES.items() for name in names}
+_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 
-__version__ = "0.1.0"
+
 __all__ = [
     "Agent",
     "AgentContext",
@@ -37,41 +42,34 @@ __all__ = [
     "Approval",
     "BaseAgent",
     "BatonError",
-    "BreakLoop",
     "Exit",
-    "Failover",
+    "FallbackModel",
+    "GuardrailVerdict",
     "Handoff",
     "HandoffInputData",
     "Limits",
-    "LiveRun",
     "LoopAgent",
     "Model",
     "ModelError",
     "ModelSettings",
     "ParallelAgent",
-    "Retry",
+    "RetryModel",
     "RunContext",
     "RunError",
     "RunHooks",
     "RunResult",
+    "RunStream",
     "Runner",
     "SequentialAgent",
     "SetupError",
     "Tool",
     "ToolError",
+    "ToolResult",
     "Transfer",
-    "Values",
-    "Verdict",
     "agent",
-    "break_loop_tool",
     "deep_agent",
-    "guarded",
-    "guarded_tool",
     "guardrail",
     "handoff",
-    "make_executor",
-    "make_planner",
-    "make_replanner",
     "plan_execute",
     "supervisor",
     "then_transfer",
@@ -80,13 +78,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    room = _HOME_OF.get(name)
-    if room is None:
+    package = _PACKAGE_OF.get(name)
+    if package is None:
         raise AttributeError(f"module 'baton' has no attribute {name!r}")
-    value = getattr(import_module(f".{room}", __name__), name)
+    value = getattr(import_module(f".{package}", __name__), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -1,79 +1,96 @@
-"""Every error Baton raises, branched by who can mend it. Imports nothing.
+"""Every error that Baton raises: one tree under `BatonError`, branched by who can fix the problem. Imports nothing.
 
 BatonError
-├── SetupError              the program's author: a tool, agent or team that cannot work as written
-├── ModelError              the model or its provider
-│   ├── AuthenticationError     no key, or one that the provider does not take
-│   ├── ModelNotFoundError      the provider has no model of that name, or not for this key
-│   ├── WeightsError            the weights of an embedded model are missing, damaged or cannot be fetched
-│   ├── RequestError            the provider will not take this request, now or later
-│   │   └── ContextTooLongError     the conversation is longer than the model can read
-│   ├── ContentFilterError      the provider's filter stopped the request or the answer
-│   ├── RateLimitError          too many requests; `retry_after` says when, if the provider does
-│   ├── OverloadedError         the provider cannot answer at present
-│   ├── ModelTimeout            no answer within the time allowed
-│   ├── ModelConnectionError    the connection failed, or was cut in the middle of an answer
-│   │   └── SessionLostError        a live conversation was cut off, and could not be taken up again
-│   ├── MalformedResponseError  the provider sent something that is not its own format
-│   ├── EmptyResponseError      it answered with neither text nor calls
-│   ├── OutputError             its answer does not fit the agent's output type
-│   └── UnknownToolError        it kept calling tools that do not exist
-├── ToolError               a tool
-│   ├── ToolFailed              it raised, and its policy is to end the run
-│   ├── ToolTimeout             it took longer than it may
-│   ├── ToolResultError         it returned something that no model can read
-│   └── ToolsUnavailable        where tools come from, such as a server, cannot be reached
-└── RunError                the run: limits, conflicts, a log that cannot be read
-    ├── LimitError              a tree-wide limit was reached
-    ├── TurnLimitError          one agent used up its turns without an answer
-    ├── TransferError           a transfer that cannot be followed
-    │   ├── HandoffInputError       a model that cannot give a handoff the input it wants
-    │   └── LoopError               agents pass control round and nothing new happens
-    ├── BranchesFailed          branches of a parallel agent failed; `errors` has them by name
-    ├── BranchTimeout           a branch of a parallel agent took longer than it may
-    ├── GuardrailTripped        a guardrail said no
-    ├── GuardrailFailed         a guardrail raised instead of saying anything
-    ├── Declined                an agent does not want the task; raise it yourself, the message is for whoever asked
-    ├── RemoteError             an agent of another service failed, or did not keep to the protocol
-    │   ├── RemoteRejected          it does not want the task
-    │   └── RemoteUnavailable       it cannot be reached
-    ├── NotEncodableError       a value that cannot be written to the log
-    ├── RunNotFoundError        no run of that id is kept, or waits, here
-    ├── TeamChanged             the team is no longer the one that a stored run began with
-    ├── AnswerError             an answer to a question that is not open, or of the wrong form
-    ├── ReplayMismatch          the code no longer does what the log says it did
-    ├── LogError                a log that cannot be read
-    └── StoreError              where logs are kept: it cannot be reached, is full, or will not take this
-        ├── RunConflict             somebody else drives this run, or has written to it
-        ├── RunExistsError          there is a run of that id already
-        └── ThreadBusy              a run of that thread has not ended
+├── SetupError                  the program: a tool, agent or team that cannot work as written
+├── ModelError                  the model or its provider
+│   ├── AuthenticationError         the API key is missing or was rejected
+│   ├── ModelNotFoundError          unknown model, or no access to it
+│   ├── WeightsError                the weights of an embedded model are missing, damaged or cannot be downloaded
+│   ├── ModelRequestError           the provider rejected the request
+│   │   └── ContextTooLongError         the conversation exceeds the model's context window
+│   ├── ContentFilterError          the provider's content filter blocked the request or the response
+│   ├── RateLimitError              too many requests
+│   ├── OverloadedError             the provider is temporarily unavailable
+│   ├── ModelTimeoutError           no response in time
+│   ├── ModelConnectionError        the connection failed or broke off
+│   │   └── SessionLostError            a realtime session was lost and could not be reopened
+│   ├── MalformedResponseError      the response is not in the provider's format
+│   ├── EmptyResponseError          the response has neither text nor tool calls
+│   ├── OutputError                 the answer does not fit the agent's output type
+│   └── UnknownToolError            the model keeps calling a tool that does not exist
+├── ToolError                   a tool
+│   ├── ToolFailedError             a tool with `on_error="raise"` raised
+│   ├── ToolTimeoutError            a tool exceeded its timeout
+│   ├── ToolResultError             a tool returned a value that no model can read
+│   └── ToolsUnavailableError       a toolset, such as an MCP server, cannot be reached
+└── RunError                    the run: limits, transfers, guardrails, logs
+    ├── LimitError                  a limit of the run was reached
+    ├── TurnLimitError              an agent used up its turns without an answer
+    ├── TransferError               a transfer that is not possible
+    │   ├── HandoffInputError           the model gave a handoff invalid input
+    │   └── LoopError                   two agents transfer back and forth without progress
+    ├── BranchesFailedError         branches of a parallel agent failed
+    ├── BranchTimeoutError          a branch of a parallel agent exceeded its timeout
+    ├── GuardrailTrippedError       a guardrail rejected input, output or a tool call
+    ├── GuardrailFailedError        a guardrail raised an exception
+    ├── TaskDeclinedError           an agent declines the task
+    ├── RemoteError                 an agent of another service failed
+    │   ├── RemoteRejectedError         it rejected the task
+    │   └── RemoteUnavailableError      it cannot be reached
+    ├── NotEncodableError           a value that cannot be written to the log
+    ├── RunNotFoundError            no such run
+    ├── TeamChangedError            the team differs from the one the stored run began with
+    ├── AnswerError                 an answer that fits no open interrupt
+    ├── ReplayMismatchError         the code no longer does what the log recorded
+    ├── LogError                    a log that cannot be read
+    └── StoreError                  the store: unreachable, full, locked or read-only
+        ├── RunConflictError            another worker drives the run
+        ├── RunExistsError              the run id is taken
+        └── ThreadBusyError             the thread has an unfinished run
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as an error message shows them: `A`, `B`; "nothing" if there are none."""
+def quote_names(names: Sequence[str]) -> str:
+    """Format names for an error message: `A`, `B`.
+
+    Args:
+        names: The names; "nothing" stands for none.
+    """
     return ", ".join(f"`{name}`" for name in names) or "nothing"
 
 
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Suggest the nearest valid name as the end of an error message, or return "".
+
+    Args:
+        name: The misspelt name.
+        names: The valid names.
+    """
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, [*names], n=1) if isinstance(name, str) else []
+    return f"; did you mean `{found[0]}`?" if found else ""
+
+
 class BatonError(Exception):
-    """Anything that Baton raises on purpose."""
+    """Base class of every error that Baton raises."""
 
 
 class SetupError(BatonError):
-    """The program is put together in a way that cannot work."""
-
-
-def checked_choice(what: str, given: object, choices: Sequence[str]) -> None:
-    """Raise SetupError if a word is not among those there are."""
-    if given not in choices:
-        raise SetupError(f"{what} is {given!r}; it can be: {listed(choices)}")
+    """The program is put together in a way that cannot work: fix the code or the configuration."""
 
 
 class ModelError(BatonError):
-    """The model or its provider failed; `retryable` says whether the same request may succeed later."""
+    """The model or its provider failed.
+
+    Attributes:
+        model: The name of the model, "" if unknown.
+        retryable: Whether the same request may succeed later.
+        retry_after: Seconds to wait before the next attempt, if the provider says so.
+    """
 
     def __init__(
         self, message: str, *, model: str = "", retryable: bool = False, retry_after: float | None = None
@@ -85,47 +102,51 @@ class ModelError(BatonError):
 
 
 class AuthenticationError(ModelError):
-    """The provider was given no key, or does not take the one it was given."""
+    """The API key is missing, or the provider rejected it."""
 
 
 class ModelNotFoundError(ModelError):
-    """The provider has no model of that name, or does not let this key use it."""
+    """The provider has no model of that name, or the key has no access to it."""
 
 
 class WeightsError(ModelError):
-    """The weights of an embedded model are not here, are not what they should be, or cannot be fetched."""
+    """The weights of an embedded model are missing, damaged or cannot be downloaded."""
 
 
-class RequestError(ModelError):
-    """The provider will not take this request; sending it again would not help."""
+class ModelRequestError(ModelError):
+    """The provider rejected the request; retrying will not help."""
 
 
-class ContextTooLongError(RequestError):
-    """The conversation is longer than the model can read."""
+class ContextTooLongError(ModelRequestError):
+    """The conversation exceeds the model's context window."""
 
 
 class ContentFilterError(ModelError):
-    """The provider's filter stopped the request or the answer."""
+    """The provider's content filter blocked the request or the response."""
 
 
 class RateLimitError(ModelError):
-    """Too many requests or tokens in too short a time; `retry_after` is in seconds, if the provider says so."""
+    """Too many requests or tokens; `retry_after` says when to try again, if known."""
 
 
 class OverloadedError(ModelError):
-    """The provider cannot answer at present: it is overloaded, or something in it is broken."""
+    """The provider is overloaded or has an internal error."""
 
 
-class ModelTimeout(ModelError):
-    """There was no answer within the time allowed."""
+class ModelTimeoutError(ModelError):
+    """The model did not respond in time."""
 
 
 class ModelConnectionError(ModelError):
-    """The provider could not be reached, or the connection was cut in the middle of an answer."""
+    """The provider could not be reached, or the connection broke off during a response."""
 
 
 class SessionLostError(ModelConnectionError):
-    """The connection of a live conversation was lost, and `attempts` to have another failed. It can be resumed."""
+    """A realtime session was lost and could not be reopened; the run can be resumed.
+
+    Attributes:
+        attempts: Number of failed reconnects.
+    """
 
     def __init__(self, message: str, *, model: str = "", attempts: int = 0) -> None:
         super().__init__(message, model=model, retryable=True)
@@ -133,47 +154,67 @@ class SessionLostError(ModelConnectionError):
 
 
 class MalformedResponseError(ModelError):
-    """The provider sent something that is not its own format."""
+    """The provider's response is not in its documented format."""
 
 
 class EmptyResponseError(ModelError):
-    """The model answered with neither text nor calls."""
+    """The model responded with neither text nor tool calls."""
 
 
 class OutputError(ModelError):
-    """The model's answer does not fit the output type, even after corrections."""
+    """The model's answer does not fit the output type, even after corrections.
 
-    def __init__(self, agent: str, wanted: str, problems: str) -> None:
-        super().__init__(f"`{agent}` must answer with {wanted}, but its model did not manage to: {problems}")
+    Attributes:
+        agent: The agent.
+        expected: The expected type, as the message names it.
+        problems: The validation errors.
+    """
+
+    def __init__(self, agent: str, expected: str, problems: str) -> None:
+        super().__init__(f"`{agent}` must answer with {expected}, but its model failed to: {problems}")
         self.agent = agent
-        self.wanted = wanted
+        self.expected = expected
         self.problems = problems
 
 
 class UnknownToolError(ModelError):
-    """The model kept calling tools that do not exist."""
+    """The model keeps calling a tool that does not exist.
 
-    def __init__(self, agent: str, wish: str, available: Sequence[str]) -> None:
-        super().__init__(f"the model of `{agent}` keeps calling `{wish}`; its tools are: {listed(available)}")
+    Attributes:
+        agent: The agent.
+        tool: The name that was called.
+        available: The agent's tools.
+    """
+
+    def __init__(self, agent: str, tool: str, available: Sequence[str]) -> None:
+        super().__init__(f"the model of `{agent}` keeps calling `{tool}`; its tools are: {quote_names(available)}")
         self.agent = agent
-        self.wish = wish
+        self.tool = tool
         self.available = tuple(available)
 
 
 class ToolError(BatonError):
-    """A tool failed. A tool may raise it itself: the message goes to the model as it is."""
+    """A tool failed. Raise it in a tool to return its message to the model.
+
+    Attributes:
+        tool: The name of the tool, "" if unknown.
+    """
 
     def __init__(self, message: str, *, tool: str = "") -> None:
         super().__init__(message)
         self.tool = tool
 
 
-class ToolFailed(ToolError):
-    """A tool with `on_error="raise"` raised; the cause is chained."""
+class ToolFailedError(ToolError):
+    """A tool with `on_error="raise"` raised an exception, which is chained."""
 
 
-class ToolTimeout(ToolError):
-    """A tool took longer than its timeout."""
+class ToolTimeoutError(ToolError):
+    """A tool exceeded its timeout.
+
+    Attributes:
+        seconds: The timeout.
+    """
 
     def __init__(self, tool: str, seconds: float) -> None:
         super().__init__(f"tool `{tool}` did not finish within {seconds:g} s", tool=tool)
@@ -181,78 +222,115 @@ class ToolTimeout(ToolError):
 
 
 class ToolResultError(ToolError):
-    """A tool returned something that cannot be shown to a model."""
+    """A tool returned a value that cannot be shown to a model."""
 
 
-class ToolsUnavailable(ToolError):
-    """Where an agent's tools come from cannot be reached, so it is not known which there are. Resume the run later."""
+class ToolsUnavailableError(ToolError):
+    """A toolset, such as an MCP server, cannot be reached; the run can be resumed later.
 
-    def __init__(self, source: str, because: str) -> None:
-        super().__init__(f"the tools of {source} are not to be had: {because}")
+    Attributes:
+        source: The toolset.
+        reason: Why it is unavailable.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"could not load tools from {source}: {reason}")
         self.source = source
-        self.because = because
+        self.reason = reason
 
 
 class RunError(BatonError):
-    """The run cannot go on."""
+    """The run cannot continue."""
 
 
 class LimitError(RunError):
-    """A limit of the whole run was reached, or of a part that has a share of its own; `path` is where."""
+    """A limit of the run, or of an agent called as a tool, was reached.
+
+    Attributes:
+        limit: The name of the limit: a field of `Limits`.
+        allowed: Its value.
+        path: The run path at which it was reached.
+        share: The meter of the agent tool that has the limit; None if it is the run's.
+    """
 
     def __init__(self, limit: str, allowed: float, path: Sequence[str], *, share: object = None) -> None:
-        where, who = " → ".join(path[-8:]), "an agent called as a tool" if share is not None else "the run"
-        super().__init__(f"{who} reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)")
+        where, part = " → ".join(path[-8:]), "an agent called as a tool" if share is not None else "the run"
+        super().__init__(f"{part} reached its limit of {allowed:g} {limit} at {where}; raise it with Limits({limit}=…)")
         self.share = share
-        """The meter of the part whose share it is; None if it is the run's."""
         self.limit = limit
         self.allowed = allowed
         self.path = tuple(path)
 
 
 class TurnLimitError(RunError):
-    """One agent used up its turns and had no answer even in the last call without tools."""
+    """An agent used up its turns and had no answer even in the last call without tools.
+
+    Attributes:
+        agent: The agent.
+        max_turns: Its limit.
+    """
 
     def __init__(self, agent: str, max_turns: int) -> None:
-        super().__init__(f"`{agent}` has no answer after {max_turns} turns; raise it with Agent(max_turns=…)")
+        super().__init__(f"`{agent}` has no answer after {max_turns} turns; raise the limit with Agent(max_turns=…)")
         self.agent = agent
         self.max_turns = max_turns
 
 
 class TransferError(RunError):
-    """A transfer that cannot be followed."""
+    """A transfer that is not possible.
 
-    def __init__(self, source: str, wish: str, reachable: Sequence[str], *, because: str = "") -> None:
-        super().__init__(because or f"`{source}` cannot transfer to `{wish}`; it can reach: {listed(reachable)}.")
+    Attributes:
+        source: The agent that asked for it.
+        target: The agent it asked for.
+        reachable: The agents that `source` can transfer to.
+    """
+
+    def __init__(self, source: str, target: str, reachable: Sequence[str], *, reason: str = "") -> None:
+        known = f"`{source}` cannot transfer to `{target}`; it can reach: {quote_names(reachable)}"
+        super().__init__(reason or known + (nearest(target, reachable) or "."))
         self.source = source
-        self.wish = wish
+        self.target = target
         self.reachable = tuple(reachable)
 
 
 class HandoffInputError(TransferError):
-    """The model did not manage to give a handoff the input it wants; `problems` names places, never values."""
+    """The model gave a handoff invalid input, even after corrections.
+
+    Attributes:
+        problems: The validation errors; they name fields, never values.
+    """
 
     def __init__(self, source: str, target: str, problems: str) -> None:
-        because = f"the model of `{source}` gave the handoff to `{target}` input that does not fit: {problems}"
-        super().__init__(source, target, (target,), because=because)
+        reason = f"the model of `{source}` gave invalid input for the handoff to `{target}`: {problems}"
+        super().__init__(source, target, (target,), reason=reason)
         self.problems = problems
 
 
 class LoopError(TransferError):
-    """Two agents pass control to and fro and nothing new happens."""
+    """Two agents transfer back and forth without progress.
 
-    def __init__(self, source: str, wish: str, times: int, path: Sequence[str]) -> None:
-        because = (
-            f"`{source}` and `{wish}` passed control back and forth {times} times and nothing new happened; "
-            "give one of them a reason to answer, or name who takes over with Runner(on_loop=…)"
+    Attributes:
+        times: The number of round trips.
+        path: The run path.
+    """
+
+    def __init__(self, source: str, target: str, times: int, path: Sequence[str]) -> None:
+        reason = (
+            f"`{source}` and `{target}` transferred back and forth {times} times without progress; "
+            "change their instructions, or name an agent that takes over with Runner(loop_fallback=…)"
         )
-        super().__init__(source, wish, (), because=because)
+        super().__init__(source, target, (), reason=reason)
         self.times = times
         self.path = tuple(path)
 
 
-class BranchesFailed(RunError):
-    """Branches of a parallel agent failed; the others have ended in good order. `errors` are theirs, by name."""
+class BranchesFailedError(RunError):
+    """Branches of a parallel agent failed; the other branches finished normally.
+
+    Attributes:
+        agent: The parallel agent.
+        errors: The errors by branch name.
+    """
 
     def __init__(self, agent: str, errors: Mapping[str, Exception]) -> None:
         each = "; ".join(f"`{name}`: {type(error).__name__}: {error}" for name, error in errors.items())
@@ -261,18 +339,33 @@ class BranchesFailed(RunError):
         self.errors = dict(errors)
 
 
-class BranchTimeout(RunError):
-    """A branch of a parallel agent took longer than it may."""
+class BranchTimeoutError(RunError):
+    """A branch of a parallel agent exceeded its timeout.
+
+    Attributes:
+        agent: The parallel agent.
+        branch: The agent that ran in the branch.
+        seconds: The timeout.
+    """
 
     def __init__(self, agent: str, branch: str, seconds: float) -> None:
-        super().__init__(f"the branch `{branch}` of `{agent}` did not end within {seconds:g} s")
+        super().__init__(f"branch `{branch}` of `{agent}` did not finish within {seconds:g} s")
         self.agent = agent
         self.branch = branch
         self.seconds = seconds
 
 
-class GuardrailTripped(RunError):
-    """A guardrail said no. `verdict` is all that it said; `tool` is "" unless it is about a call."""
+class GuardrailTrippedError(RunError):
+    """A guardrail rejected input, output or a tool call.
+
+    Attributes:
+        guardrail: The name of the guardrail.
+        agent: The agent it guards.
+        stage: The check that failed.
+        reason: The guardrail's explanation.
+        verdict: The whole `GuardrailVerdict`.
+        tool: The name of the tool, "" unless a tool call was rejected.
+    """
 
     def __init__(
         self,
@@ -294,85 +387,120 @@ class GuardrailTripped(RunError):
         self.tool = tool
 
 
-class GuardrailFailed(RunError):
-    """A guardrail raised; the cause is chained. What it guards is not let through."""
+class GuardrailFailedError(RunError):
+    """A guardrail raised an exception, which is chained; its subject is not let through.
 
-    def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], because: str) -> None:
+    Attributes:
+        guardrail: The name of the guardrail.
+        agent: The agent it guards.
+        stage: The check that failed.
+    """
+
+    def __init__(self, guardrail: str, agent: str, *, stage: Literal["input", "output", "tool"], reason: str) -> None:
         what = f"a tool call by `{agent}`" if stage == "tool" else f"the {stage} of `{agent}`"
-        super().__init__(f"guardrail `{guardrail}` could not judge {what}: it raised {because}")
+        super().__init__(f"guardrail `{guardrail}` could not check {what}: it raised {reason}")
         self.guardrail = guardrail
         self.agent = agent
         self.stage = stage
 
 
-class Declined(RunError):
-    """An agent does not want the task. Raise it in an agent of your own: its message goes to whoever asked."""
+class TaskDeclinedError(RunError):
+    """An agent declines the task. Raise it in your own agent; the message goes to the caller."""
 
 
 class RemoteError(RunError):
-    """An agent of another service failed. `state` is what its task came to, "" if that is not known."""
+    """An agent of another service failed or violated the protocol.
 
-    def __init__(self, agent: str, because: str, *, task_id: str = "", state: str = "") -> None:
-        super().__init__(f"the remote agent `{agent}` could not do its part: {because}")
+    Attributes:
+        agent: The remote agent.
+        reason: The failure.
+        task_id: Its task, "" if there is none.
+        state: The last known state of the task, "" if unknown.
+    """
+
+    def __init__(self, agent: str, reason: str, *, task_id: str = "", state: str = "") -> None:
+        super().__init__(f"remote agent `{agent}` failed: {reason}")
         self.agent = agent
-        self.because = because
+        self.reason = reason
         self.task_id = task_id
         self.state = state
 
 
-class RemoteRejected(RemoteError):
-    """An agent of another service does not want the task."""
+class RemoteRejectedError(RemoteError):
+    """An agent of another service rejected the task."""
 
 
-class RemoteUnavailable(RemoteError):
-    """An agent of another service cannot be reached; whether it has the last message may be unknown."""
+class RemoteUnavailableError(RemoteError):
+    """An agent of another service cannot be reached; the last message may have arrived."""
 
 
 class NotEncodableError(RunError):
-    """A value that cannot be written to the log as JSON."""
+    """A value cannot be written to the log as JSON.
+
+    Attributes:
+        what: The place of the value.
+        value: The value.
+    """
 
     def __init__(self, what: str, value: object, reason: str) -> None:
         super().__init__(
             f"{what} is a {type(value).__name__}, which cannot be written to the log ({reason}); "
-            "use what JSON can hold, a dataclass or a pydantic model, or keep live objects in the run's context"
+            "use JSON values, dataclasses or pydantic models, and keep other objects in the run's context"
         )
         self.what = what
         self.value = value
 
 
 class RunNotFoundError(RunError):
-    """No run of that id waits with this runner; or, if it names a store, none is kept there."""
+    """No such run in the store, or none that waits to be resumed by this runner.
+
+    Attributes:
+        run_id: The run.
+        waiting: The runs that wait in this runner, if it has no store.
+        store: The store, "" if there is none.
+    """
 
     def __init__(self, run_id: str, waiting: Sequence[str] = (), *, store: str = "") -> None:
         super().__init__(
-            f"there is no run `{run_id}` in {store}; `list` tells which there are"
+            f"there is no run `{run_id}` in {store}; list the runs to see which there are"
             if store
-            else f"no run `{run_id}` waits to be resumed: it is finished, or another runner has it; "
-            f"waiting here: {listed(waiting[:5])}"
+            else f"no run `{run_id}` waits to be resumed: it is finished, or belongs to another runner; "
+            f"waiting here: {quote_names(waiting[:5])}{nearest(run_id, waiting)}"
         )
         self.run_id = run_id
         self.waiting = tuple(waiting)
         self.store = store
 
 
-class TeamChanged(RunError):
-    """The team is no longer the one that a stored run began with; `differences` says how."""
+class TeamChangedError(RunError):
+    """The team differs from the one that the stored run began with.
+
+    Attributes:
+        run_id: The run.
+        differences: A line for each agent that changed.
+    """
 
     def __init__(self, run_id: str, differences: Sequence[str]) -> None:
         super().__init__(
-            f"run `{run_id}` began with another team: {'; '.join(differences)}. Resume it with the team it began with, "
-            "or with accept_changes=True if what it has done so far still makes sense"
+            f"run `{run_id}` began with a different team: {'; '.join(differences)}. Resume it with the original team, "
+            "or with accept_changes=True if its recorded steps are still valid"
         )
         self.run_id = run_id
         self.differences = tuple(differences)
 
 
 class AnswerError(RunError):
-    """An answer to a question that is not open, or one of the wrong form. Nothing was written."""
+    """An answer fits no open interrupt or violates its schema. Nothing was written."""
 
 
-class ReplayMismatch(RunError):
-    """The code no longer produces what the log recorded; `key` is the first difference."""
+class ReplayMismatchError(RunError):
+    """The code no longer produces the events that the log recorded.
+
+    Attributes:
+        key: The key of the first difference.
+        recorded: The recorded event.
+        produced: The event that the code produces.
+    """
 
     def __init__(self, key: str, recorded: str, produced: str) -> None:
         super().__init__(f"at `{key}` the log has {recorded}, but the code produces {produced}")
@@ -382,18 +510,24 @@ class ReplayMismatch(RunError):
 
 
 class LogError(RunError):
-    """A log that cannot be read; `where` is the number of the event, counted from 0."""
+    """A log cannot be read.
 
-    def __init__(self, where: int, reason: str) -> None:
-        super().__init__(f"the log cannot be read at event {where}: {reason}")
-        self.where = where
+    Attributes:
+        position: The number of the event, counted from 0.
+        reason: The problem.
+    """
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"the log cannot be read at event {position}: {reason}")
+        self.position = position
         self.reason = reason
 
 
 class StoreError(RunError):
-    """A store cannot do what it should: it cannot be reached, is full, locked, or may not be written to.
+    """A store is unreachable, full, locked or read-only.
 
-    `store` names it, without its password; "" if the trouble is not the store's own.
+    Attributes:
+        store: The store without its password; "" if the store itself is not the problem.
     """
 
     def __init__(self, message: str, *, store: str = "") -> None:
@@ -401,25 +535,40 @@ class StoreError(RunError):
         self.store = store
 
 
-class RunConflict(StoreError):
-    """Somebody else drives this run, or has written to it meanwhile. Whoever gets this must stop."""
+class RunConflictError(StoreError):
+    """Another worker drives this run or has written to it; this worker must stop.
 
-    def __init__(self, run_id: str, because: str) -> None:
-        super().__init__(f"run `{run_id}` is driven by somebody else: {because}")
+    Attributes:
+        run_id: The run.
+        reason: The conflict.
+    """
+
+    def __init__(self, run_id: str, reason: str) -> None:
+        super().__init__(f"run `{run_id}` is driven by another worker: {reason}")
         self.run_id = run_id
-        self.because = because
+        self.reason = reason
 
 
 class RunExistsError(StoreError):
-    """There is a run of that id already."""
+    """The run id is already taken.
+
+    Attributes:
+        run_id: The run.
+    """
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"there is a run `{run_id}` already; resume it, or choose another run_id")
+        super().__init__(f"run `{run_id}` already exists; resume it, or choose another run_id")
         self.run_id = run_id
 
 
-class ThreadBusy(StoreError):
-    """A run of that thread has not ended, and a thread has one run at a time."""
+class ThreadBusyError(StoreError):
+    """The thread has an unfinished run; a thread has one run at a time.
+
+    Attributes:
+        thread: The thread.
+        run_id: The unfinished run.
+        status: Its status.
+    """
 
     def __init__(self, thread: str, run_id: str, status: str) -> None:
         super().__init__(
@@ -430,7 +579,21 @@ class ThreadBusy(StoreError):
         self.status = status
 
 
-def ends_the_run(error: Exception) -> bool:
-    """Whether nothing inside the run may go on after this, neither a caller nor a branch beside it."""
-    of_the_run = ReplayMismatch | LogError | StoreError | RunNotFoundError | NotEncodableError | LimitError
-    return isinstance(error, SetupError | of_the_run)
+def ends_run(error: Exception) -> bool:
+    """Return whether an error ends the whole run: no caller and no parallel branch may continue.
+
+    Args:
+        error: The error that was raised inside the run.
+    """
+    return isinstance(error, _RUN_ENDING)
+
+
+_RUN_ENDING = (
+    SetupError,
+    ReplayMismatchError,
+    LogError,
+    StoreError,
+    RunNotFoundError,
+    NotEncodableError,
+    LimitError,
+)

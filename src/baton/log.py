@@ -1,76 +1,95 @@
-"""The log of a run: what happened, in order, each thing once. May import events and errors.
+"""The log of a run: an append-only list of events with unique keys. May import events and errors.
 
-The log knows nothing of agents, models or stores. Whoever listens is a Sink; whoever produces asks `find` first.
+The log does not know agents, models or stores. Code with an effect calls `find` first and `write` afterwards.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from .errors import ReplayMismatch
-from .events import Answered, Asked, Delta, Event, Origin, ToolReturned
+from .errors import ReplayMismatchError
+from .events import Delta, Event, InterruptAnswered, InterruptRaised, Origin, ToolReturned
 
 E = TypeVar("E", bound=Event)
 
 FAILED = "failed"
-"""The end of the key under which it is recorded that something failed and the run went on without it."""
+"""The last part of the key of a failure that the run tolerated."""
 
 
-class Sink(Protocol):
-    """Somebody who is told what happens, and may ask for patience."""
+class EventSink(Protocol):
+    """A receiver of events and deltas that can apply backpressure."""
 
     @property
     def is_full(self) -> bool:
-        """Whether there is something to wait for."""
+        """True if the writer must call `drain`."""
         ...
 
     @property
-    def is_patient(self) -> bool:
-        """Whether what was put last may wait for what comes next."""
+    def can_defer(self) -> bool:
+        """True if storing the last event may be deferred until the next one."""
         ...
 
     @property
-    def is_heard(self) -> bool:
-        """Whether anybody is told what is put: a sink may only store it, and then deltas are of no use to it."""
+    def has_subscribers(self) -> bool:
+        """True if anyone reads deltas; False for a sink that only stores events."""
         ...
 
     def put(self, event: Event | Delta) -> None:
-        """Take one event."""
+        """Accept an event or delta.
+
+        Args:
+            event: The event or delta.
+        """
         ...
 
-    def put_hushed(self, event: Event) -> None:
-        """Take one event that is kept from whoever listens, and not from those who read everything."""
+    def put_muted(self, event: Event) -> None:
+        """Accept an event that is stored and observed, but not delivered to subscribers.
+
+        Args:
+            event: The event.
+        """
         ...
 
-    async def room(self) -> None:
-        """Wait until there is room for more."""
+    async def drain(self) -> None:
+        """Wait until the sink can accept more."""
         ...
 
 
 class Log:
     """An append-only list of events with unique keys.
 
-    The index by key is made when it is first needed: a run that asks nothing and is not resumed never needs it.
+    The index by key is built when it is first needed; a run that is not resumed may never need it.
+
+    Args:
+        events: The recorded events of a run that is resumed or replayed.
     """
 
-    __slots__ = ("_hushed", "_index", "_loaded", "_past_keys", "_unvisited", "events", "has_past", "sink", "write")
+    __slots__ = ("_index", "_loaded", "_muted", "_past_keys", "_unvisited", "events", "has_past", "sink", "write")
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         self.events: list[Event] = list(events)
-        self.sink: Sink | None = None
-        """Where everything goes besides; see `attach`."""
+        self.sink: EventSink | None = None
+        """The receiver of new events; see `attach`."""
         self.write: Callable[[Event], None] = self.events.append
-        """Record what happened and tell the listener. Its key must be new: ask `find` first."""
+        """Record an event and pass it to the sink. Its key must be new: call `find` first."""
         self._loaded = len(self.events)
         self.has_past = bool(self.events)
-        """Whether it was loaded with events. If not, an agent's own keys need not be looked for."""
-        self._hushed: list[str] = []
+        """True if the log was created with events."""
+        self._muted: list[str] = []
         self._past_keys: list[str] | None = None
         self._index: dict[str, Event] = {}
         self._unvisited: dict[str, Event] = dict(self._indexed()) if self.has_past else {}
 
     def find(self, key: str, kind: type[E]) -> E | None:
-        """The recorded event with this key, if the run has come past here before."""
+        """Return the recorded event with this key, and mark it as visited.
+
+        Args:
+            key: The key.
+            kind: The expected event class.
+
+        Raises:
+            ReplayMismatchError: The recorded event is of another class.
+        """
         index = self._index
         if len(index) < len(self.events):
             index = self._indexed()
@@ -78,101 +97,159 @@ class Log:
         if event is None:
             return None
         if type(event) is not kind:
-            raise ReplayMismatch(key, type(event).__name__, kind.__name__)
+            raise ReplayMismatchError(key, type(event).__name__, kind.__name__)
         self._unvisited.pop(key, None)
         return event
 
     def announce(self, key: str, kind: type[Event]) -> None:
-        """Say that code is about to have an effect that will be recorded so; a log that is only read forbids it."""
+        """Declare an effect before it is executed; a read-only log refuses it.
+
+        Args:
+            key: The key of the event that will be recorded.
+            kind: Its class.
+        """
 
     def announce_call(self, key: str) -> None:
-        """The same for a tool call, whose result will have this key."""
+        """Declare a tool call before it is executed; a read-only log refuses it.
+
+        Args:
+            key: The key of its result.
+        """
 
     def has_inside(self, key: str) -> bool:
-        """Whether anything was recorded inside the effect with this key, such as a question that a tool asked."""
+        """Return whether events were recorded inside an effect, such as an interrupt of a tool.
+
+        Args:
+            key: The key of the effect.
+        """
         return bool(self._keys_inside(key))
 
     def has_inside_besides(self, key: str, others: str) -> bool:
-        """The same, leaving out keys that go on like `others`."""
+        """Return whether other events than these were recorded inside an effect.
+
+        Args:
+            key: The key of the effect.
+            others: The prefix, relative to the key, of keys to ignore.
+        """
         besides = f"{key}/{others}"
         return any(not known.startswith(besides) for known in self._keys_inside(key))
 
     def waits_inside(self, key: str) -> bool:
-        """Whether a question was asked inside the effect with this key that nobody has answered yet."""
+        """Return whether an interrupt inside an effect is still open.
+
+        Args:
+            key: The key of the effect.
+        """
         index = self._indexed()
-        asked = [known for known in self._keys_inside(key) if isinstance(index[known], Asked)]
-        return bool(asked) and not self.open_questions().keys().isdisjoint(asked)
+        asked = [known for known in self._keys_inside(key) if isinstance(index[known], InterruptRaised)]
+        return bool(asked) and not self.open_interrupts().keys().isdisjoint(asked)
 
     def has(self, key: str) -> bool:
-        """Whether there is an event with this key. Does not count as asking for it."""
+        """Return whether there is an event with this key, without marking it as visited.
+
+        Args:
+            key: The key.
+        """
         return key in self._indexed()
 
-    def attach(self, sink: Sink | None) -> None:
-        """Have everything go to a sink from now on, or to none."""
-        self.sink = sink
-        # Not a method: without a sink this is the list's own append, and it runs several times for every turn.
-        self.write = self.events.append if sink is None else _writing(self.events, sink, self._hushed)
+    def attach(self, sink: EventSink | None) -> None:
+        """Pass new events to a sink from now on.
 
-    def tell(self, delta: Delta) -> None:
-        """Tell the listener something that is not recorded."""
+        Args:
+            sink: The sink, or None for no sink.
+        """
+        self.sink = sink
+        # An attribute, not a method: without a sink, it is the list's own append. It runs several times per turn.
+        self.write = self.events.append if sink is None else _writer(self.events, sink, self._muted)
+
+    def deliver(self, delta: Delta) -> None:
+        """Pass a delta to the sink, unless it is muted. It is not recorded.
+
+        Args:
+            delta: The delta.
+        """
         listener = self.listener(delta.origin)
         if listener is not None:
             listener.put(delta)
 
-    def hush(self, prefix: str) -> None:
-        """Deliver nothing but questions of what happens under keys that begin like this. All of it is recorded."""
-        self._hushed.append(prefix)
+    def mute(self, prefix: str) -> None:
+        """Stop the delivery of events with these keys, except interrupts. They are still recorded.
 
-    def unhush(self, prefix: str) -> None:
-        """Nothing more will happen there: the next event need not be compared with it."""
-        self._hushed[:] = [hushed for hushed in self._hushed if hushed != prefix]
+        Args:
+            prefix: The start of the keys.
+        """
+        self._muted.append(prefix)
 
-    def listener(self, origin: Origin) -> Sink | None:
-        """Who is told what happens in this activation, if anybody is."""
+    def unmute(self, prefix: str) -> None:
+        """Undo `mute`.
+
+        Args:
+            prefix: The prefix given to `mute`.
+        """
+        self._muted[:] = [muted for muted in self._muted if muted != prefix]
+
+    def listener(self, origin: Origin) -> EventSink | None:
+        """Return the sink for the deltas of an activation, or None if no one reads them.
+
+        Args:
+            origin: The activation.
+        """
         sink = self.sink
-        if sink is None or not sink.is_heard or (self._hushed and origin.id.startswith(tuple(self._hushed))):
+        if sink is None or not sink.has_subscribers or (self._muted and origin.id.startswith(tuple(self._muted))):
             return None
         return sink
 
-    async def settle(self, *, is_patient: bool = False) -> None:
-        """Return when what was written is safe and the listener has room for more: a slow one slows the run down.
+    async def settle(self, *, can_defer: bool = False) -> None:
+        """Wait until written events are stored and the sink can accept more.
 
-        Somebody patient does not mind if it is not safe yet: should it be lost, nothing outside has happened.
+        Args:
+            can_defer: Whether storing may be deferred, because nothing outside the run depends on it yet.
         """
-        if self.sink is not None and self.sink.is_full and not (is_patient and self.sink.is_patient):
-            await self.sink.room()
+        if self.sink is not None and self.sink.is_full and not (can_defer and self.sink.can_defer):
+            await self.sink.drain()
 
-    def open_questions(self) -> dict[str, Asked]:
-        """The questions that wait for an answer, by id: nobody has given one, and what they were asked in goes on."""
-        waiting: dict[str, Asked] = {}
+    def open_interrupts(self) -> dict[str, InterruptRaised]:
+        """Return the unanswered interrupts by id, except those whose tool call or branch has ended."""
+        waiting: dict[str, InterruptRaised] = {}
         for event in self.events:
-            if isinstance(event, Asked):
+            if isinstance(event, InterruptRaised):
                 waiting[event.key] = event
-            elif isinstance(event, Answered):
-                waiting.pop(event.id, None)
+            elif isinstance(event, InterruptAnswered):
+                waiting.pop(event.interrupt_id, None)
             elif waiting and (isinstance(event, ToolReturned) or event.key.endswith(f"/{FAILED}")):
-                # It has ended without the answer. What is asked later, by a hook for instance, is another matter.
+                # It ended without the answer. An interrupt raised later, by a hook for instance, stays open.
                 inside = f"{event.key.removesuffix(FAILED).removesuffix('/')}/"
                 waiting = {key: asked for key, asked in waiting.items() if not key.startswith(inside)}
         return waiting
 
     def inside(self, key: str) -> list[Event]:
-        """What the log was loaded with below this key. Does not count as asking for it."""
+        """Return the loaded events below a key, without marking them as visited.
+
+        Args:
+            key: The key.
+        """
         index = self._indexed()
         return [index[known] for known in self._keys_inside(key)]
 
     def visit(self, key: str) -> list[Event]:
-        """What was recorded inside the effect with this key, for code that need not run again to account for it."""
+        """Return the loaded events below a key, and mark them as visited.
+
+        Args:
+            key: The key.
+        """
         index, inside = self._indexed(), self._keys_inside(key)
         for known in inside:
             self._unvisited.pop(known, None)
         return [index[known] for known in inside]
 
     def unvisited(self, *kinds: type[Event], besides: str = "") -> Event | None:
-        """The first loaded event of these kinds that the code has not asked for again, though it should have.
+        """Return the first loaded event that the code should have visited and has not.
 
-        What happened inside an effect that is recorded as a whole, such as a tool call, need not be asked for; nor
-        what has `besides` in its key.
+        Events inside an effect that is recorded as a whole, such as a tool call, need no visit.
+
+        Args:
+            *kinds: The event classes to check.
+            besides: Ignore keys that contain this text.
         """
         for key, event in self._unvisited.items():
             if besides and besides in key:
@@ -182,13 +259,12 @@ class Log:
         return None
 
     def _keys_inside(self, key: str) -> list[str]:
-        """The loaded keys below this one."""
         if not self.has_past:
             return []
         if self._past_keys is None:
             self._past_keys = sorted([event.key for event in self.events[: self._loaded]])
         keys = self._past_keys
-        # "0" is the character after "/": between the two is everything that goes on with a "/".
+        # "0" is the character after "/": all keys that continue with a "/" sort between the two.
         return keys[bisect_left(keys, f"{key}/") : bisect_left(keys, f"{key}0")]
 
     def _is_inside_visited(self, key: str) -> bool:
@@ -205,46 +281,64 @@ class Log:
             for event in events[len(index) :]:
                 if event.key in index:
                     known = type(index[event.key]).__name__
-                    raise ReplayMismatch(event.key, known, f"a second {type(event).__name__}")
+                    raise ReplayMismatchError(event.key, known, f"a second {type(event).__name__}")
                 index[event.key] = event
         return index
 
 
 class ReadOnlyLog(Log):
-    """A log to which nothing can be added: code that runs over it must do just what it did before."""
+    """A log for replays: it refuses new events and effects."""
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
         super().__init__(events)
         self.write = _refuse
 
-    def attach(self, sink: Sink | None) -> None:
-        """Nothing: nothing happens that anybody could be told of."""
+    def attach(self, sink: EventSink | None) -> None:
+        """Ignore the sink: a replay has no new events.
+
+        Args:
+            sink: The sink.
+        """
 
     def announce(self, key: str, kind: type[Event]) -> None:
-        """Refuse, before anything has happened."""
-        raise ReplayMismatch(key, "nothing", kind.__name__)
+        """Refuse the effect.
+
+        Args:
+            key: The key of the event that would be recorded.
+            kind: Its class.
+
+        Raises:
+            ReplayMismatchError: Always.
+        """
+        raise ReplayMismatchError(key, "nothing", kind.__name__)
 
     def announce_call(self, key: str) -> None:
-        """Refuse, unless the call waits for an answer: it comes to its question again, which is no effect."""
+        """Refuse the call unless it waits for an answer, and so only raises its interrupt again.
+
+        Args:
+            key: The key of its result.
+
+        Raises:
+            ReplayMismatchError: The call does not wait.
+        """
         if not self.waits_inside(key):
             self.announce(key, ToolReturned)
 
 
-def _writing(events: list[Event], sink: Sink, hushed: list[str]) -> Callable[[Event], None]:
-    # Of the log's parts and not of the log itself: a ring would wait for the collector.
+def _writer(events: list[Event], sink: EventSink, muted: list[str]) -> Callable[[Event], None]:
+    # It refers to the parts of the log, not to the log, to avoid a reference cycle.
     keep = events.append
 
     def write(event: Event) -> None:
-        # The sink first, because it may refuse what it cannot store: then it is in nobody's log. A question is for the
-        # outside, wherever it is asked.
-        if not hushed or type(event) is Asked or not event.key.startswith(tuple(hushed)):
+        # The sink first, because it may refuse an event that it cannot store. Interrupts are always delivered.
+        if not muted or type(event) is InterruptRaised or not event.key.startswith(tuple(muted)):
             sink.put(event)
         else:
-            sink.put_hushed(event)
+            sink.put_muted(event)
         keep(event)
 
     return write
 
 
 def _refuse(event: Event) -> None:
-    raise ReplayMismatch(event.key, "nothing", type(event).__name__)
+    raise ReplayMismatchError(event.key, "nothing", type(event).__name__)

@@ -1,4 +1,4 @@
-"""What is said: messages, their parts, tool calls and usage, as frozen values. Imports only errors."""
+"""Messages, content parts, tool calls and usage, as immutable values. Imports only errors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias, cast
@@ -10,121 +10,166 @@ from .errors import SetupError
 
 
 class Text(Struct, frozen=True, tag="text", gc=False):
-    """Plain text."""
+    """A text part."""
 
     text: str
+    """The text."""
 
 
 class Image(Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """A picture, by url or by value."""
+    """An image, by URL or by value."""
 
     url: str | None = None
+    """The URL of the content; give it or `data`."""
     data: bytes | None = None
+    """The content itself."""
     media_type: str = "image/png"
+    """Its MIME type."""
     detail: str | None = None
+    """The level of detail that the model should use, such as "low" or "high"."""
 
 
 class Audio(Struct, frozen=True, tag="audio", omit_defaults=True, gc=False):
-    """Sound, by url or by value, with what is said in it if known."""
+    """An audio clip, by URL or by value."""
 
     url: str | None = None
+    """The URL of the content; give it or `data`."""
     data: bytes | None = None
+    """The content itself."""
     media_type: str = "audio/wav"
+    """Its MIME type."""
     transcript: str | None = None
+    """The spoken text, if known."""
 
 
 class File(Struct, frozen=True, tag="file", omit_defaults=True, gc=False):
-    """Any other document, by url or by value."""
+    """Any other file, by URL or by value."""
 
     url: str | None = None
+    """The URL of the content; give it or `data`."""
     data: bytes | None = None
+    """The content itself."""
     media_type: str = "application/octet-stream"
+    """Its MIME type."""
     name: str | None = None
+    """The file name."""
 
 
 class Data(Struct, frozen=True, tag="data", gc=False):
     """A structured value, shown to models as JSON."""
 
     value: Any
+    """The value, as JSON data."""
 
 
 Part: TypeAlias = Text | Image | Audio | File | Data
+"""A part of a message's content."""
 Content: TypeAlias = str | tuple[Part, ...]
+"""The content of a message: text, or several parts."""
 
 
 class Reasoning(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a model thought before it spoke; `opaque` is what its provider wants back untouched."""
+    """A model's reasoning before its answer."""
 
     text: str = ""
+    """The text, if the provider shows it."""
     provider: str = ""
-    opaque: Any = None
+    """The provider that it comes from."""
+    signature: Any = None
+    """Opaque data that the provider expects back unchanged."""
 
 
 class ToolCall(Struct, frozen=True, gc=False):
-    """A model's wish to have a tool called; `arguments` is JSON as the model wrote it."""
+    """A tool call by a model."""
 
     id: str
+    """The id that connects the call with its result."""
     name: str
+    """The name of the tool."""
     arguments: str = "{}"
+    """The arguments as JSON text, as the model wrote it."""
 
 
 class ToolSpec(Struct, frozen=True):
-    """A tool as a model sees it; `parameters` is a JSON schema of an object."""
+    """A tool as it is described to a model."""
 
     name: str
+    """The name."""
     description: str = ""
+    """The description."""
     parameters: dict[str, Any] = msgspec.field(default_factory=lambda: {"type": "object", "properties": {}})
-    is_strict: bool = False
+    """The JSON schema of the arguments, an object."""
+    strict: bool = False
+    """True if the provider must enforce the schema."""
 
 
 class SystemMessage(Struct, frozen=True, tag="system", tag_field="role", gc=False):
-    """An instruction from the application in the middle of a conversation."""
+    """An instruction from the application."""
 
     content: Content
+    """The text or the parts."""
 
 
 class UserMessage(Struct, frozen=True, tag="user", tag_field="role", gc=False):
-    """What the user says, or what is told to a model as if the user said it."""
+    """A message from the user, or one that models should read as such."""
 
     content: Content
+    """The text or the parts."""
 
 
 class AssistantMessage(Struct, frozen=True, tag="assistant", tag_field="role", omit_defaults=True, gc=False):
-    """What a model says: content, calls, or both."""
+    """A model's response: content, tool calls, or both."""
 
     content: Content = ""
-    calls: tuple[ToolCall, ...] = ()
+    """The text or the parts."""
+    tool_calls: tuple[ToolCall, ...] = ()
+    """The tools that the model calls."""
     reasoning: tuple[Reasoning, ...] = ()
+    """The reasoning before the response."""
     author: str = ""
-    """The agent whose words these are, where the message is taken out of its history; else the history knows."""
+    """The agent that wrote it, set only in the messages given to handoff input filters."""
 
 
 class ToolMessage(Struct, frozen=True, tag="tool", tag_field="role", omit_defaults=True, gc=False):
-    """The result of one call."""
+    """The result of one tool call."""
 
-    call_id: str
+    tool_call_id: str
+    """The id of the call."""
     name: str
+    """The name of the tool."""
     content: Content = ""
+    """The result."""
     is_error: bool = False
+    """True if the result is an error message."""
     author: str = ""
+    """The agent that made the call, set only in the messages given to handoff input filters."""
 
 
 Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessage
-_MESSAGES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))
+"""Any message."""
+MESSAGE_TYPES = frozenset((SystemMessage, UserMessage, AssistantMessage, ToolMessage))
+"""The message classes."""
 
 
 class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What model calls consumed; `cost` in the currency of the provider's price list, if known."""
+    """Tokens and cost of model calls; usages can be added."""
 
     input_tokens: int = 0
+    """The tokens of the requests."""
     output_tokens: int = 0
+    """The tokens of the responses."""
     cached_tokens: int = 0
+    """The input tokens that were read from the provider's cache."""
     reasoning_tokens: int = 0
+    """The output tokens that were spent on reasoning."""
     cost: float = 0.0
+    """The cost in the currency of the provider's price list, if known."""
     model_calls: int = 0
+    """The number of model calls."""
 
     @property
     def total_tokens(self) -> int:
+        """The input and output tokens."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -139,7 +184,11 @@ class Usage(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def text_of(content: Content) -> str:
-    """The text in a message's content; structured values as JSON, other media left out."""
+    """Return the text of a message's content; structured values as JSON, without media.
+
+    Args:
+        content: The content.
+    """
     if isinstance(content, str):
         return content
     pieces: list[str] = []
@@ -152,24 +201,42 @@ def text_of(content: Content) -> str:
 
 
 def media_of(content: Content) -> tuple[Part, ...]:
-    """The images, audio and files in a message's content."""
+    """Return the images, audio clips and files of a message's content.
+
+    Args:
+        content: The content.
+    """
     if isinstance(content, str):
         return ()
     return tuple(part for part in content if isinstance(part, Image | Audio | File))
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a message says nothing at all: no text, no media, no calls."""
-    if type(message) is ToolMessage or (type(message) is AssistantMessage and (message.calls or message.reasoning)):
+    """Return whether a message has no text, no media and no tool calls.
+
+    Args:
+        message: The message.
+    """
+    if type(message) is ToolMessage or (
+        type(message) is AssistantMessage and (message.tool_calls or message.reasoning)
+    ):
         return False
     return not message.content or (not text_of(message.content) and not media_of(message.content))
 
 
-Input: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
+RunInput: TypeAlias = str | Message | Mapping[str, Any] | Sequence[Message | Mapping[str, Any]]
+"""Input of a run: text, a message, a dict with role and content, or a list of these."""
 
 
-def as_messages(given: Input) -> tuple[Message, ...]:
-    """What a caller may pass as input, as messages: text, a message, a dict of role and content, or several."""
+def to_messages(given: RunInput) -> tuple[Message, ...]:
+    """Convert the input of a run to messages.
+
+    Args:
+        given: Text, a message, a dict with role and content, or a list of these.
+
+    Raises:
+        SetupError: The input is none of these.
+    """
     if isinstance(given, str):
         return (UserMessage(given),)
     if isinstance(given, Sequence):
@@ -178,12 +245,12 @@ def as_messages(given: Input) -> tuple[Message, ...]:
 
 
 def _as_message(given: Any) -> Message:
-    if type(given) in _MESSAGES:
+    if type(given) in MESSAGE_TYPES:
         return given
     if isinstance(given, Mapping):
         return _from_dict(cast("Mapping[str, Any]", given))
     raise SetupError(
-        f"not a message: {given!r}; give text, UserMessage(…), a dict of role and content, or a list of them"
+        f"not a message: {given!r}; give text, UserMessage(…), a dict with role and content, or a list of these"
     )
 
 
@@ -193,37 +260,43 @@ def _from_dict(given: Mapping[str, Any]) -> Message:
         fields["content"] = ""
     calls = fields.pop("tool_calls", None)
     if "tool_call_id" in fields:
-        fields["call_id"] = fields.pop("tool_call_id")
         fields.setdefault("name", fields.pop("tool_name", ""))
     try:
         if calls:
-            fields["calls"] = [
-                {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]} for c in calls
+            # A call in OpenAI's format has its name and arguments under `function`.
+            fields["tool_calls"] = [
+                {"id": c["id"], "name": c["function"]["name"], "arguments": c["function"]["arguments"]}
+                if "function" in c
+                else c
+                for c in calls
             ]
         return msgspec.convert(fields, Message)
     except (msgspec.ValidationError, KeyError, TypeError) as error:
         raise SetupError(f"not a message: {dict(given)!r} ({error}); give role and content") from None
 
 
-def paired(messages: Sequence[Message]) -> list[Message]:
-    """The same conversation with every call directly followed by its one result, as all providers demand.
+def pair_calls_with_results(messages: Sequence[Message]) -> list[Message]:
+    """Place every tool call's result directly after the call, as all providers require.
 
-    Results without a call are dropped, a call without a result gets one that says so, and an id that is missing or
-    was used before is changed in the call and in its result.
+    Results without a call are dropped, a call without a result gets a placeholder, and an id that is missing or was
+    used before is replaced in the call and its result.
+
+    Args:
+        messages: The conversation.
     """
     results: dict[str, list[tuple[int, ToolMessage]]] = {}
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            results.setdefault(message.call_id, []).append((position, message))
+            results.setdefault(message.tool_call_id, []).append((position, message))
     used: set[str] = set()
     whole: list[Message] = []
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage) or is_empty(message):
             continue
-        if isinstance(message, AssistantMessage) and message.calls:
-            pairs = [_pair(call, position, results.get(call.id, []), used) for call in message.calls]
+        if isinstance(message, AssistantMessage) and message.tool_calls:
+            pairs = [_pair(call, position, results.get(call.id, []), used) for call in message.tool_calls]
             calls = tuple([call for call, _ in pairs])
-            whole.append(message if calls == message.calls else structs.replace(message, calls=calls))
+            whole.append(message if calls == message.tool_calls else structs.replace(message, tool_calls=calls))
             whole.extend([result for _, result in pairs])
         else:
             whole.append(message)
@@ -233,7 +306,7 @@ def paired(messages: Sequence[Message]) -> list[Message]:
 def _pair(
     call: ToolCall, position: int, results: list[tuple[int, ToolMessage]], used: set[str]
 ) -> tuple[ToolCall, ToolMessage]:
-    # Some providers count their call ids anew in every turn: the result is the first one after the call that is left.
+    # Some providers reuse call ids in every turn: take the first remaining result after the call.
     result = ToolMessage(call.id, call.name, "The result of this call is not available.", is_error=True)
     for place, (index, found) in enumerate(results):
         if index > position:
@@ -246,4 +319,4 @@ def _pair(
     used.add(id)
     if id == call.id:
         return call, result
-    return structs.replace(call, id=id), structs.replace(result, call_id=id)
+    return structs.replace(call, id=id), structs.replace(result, tool_call_id=id)

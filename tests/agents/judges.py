@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from baton import RunContext, Runner, RunResult, tool
-from baton.models import Chunk, ModelRequest, Response
+from baton.models import Chunk, ModelRequest, ModelResponse
 
 
 class Judge:
@@ -39,7 +39,7 @@ class Hanging:
         try:
             self.is_asked.set()
             await asyncio.Event().wait()
-            yield Response()
+            yield ModelResponse()
         finally:
             self.is_closed.set()
 
@@ -54,5 +54,5 @@ async def failure_of(runner: Runner[Any, Any], input: str = "go") -> tuple[Excep
     """What ends a run, and where it stands then."""
     live = runner.stream(input)
     with pytest.raises(Exception) as caught:
-        await live.drive()
+        await live._drive()
     return caught.value, live.result

@@ -3,10 +3,10 @@
 import pytest
 
 from baton import Agent, AgentContext, BaseAgent, Runner, SetupError, Transfer
-from baton.errors import Declined
-from baton.events import Action, Said, TextDelta
+from baton.errors import TaskDeclinedError
+from baton.events import Action, AgentResponded, TextDelta
 from baton.messages import Image, Text, UserMessage
-from baton.runner import LiveRun
+from baton.runner import RunStream
 from baton.testing import ScriptedModel, transcript, transfer_to
 
 
@@ -26,7 +26,7 @@ class Greeter(BaseAgent):
 async def test_an_agent_of_your_own_takes_steps_speaks_and_transfers() -> None:
     # T17, DESIGN §7
     chat = Agent("Chat", model=ScriptedModel(["how are you?"]))
-    result = await Runner(Greeter(), agents=[chat]).run("hi")
+    result = await Runner(Greeter(), extra_agents=[chat]).run("hi")
     assert result.output == "how are you?"
     assert transcript(result.events) == [
         'run of Greeter started with "hi"',
@@ -45,8 +45,8 @@ async def test_an_agent_of_your_own_takes_steps_speaks_and_transfers() -> None:
 def test_facts_come_from_the_class_or_from_the_call() -> None:
     greeter = Greeter("Other", description="different", handoffs=["Boss"])
     assert (greeter.name, greeter.description) == ("Other", "different")
-    assert [edge.target for edge in greeter.edges()] == ["Boss"]
-    assert [edge.target for edge in Greeter().edges()] == ["Chat"]
+    assert [edge.target for edge in greeter._edges()] == ["Boss"]
+    assert [edge.target for edge in Greeter()._edges()] == ["Chat"]
     assert (Greeter().name, Greeter().description) == ("Greeter", "greets and hands on")
     assert repr(greeter) == "Greeter('Other')"
 
@@ -63,7 +63,7 @@ def test_an_agent_of_your_own_needs_a_name_too() -> None:
     class Nameless(BaseAgent):
         async def run(self, ctx: AgentContext) -> Action | None: ...
 
-    with pytest.raises(SetupError, match="a Nameless needs a name"):
+    with pytest.raises(SetupError, match="Nameless needs a name that is a non-empty string"):
         Nameless()
 
 
@@ -80,7 +80,7 @@ async def test_what_it_says_may_be_more_than_text() -> None:
             return Transfer("Chat")
 
     model = ScriptedModel(["nice"])
-    await Runner(Painter(), agents=[Agent("Chat", model=model)]).run("hi")
+    await Runner(Painter(), extra_agents=[Agent("Chat", model=model)]).run("hi")
     assert list(model.requests[0].messages) == [
         UserMessage("hi"),
         UserMessage((Text("For context: [Painter] said: look."), picture)),
@@ -113,7 +113,7 @@ async def test_what_was_said_last_is_the_output_unless_it_sets_one() -> None:
 
     result = await Runner(Talker()).run("hi")
     assert result.output == "two"
-    assert [event.text for event in result.events if isinstance(event, Said)] == ["one", "two"]
+    assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["one", "two"]
 
 
 async def test_an_agent_that_says_nothing_comes_to_nothing() -> None:
@@ -167,7 +167,7 @@ async def test_what_it_says_is_an_answer_to_those_who_read_only_answers() -> Non
             return Transfer("Chat")
 
     model = ScriptedModel(["ok"])
-    await Runner(Talker(), agents=[Agent("Chat", model=model, history="answers")]).run("hi")
+    await Runner(Talker(), extra_agents=[Agent("Chat", model=model, history="answers")]).run("hi")
     assert list(model.requests[0].messages) == [
         UserMessage("hi"),
         UserMessage("For context: [Talker] said: my answer."),
@@ -197,24 +197,24 @@ class Writer(BaseAgent):
     name = "Writer"
 
     async def run(self, ctx: AgentContext) -> None:
-        await ctx.write("one ")
-        await ctx.write("two")
+        await ctx.stream_text("one ")
+        await ctx.stream_text("two")
         await ctx.say("one two")
         await ctx.interrupt("more?")
-        await ctx.write("three")
+        await ctx.stream_text("three")
         await ctx.say("three")
 
 
 async def test_what_it_writes_is_heard_while_it_is_made_and_not_again_on_a_resume() -> None:
     runner = Runner(Writer(), store="memory:")
 
-    async def heard(live: LiveRun[str]) -> list[str]:
+    async def heard(live: RunStream[str]) -> list[str]:
         async with live as run:
             return [event.text async for event in run if isinstance(event, TextDelta)]
 
     assert await heard(runner.stream("hi", run_id="r")) == ["one ", "two"]
     assert await heard(runner.stream_resume("r", "yes")) == ["three"]
-    assert [event.message.content for event in await runner.events("r") if isinstance(event, Said)] == [
+    assert [event.message.content for event in await runner.events("r") if isinstance(event, AgentResponded)] == [
         "one two",
         "three",
     ]
@@ -225,9 +225,9 @@ async def test_an_agent_that_declines_ends_the_run_with_its_reason() -> None:
         name = "Picky"
 
         async def run(self, ctx: AgentContext) -> None:
-            raise Declined("not my field")
+            raise TaskDeclinedError("not my field")
 
     runner = Runner(Picky(), store="memory:")
-    with pytest.raises(Declined, match="not my field"):
+    with pytest.raises(TaskDeclinedError, match="not my field"):
         await runner.run("hi", run_id="r")
-    assert transcript(await runner.events("r"))[-1] == "run failed with Declined: not my field"
+    assert transcript(await runner.events("r"))[-1] == "run failed with TaskDeclinedError: not my field"

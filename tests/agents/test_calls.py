@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from baton import Agent, RunContext, Runner, tool
-from baton.errors import NotEncodableError, ToolError, ToolFailed, ToolResultError, TransferError
-from baton.events import Stepped, ToolReturned
+from baton.errors import NotEncodableError, ToolError, ToolFailedError, ToolResultError, TransferError
+from baton.events import StepCompleted, ToolReturned
 from baton.messages import ToolMessage, ToolSpec, text_of
 from baton.testing import ScriptedModel, call
-from baton.tools import FunctionTool, ToolOutcome
+from baton.tools import FunctionTool, ToolResult
 
 
 def run_of(*tools: FunctionTool[..., Any], calls: list[str], **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
@@ -58,7 +58,7 @@ async def test_results_enter_history_in_the_order_of_the_calls_and_are_told_when
     async with runner.stream("hi") as live:
         async for event in live:
             if isinstance(event, ToolReturned):
-                told.append(event.name)
+                told.append(event.tool_name)
                 # Only who has been told of the second lets the first go on.
                 second_told.set()
     assert told == ["second", "first"]
@@ -87,10 +87,10 @@ async def test_one_at_a_time_if_that_is_wanted() -> None:
     async def two() -> str:
         return await work("two")
 
-    sequential, _ = run_of(one, two, calls=["two", "one", "two"], parallel_tools=False)
+    sequential, _ = run_of(one, two, calls=["two", "one", "two"], concurrent_tools=False)
     result = await sequential.run("hi")
     assert at_once == [1, 1, 1]
-    assert [event.name for event in result.events if isinstance(event, ToolReturned)] == ["two", "one", "two"]
+    assert [event.tool_name for event in result.events if isinstance(event, ToolReturned)] == ["two", "one", "two"]
     at_once.clear()
     parallel, _ = run_of(one, two, calls=["two", "one", "two"])
     await parallel.run("hi")
@@ -133,13 +133,13 @@ async def test_a_tool_that_is_no_function_fails_the_same_way() -> None:
     class Wild:
         spec = ToolSpec("wild")
 
-        async def call(self, ctx: RunContext, arguments: str) -> ToolOutcome:
+        async def call(self, ctx: RunContext, arguments: str) -> ToolResult:
             raise OSError("disk full")
 
     class Polite:
         spec = ToolSpec("polite")
 
-        async def call(self, ctx: RunContext, arguments: str) -> ToolOutcome:
+        async def call(self, ctx: RunContext, arguments: str) -> ToolResult:
             raise ToolError("please try again")
 
     model = ScriptedModel([[call("wild"), call("polite")], "done"])
@@ -168,11 +168,11 @@ async def test_on_error_raise_ends_the_run_after_the_others_have_finished() -> N
 
     runner, _ = run_of(strict, other, calls=["strict", "other"])
     live = runner.stream("hi")
-    with pytest.raises(ToolFailed, match="`strict` failed: OSError: disk full") as caught:
-        await live.drive()
+    with pytest.raises(ToolFailedError, match="`strict` failed: OSError: disk full") as caught:
+        await live._drive()
     assert caught.value.tool == "strict"
     assert isinstance(caught.value.__cause__, OSError)
-    assert [event.name for event in live.result.events if isinstance(event, ToolReturned)] == ["other"]
+    assert [event.tool_name for event in live.result.events if isinstance(event, ToolReturned)] == ["other"]
     assert live.result.status == "failed"
 
 
@@ -196,10 +196,10 @@ async def test_one_at_a_time_the_others_still_run_after_one_that_fails_or_asks()
         done.append("other")
         return "ok"
 
-    runner, _ = run_of(asks, other, calls=["asks", "other"], parallel_tools=False)
+    runner, _ = run_of(asks, other, calls=["asks", "other"], concurrent_tools=False)
     assert ((await runner.run("hi")).status, done) == ("suspended", ["other"])
-    runner, _ = run_of(asks, strict, other, calls=["asks", "strict", "other"], parallel_tools=False)
-    with pytest.raises(ToolFailed):
+    runner, _ = run_of(asks, strict, other, calls=["asks", "strict", "other"], concurrent_tools=False)
+    with pytest.raises(ToolFailedError):
         await runner.run("hi")
     assert done == ["other", "other"]
 
@@ -222,8 +222,8 @@ async def test_a_failed_turn_resumed_runs_only_what_failed() -> None:
 
     runner, model = run_of(strict, other, calls=["strict", "other"])
     live = runner.stream("hi")
-    with pytest.raises(ToolFailed):
-        await live.drive()
+    with pytest.raises(ToolFailedError):
+        await live._drive()
     assert runs == ["strict", "other"]
     result = await runner.resume(live.run_id)
     assert result.output == "done"
@@ -259,7 +259,7 @@ async def test_a_timeout_may_end_the_run() -> None:
         return "never"
 
     runner, _ = run_of(hangs, calls=["hangs"])
-    with pytest.raises(ToolFailed, match=r"tool `hangs` did not finish within 0\.01 s"):
+    with pytest.raises(ToolFailedError, match=r"tool `hangs` did not finish within 0\.01 s"):
         await runner.run("hi")
 
 
@@ -292,8 +292,8 @@ async def test_a_tool_knows_its_call_its_agent_and_a_key_for_outside_systems() -
 
     @tool
     async def look(ctx: RunContext) -> str:
-        assert ctx.call is not None
-        seen.append((ctx.agent, ctx.path, ctx.call.name, ctx.idempotency_key))
+        assert ctx.tool_call is not None
+        seen.append((ctx.agent, ctx.path, ctx.tool_call.name, ctx.idempotency_key))
         return str(await ctx.interrupt("?"))
 
     runner, _ = run_of(look, calls=["look", "look"])
@@ -316,17 +316,17 @@ async def test_values_a_tool_writes_are_recorded_with_its_result() -> None:
     runner, _ = run_of(write, calls=["write"])
     result = await runner.run("hi")
     (returned,) = [event for event in result.events if isinstance(event, ToolReturned)]
-    assert returned.changes is not None
-    assert returned.changes.written == {"x": 1}
+    assert returned.value_changes is not None
+    assert returned.value_changes.written == {"x": 1}
     assert result.values == {"x": 1}
 
 
 async def test_a_result_may_bring_values_with_it() -> None:
     # swarm.md S1
     @tool
-    async def find(ctx: RunContext) -> ToolOutcome:
+    async def find(ctx: RunContext) -> ToolResult:
         """Find."""
-        return ToolOutcome("found", values={"where": "here"})
+        return ToolResult("found", values={"where": "here"})
 
     runner, _ = run_of(find, calls=["find"])
     result = await runner.run("hi")
@@ -337,9 +337,9 @@ async def test_a_result_may_bring_values_with_it() -> None:
 async def test_a_tool_that_names_an_agent_nobody_knows_ends_the_run() -> None:
     # T13, T19: no model can mend it.
     @tool
-    async def lost() -> ToolOutcome:
+    async def lost() -> ToolResult:
         """Hand over to nobody."""
-        return ToolOutcome("going", transfer="Nobody")
+        return ToolResult("going", transfer_to="Nobody")
 
     runner, _ = run_of(lost, calls=["lost"])
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `Nobody`; it can reach: nothing\."):
@@ -366,4 +366,4 @@ async def test_a_function_that_returns_an_agent_runs_once_even_if_the_turn_must_
     assert (suspended.status, runs) == ("suspended", ["to_sales"])
     result = await runner.resume(suspended.run_id, True)
     assert (result.agent, runs) == ("Sales", ["to_sales", "pay"])
-    assert sum(isinstance(event, Stepped) and event.name == "to_sales" for event in result.events) == 1
+    assert sum(isinstance(event, StepCompleted) and event.name == "to_sales" for event in result.events) == 1

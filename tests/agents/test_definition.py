@@ -6,7 +6,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 
 from baton import Agent, AgentContext, Limits, ModelSettings, Runner, SetupError, tool
-from baton.models import ModelRequest, register
+from baton.models import ModelRequest, register_model
 from baton.testing import ScriptedModel, call
 
 
@@ -23,7 +23,7 @@ def test_an_agent_needs_nothing_but_a_name() -> None:
     assert plain.description == ""
     assert plain.instructions == ""
     assert plain.model is None
-    assert plain.settings is None
+    assert plain.model_settings is None
     assert plain.tools == ()
     assert plain.sub_agents == ()
     assert plain.handoffs == ()
@@ -33,7 +33,7 @@ def test_an_agent_needs_nothing_but_a_name() -> None:
     assert plain.exit_tool is False
     assert plain.disallow_transfer_to_parent is False
     assert plain.history is None
-    assert plain.tool_use == "auto"
+    assert plain.tool_choice == "auto"
 
 
 def test_an_agent_is_frozen() -> None:
@@ -53,7 +53,7 @@ def test_lists_given_to_an_agent_stay_the_callers_own() -> None:
     children.clear()
     assert agent.tools == (look_up,)
     assert [child.name for child in agent.sub_agents] == ["B"]
-    assert [edge.target for edge in agent.edges()] == ["B"]
+    assert [edge.target for edge in agent._edges()] == ["B"]
 
 
 def test_clone_changes_what_it_is_told_and_nothing_else() -> None:
@@ -127,7 +127,7 @@ async def test_the_model_may_be_an_object_a_string_or_the_runners() -> None:
     # T1
     by_name = ScriptedModel(["by name"], cycle=True)
     own, default = ScriptedModel(["own"]), ScriptedModel(["the runner's"])
-    register("definition-test", lambda name: by_name)
+    register_model("definition-test", lambda name: by_name)
     assert (await Runner(Agent("A", model=own), model=default).run("hi")).output == "own"
     assert (await Runner(Agent("A", model="definition-test:x"), model=default).run("hi")).output == "by name"
     assert (await Runner(Agent("A"), model=default).run("hi")).output == "the runner's"
@@ -137,8 +137,8 @@ async def test_the_model_may_be_an_object_a_string_or_the_runners() -> None:
 async def test_an_agents_settings_go_before_the_runners() -> None:
     # T1
     model = ScriptedModel(["hello"])
-    agent = Agent("A", model=model, settings=ModelSettings(temperature=0.5))
-    await Runner(agent, settings=ModelSettings(temperature=0.1, max_tokens=7)).run("hi")
+    agent = Agent("A", model=model, model_settings=ModelSettings(temperature=0.5))
+    await Runner(agent, model_settings=ModelSettings(temperature=0.1, max_tokens=7)).run("hi")
     assert model.requests[0].settings == ModelSettings(temperature=0.5, max_tokens=7)
 
 
@@ -146,8 +146,8 @@ async def test_an_agents_settings_go_before_the_runners() -> None:
 async def test_tool_use_binds_the_first_turn_only(wanted: str) -> None:
     # T1
     model = ScriptedModel([call("look_up", city="Rome"), "done"])
-    await Runner(Agent("A", model=model, tools=[look_up], tool_use=wanted)).run("hi")
-    assert [request.settings.tool_choice for request in model.requests] == [wanted, None]
+    await Runner(Agent("A", model=model, tools=[look_up], tool_choice=wanted)).run("hi")
+    assert [request.tool_choice for request in model.requests] == [wanted, None]
 
 
 async def test_one_agent_may_run_many_times_at_once() -> None:

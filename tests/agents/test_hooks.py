@@ -8,9 +8,10 @@ import pytest
 
 from baton import Agent, RunContext, Runner, RunResult, tool
 from baton.agents import AgentHooks, RunHooks
-from baton.events import Asked, ToolReturned
+from baton.events import ToolReturned
 from baton.messages import ToolCall
-from baton.models import ModelRequest, Response
+from baton.models import ModelRequest, ModelResponse
+from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call
 
 
@@ -35,7 +36,7 @@ class Diary(RunHooks):
     def on_model_start(self, ctx: RunContext[Any], agent: Any, request: ModelRequest) -> None:
         self.lines.append(f"model start {agent.name} {len(request.messages)}")
 
-    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Response) -> None:
+    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: ModelResponse) -> None:
         self.lines.append(f"model end {agent.name}")
 
     def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
@@ -47,8 +48,8 @@ class Diary(RunHooks):
     def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
         self.lines.append(f"handoff {from_agent.name} {to_agent.name}")
 
-    def on_interrupt(self, ctx: RunContext[Any], asked: Asked) -> None:
-        self.lines.append(f"interrupt {asked.payload}")
+    def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
+        self.lines.append(f"interrupt {interrupt.payload}")
 
 
 @tool
@@ -184,7 +185,7 @@ async def driven_to_the_end(runner: Runner[Any, Any]) -> RunResult[Any]:
     live = runner.stream("hi", run_id="r1")
     for _ in range(5):
         with suppress(ZeroDivisionError):
-            await live.drive()
+            await live._drive()
         if live.result.status == "completed":
             return live.result
         live = runner.stream_resume("r1", {question.id: "yes" for question in live.result.interrupts})
@@ -241,7 +242,7 @@ async def test_a_hook_that_fails_ends_the_run_with_its_own_error() -> None:
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["never"]})
     live = Runner(Agent("A", handoffs=[Agent("B")]), model=model, hooks=Strict()).stream("hi")
     with pytest.raises(PermissionError, match="A must not call B"):
-        await live.drive()
+        await live._drive()
     assert live.result.status == "failed"
     assert model.remaining == 1
 
@@ -259,8 +260,8 @@ async def test_what_a_hook_wrote_is_recorded_with_it_alone_also_when_the_run_is_
     cut = next(place for place, event in enumerate(whole.events) if isinstance(event, ToolReturned))
     runner = new_runner()
     assert isinstance(runner.model, ScriptedModel)
-    runner.model.go_on_after(whole.events[:cut])
-    again = await runner.resume(runner.adopt(whole.events[:cut]))
+    runner.model.fast_forward(whole.events[:cut])
+    again = await runner.resume(runner.load_log(whole.events[:cut]))
     returned = [event for result in (whole, again) for event in result.events if isinstance(event, ToolReturned)]
-    assert [event.changes for event in returned] == [None, None]
+    assert [event.value_changes for event in returned] == [None, None]
     assert again.values == whole.values == {"started": 1}

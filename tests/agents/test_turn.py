@@ -10,10 +10,10 @@ from inline_snapshot import snapshot
 from baton import Agent, AgentContext, RunContext, Runner, RunResult, agent, handoff, tool
 from baton.agents import MultipleTransfers
 from baton.errors import TransferError, UnknownToolError
-from baton.events import Asked, Exit, Said, ToolReturned, Transferred
+from baton.events import AgentResponded, ControlTransferred, Exit, InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, text_of
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
-from baton.tools import ToolOutcome
+from baton.tools import ToolResult
 
 
 @tool
@@ -22,7 +22,7 @@ async def note(text: str) -> str:
     return f"noted {text}"
 
 
-@tool(returns_directly=True)
+@tool(return_directly=True)
 async def direct(text: str) -> str:
     """Answer with this text."""
     return f"direct {text}"
@@ -39,19 +39,21 @@ def team(*steps: Any, **facts: Any) -> tuple[Runner[Any, str], ScriptedModel]:
     model = ScriptedModel({"A": steps, "B": ["B is here"], "C": ["C is here"]})
     children = [Agent("B", description="b"), Agent("C", description="c")]
     facts.setdefault("tools", [note, direct, pay])
-    runner_facts = {name: facts.pop(name) for name in ("multiple_transfers", "corrections") if name in facts}
+    runner_facts = {name: facts.pop(name) for name in ("multiple_transfers", "max_corrections") if name in facts}
     return Runner(Agent("A", sub_agents=children, **facts), model=model, **runner_facts), model
 
 
 def results(result: RunResult[Any]) -> list[tuple[str, str, bool]]:
     """Every result of a call: its tool, its text, and whether it is an error."""
     events = [event for event in result.events if isinstance(event, ToolReturned)]
-    return [(event.name, text_of(event.content), event.is_error) for event in events]
+    return [(event.tool_name, text_of(event.content), event.is_error) for event in events]
 
 
 def assert_every_call_has_one_result(result: RunResult[Any]) -> None:
     """DESIGN §4, clause 4."""
-    said = [each.id for event in result.events if isinstance(event, Said) for each in event.message.calls]
+    said = [
+        each.id for event in result.events if isinstance(event, AgentResponded) for each in event.message.tool_calls
+    ]
     returned = [event.call_id for event in result.events if isinstance(event, ToolReturned)]
     assert sorted(said) == sorted(returned)
     assert_paired(result.messages)
@@ -63,10 +65,10 @@ def assert_paired(messages: Sequence[Message]) -> None:
     for message in messages:
         if isinstance(message, ToolMessage):
             assert expected
-            assert expected.pop(0) == message.call_id
+            assert expected.pop(0) == message.tool_call_id
         else:
             assert not expected
-            expected = [each.id for each in message.calls] if isinstance(message, AssistantMessage) else []
+            expected = [each.id for each in message.tool_calls] if isinstance(message, AssistantMessage) else []
     assert not expected
 
 
@@ -96,7 +98,7 @@ async def test_the_other_tools_finish_before_a_direct_result_is_the_answer() -> 
     finished: list[str] = []
     answered = asyncio.Event()
 
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def quick() -> str:
         answered.set()
         return "quick"
@@ -119,12 +121,12 @@ async def test_of_several_direct_results_the_last_in_call_order_counts() -> None
     # T7: in the order of the calls, not in the order in which they end.
     second_done = asyncio.Event()
 
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def first() -> str:
         await second_done.wait()
         return "first"
 
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def second() -> str:
         second_done.set()
         return "second"
@@ -140,8 +142,8 @@ async def test_of_several_direct_results_the_last_in_call_order_counts() -> None
 async def test_a_result_may_say_itself_that_it_is_the_answer() -> None:
     # T7
     @tool
-    async def maybe(final: bool) -> ToolOutcome:
-        return ToolOutcome("settled", is_final=final)
+    async def maybe(final: bool) -> ToolResult:
+        return ToolResult("settled", is_final=final)
 
     runner, _ = team(call("maybe", final=False), call("maybe", final=True), tools=[maybe])
     assert (await runner.run("hi")).output == "settled"
@@ -149,7 +151,7 @@ async def test_a_result_may_say_itself_that_it_is_the_answer() -> None:
 
 async def test_an_error_of_a_direct_tool_goes_back_to_the_model() -> None:
     # T7, T9
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def fragile() -> str:
         raise OSError("broken")
 
@@ -160,7 +162,7 @@ async def test_an_error_of_a_direct_tool_goes_back_to_the_model() -> None:
 
 async def test_a_direct_answer_is_of_the_output_type_too() -> None:
     # T1, T6, T7
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def count() -> int:
         """Count."""
         return 7
@@ -213,11 +215,11 @@ async def test_the_exit_tool_is_offered_only_where_it_was_asked_for() -> None:
 async def test_exit_goes_through_every_agent_that_waits_for_control_to_come_back() -> None:
     # T8, T21
     last = Agent("C", exit_tool=True)
-    middle = Agent("B", handoffs=[handoff(last, returns="caller")])
+    middle = Agent("B", handoffs=[handoff(last, return_to="caller")])
     model = ScriptedModel(
         {"A": [call("transfer_to_b")], "B": [call("transfer_to_c")], "C": [call("exit", final_result="bye")]}
     )
-    result = await Runner(Agent("A", handoffs=[handoff(middle, returns="caller")]), model=model).run("hi")
+    result = await Runner(Agent("A", handoffs=[handoff(middle, return_to="caller")]), model=model).run("hi")
     assert (result.output, result.agent) == ("bye", "C")
     model.assert_done()
 
@@ -240,7 +242,7 @@ async def test_an_agent_of_your_own_may_exit_with_or_without_a_result() -> None:
 
 async def test_wrong_arguments_of_exit_go_back_to_the_model() -> None:
     # T8
-    wrong = AssistantMessage(calls=(ToolCall("x", "exit", "{}"),))
+    wrong = AssistantMessage(tool_calls=(ToolCall("x", "exit", "{}"),))
     runner, _ = team(wrong, call("exit", final_result="done"), exit_tool=True)
     result = await runner.run("hi")
     assert result.output == "done"
@@ -270,7 +272,7 @@ async def test_unknown_tools_for_ever_end_in_a_typed_error() -> None:
     runner, model = team(*[call("nope")] * 9, tools=[note])
     with pytest.raises(UnknownToolError, match="keeps calling `nope`; its tools are: `note`") as caught:
         await runner.run("hi")
-    assert (caught.value.agent, caught.value.wish) == ("A", "nope")
+    assert (caught.value.agent, caught.value.tool) == ("A", "nope")
     assert caught.value.available == ("note", "transfer_to_agent")
     assert len(model.requests) == 3
 
@@ -299,7 +301,7 @@ async def test_of_several_transfers_the_first_is_followed() -> None:
     runner, _ = team([transfer_to("B"), transfer_to("C")])
     result = await runner.run("hi")
     assert result.agent == "B"
-    assert sum(isinstance(event, Transferred) for event in result.events) == 1
+    assert sum(isinstance(event, ControlTransferred) for event in result.events) == 1
     lost = "Not transferred to [C]: only one transfer is followed per response, and that is the one to [B]."
     assert ("transfer_to_agent", lost, True) in results(result)
     assert_every_call_has_one_result(result)
@@ -320,7 +322,7 @@ async def test_several_transfers_are_an_error_if_that_is_the_policy() -> None:
     runner, _ = team([transfer_to("B"), call("note", text="x"), transfer_to("C")], multiple_transfers="error")
     live = runner.stream("hi")
     with pytest.raises(TransferError, match="`A` asked for several transfers at once: `B`, `C`") as caught:
-        await live.drive()
+        await live._drive()
     assert (caught.value.source, caught.value.reachable) == ("A", ("B", "C"))
     told = "only one transfer is followed per response, and several were asked for at once."
     assert results(live.result) == [
@@ -456,8 +458,8 @@ async def test_an_approval_comes_before_a_transfer_and_both_happen_once() -> Non
         ("pay", "paid 5", False),
         ("transfer_to_agent", "successfully transferred to agent [B]", False),
     ]
-    assert sum(isinstance(event, Asked) for event in result.events) == 1
-    assert sum(isinstance(event, Transferred) for event in result.events) == 1
+    assert sum(isinstance(event, InterruptRaised) for event in result.events) == 1
+    assert sum(isinstance(event, ControlTransferred) for event in result.events) == 1
     assert len([request for request in model.requests if request.agent == "A"]) == 1
 
 
@@ -498,7 +500,7 @@ async def test_an_unknown_target_is_told_whom_it_can_reach() -> None:
 @pytest.mark.parametrize("arguments", ["", "{}", "not json", '{"agent_name": 7}', "null", '["B"]'])
 async def test_a_transfer_call_that_cannot_be_read_is_told_what_to_write(arguments: str) -> None:
     # T19
-    garbage = AssistantMessage(calls=(ToolCall("x", "transfer_to_agent", arguments),))
+    garbage = AssistantMessage(tool_calls=(ToolCall("x", "transfer_to_agent", arguments),))
     runner, _ = team(garbage, transfer_to("B"))
     result = await runner.run("hi")
     assert result.agent == "B"
@@ -509,11 +511,11 @@ async def test_a_transfer_call_that_cannot_be_read_is_told_what_to_write(argumen
 @pytest.mark.parametrize("corrections", [0, 1, 2, 3])
 async def test_after_so_many_failed_corrections_there_is_a_typed_error(corrections: int) -> None:
     # T19
-    runner, model = team(*[transfer_to("Kitchen")] * 9, corrections=corrections)
+    runner, model = team(*[transfer_to("Kitchen")] * 9, max_corrections=corrections)
     live = runner.stream("hi")
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `Kitchen`; it can reach: `B`, `C`\.") as caught:
-        await live.drive()
-    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "Kitchen", ("B", "C"))
+        await live._drive()
+    assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "Kitchen", ("B", "C"))
     # The first mistake is none of the corrections.
     assert len(model.requests) == corrections + 1
     assert_every_call_has_one_result(live.result)
@@ -612,8 +614,8 @@ async def test_functions_that_return_agents_and_transfer_tools_are_one_contract(
 async def test_a_tool_may_name_the_agent_it_transfers_to() -> None:
     # T13
     @tool
-    async def route(ctx: RunContext) -> ToolOutcome:
-        return ToolOutcome("going", transfer="B")
+    async def route(ctx: RunContext) -> ToolResult:
+        return ToolResult("going", transfer_to="B")
 
     runner, _ = team(call("route"), tools=[route])
     result = await runner.run("hi")

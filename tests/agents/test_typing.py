@@ -5,7 +5,7 @@ from typing import Any, assert_type
 
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, BaseAgent, LiveRun, RunContext, Runner, RunResult, agent, tool
+from baton import Agent, AgentContext, BaseAgent, RunContext, Runner, RunResult, RunStream, agent, tool
 from baton.events import Action
 from baton.testing import ScriptedModel, call
 
@@ -62,7 +62,7 @@ async def test_a_stream_and_a_resumed_run_know_the_type_too() -> None:
 
     runner = Runner(Agent("A", model=ScriptedModel([call("ask"), REPORT]), tools=[ask], output_type=Report))
     live = runner.stream("Rome?")
-    assert_type(live, LiveRun[Report])
+    assert_type(live, RunStream[Report])
     async with live:
         _ = [event async for event in live]
     assert_type(live.result, RunResult[Report])

@@ -73,5 +73,5 @@ async def test_values_that_cannot_be_stored() -> None:
 
 
 async def test_run_sync_inside_a_loop() -> None:
-    with pytest.raises(SetupError, match="run_sync was called inside a running event loop"):
+    with pytest.raises(SetupError, match="run_sync\\(\\) was called inside a running event loop"):
         runner().run_sync("hi")

@@ -8,10 +8,10 @@ import pytest
 
 from baton import Agent, Limits, ModelError, Runner, tool
 from baton.errors import EmptyResponseError, LimitError, TransferError, TurnLimitError, UnknownToolError
-from baton.events import Said, ToolReturned
+from baton.events import AgentResponded, ToolReturned
 from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, text_of
-from baton.models import CallChunk, Chunk, ModelRequest, Response, TextChunk
-from baton.testing import ScriptedModel, Stream, call, transcript, transfer_to
+from baton.models import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk
+from baton.testing import ScriptedModel, ScriptedStream, call, transcript, transfer_to
 
 
 @tool
@@ -36,7 +36,7 @@ async def test_a_model_that_raises(failure: Exception, listens: bool) -> None:
 
     async def drive() -> None:
         if not listens:
-            return await live.drive()
+            return await live._drive()
         async with live:
             _ = [event async for event in live]
         return None
@@ -51,11 +51,11 @@ async def test_a_model_that_raises(failure: Exception, listens: bool) -> None:
 
 async def test_a_model_that_raises_in_the_middle_of_its_answer() -> None:
     # What was heard of it is not recorded.
-    runner = Runner(Agent("A", model=ScriptedModel([Stream("I thi", OSError("gone")), "I think so"])))
+    runner = Runner(Agent("A", model=ScriptedModel([ScriptedStream("I thi", OSError("gone")), "I think so"])))
     live = runner.stream("hi")
     with pytest.raises(ModelError):
-        await live.drive()
-    assert not any(isinstance(event, Said) for event in live.result.events)
+        await live._drive()
+    assert not any(isinstance(event, AgentResponded) for event in live.result.events)
     assert (await runner.resume(live.run_id)).output == "I think so"
 
 
@@ -65,9 +65,9 @@ async def test_a_model_that_raises_in_the_middle_of_its_answer() -> None:
         AssistantMessage(),
         AssistantMessage(()),
         AssistantMessage(reasoning=(Reasoning("hm"),)),
-        Response(None),
-        Stream(),
-        Stream(""),
+        ModelResponse(None),
+        ScriptedStream(),
+        ScriptedStream(""),
     ],
 )
 async def test_a_model_that_returns_nothing(nothing: Any) -> None:
@@ -106,7 +106,7 @@ async def test_a_model_whose_respond_raises_at_once() -> None:
 )
 async def test_a_model_that_writes_garbage_arguments(arguments: str) -> None:
     # The model is told what is wrong, and may try again.
-    garbage = AssistantMessage(calls=(ToolCall("x", "look_up", arguments),))
+    garbage = AssistantMessage(tool_calls=(ToolCall("x", "look_up", arguments),))
     model = ScriptedModel([garbage, call("look_up", city="Rome"), "sunny"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
     told = model.requests[1].messages[-1]
@@ -117,7 +117,7 @@ async def test_a_model_that_writes_garbage_arguments(arguments: str) -> None:
 
 
 async def test_a_model_that_writes_garbage_arguments_for_ever() -> None:
-    model = ScriptedModel([AssistantMessage(calls=(ToolCall("x", "look_up", "garbage"),))], cycle=True)
+    model = ScriptedModel([AssistantMessage(tool_calls=(ToolCall("x", "look_up", "garbage"),))], cycle=True)
     with pytest.raises(TurnLimitError):
         await Runner(Agent("A", model=model, tools=[look_up], max_turns=5)).run("hi")
     assert len(model.requests) == 6
@@ -130,7 +130,7 @@ async def test_a_model_that_calls_unknown_tools_for_ever() -> None:
         UnknownToolError, match="the model of `A` keeps calling `nope`; its tools are: `look_up`"
     ) as caught:
         await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
-    assert (caught.value.agent, caught.value.wish, caught.value.available) == ("A", "nope", ("look_up",))
+    assert (caught.value.agent, caught.value.tool, caught.value.available) == ("A", "nope", ("look_up",))
     assert isinstance(caught.value, ModelError)
 
 
@@ -147,7 +147,7 @@ async def test_a_model_that_transfers_to_unknown_agents_for_ever() -> None:
     model = ScriptedModel([transfer_to("Kitchen")], cycle=True)
     with pytest.raises(TransferError, match="`A` cannot transfer to `Kitchen`; it can reach: `B`") as caught:
         await Runner(Agent("A", model=model, sub_agents=[Agent("B")])).run("hi")
-    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "Kitchen", ("B",))
+    assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "Kitchen", ("B",))
 
 
 async def test_a_model_that_alternates_between_mistakes() -> None:
@@ -163,7 +163,7 @@ async def test_a_model_that_never_stops_calling_tools() -> None:
     model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
     live = Runner(Agent("A", model=model, tools=[look_up])).stream("hi")
     with pytest.raises(TurnLimitError, match="`A` has no answer after 20 turns"):
-        await live.drive()
+        await live._drive()
     assert len(model.requests) == 21
     assert model.requests[-1].tools == ()
     assert sum(isinstance(event, ToolReturned) for event in live.result.events) == 20
@@ -172,7 +172,7 @@ async def test_a_model_that_never_stops_calling_tools() -> None:
 async def test_models_that_never_stop_in_many_agents() -> None:
     # T20: turns are per agent, but model calls are limited for the whole run.
     model = ScriptedModel({"A": [call("look_up", city="Rome"), transfer_to("B")], "B": [transfer_to("A")]}, cycle=True)
-    limits = Limits(transfers=None, round_trips=None)
+    limits = Limits(transfers=None, idle_cycles=None)
     runner = Runner(Agent("A", tools=[look_up], sub_agents=[Agent("B")]), model=model, limits=limits)
     with pytest.raises(LimitError, match="limit of 100 model_calls"):
         await runner.run("hi")
@@ -182,23 +182,23 @@ async def test_models_that_never_stop_in_many_agents() -> None:
 async def test_a_model_that_gives_two_calls_one_id() -> None:
     # T26
     twice = AssistantMessage(
-        calls=(ToolCall("x", "look_up", '{"city":"Rome"}'), ToolCall("x", "look_up", '{"city":"Oslo"}'))
+        tool_calls=(ToolCall("x", "look_up", '{"city":"Rome"}'), ToolCall("x", "look_up", '{"city":"Oslo"}'))
     )
     model = ScriptedModel([twice, "done"])
     result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
     results = [message for message in result.messages if isinstance(message, ToolMessage)]
     assert [message.content for message in results] == ["sunny in Rome", "sunny in Oslo"]
-    assert len({message.call_id for message in results}) == 2
+    assert len({message.tool_call_id for message in results}) == 2
     said = result.messages[1]
     assert isinstance(said, AssistantMessage)
-    assert [each.id for each in said.calls] == [message.call_id for message in results]
+    assert [each.id for each in said.tool_calls] == [message.tool_call_id for message in results]
 
 
 async def test_a_call_without_a_name() -> None:
     # T10
     async def respond(request: ModelRequest) -> AsyncIterator[Chunk]:
         if len(request.messages) == 1:
-            yield CallChunk(0, "x", "", "{}")
+            yield ToolCallChunk(0, "x", "", "{}")
         else:
             yield TextChunk("sorry")
 
@@ -214,5 +214,5 @@ async def test_a_model_that_cancels_itself_does_not_hang_the_run() -> None:
 
     live = Runner(Agent("A", model=Faulty(respond))).stream("hi")
     with pytest.raises(asyncio.CancelledError):
-        await live.drive()
+        await live._drive()
     assert live.result.status == "cancelled"

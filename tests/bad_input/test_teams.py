@@ -21,7 +21,7 @@ def other_look_up(city: str) -> str:
 
 @pytest.mark.parametrize("name", ["", "   ", "\n", None, 7])
 def test_an_agent_without_a_name(name: Any) -> None:
-    with pytest.raises(SetupError, match="a Agent needs a name, a string that is not empty; it has ") as caught:
+    with pytest.raises(SetupError, match="Agent needs a name that is a non-empty string, not ") as caught:
         Agent(name)
     assert repr(name) in str(caught.value)
     assert isinstance(caught.value, BatonError)
@@ -37,7 +37,7 @@ def test_an_agent_without_turns(turns: int) -> None:
 def test_what_is_no_agent_among_sub_agents(wrong: Any) -> None:
     with pytest.raises(SetupError) as caught:
         Agent("A", sub_agents=[wrong])
-    assert str(caught.value) == f"`A` has {wrong!r} in sub_agents; only agents can stand there"
+    assert str(caught.value) == f"`A` has {wrong!r} in sub_agents; give agents only"
 
 
 @pytest.mark.parametrize("wrong", [42, None, object(), Agent, look_up])
@@ -51,7 +51,7 @@ def test_what_is_no_agent_among_handoffs(wrong: Any) -> None:
 def test_what_is_no_tool_among_tools(wrong: Any) -> None:
     with pytest.raises(SetupError) as caught:
         Agent("A", tools=[wrong])
-    assert str(caught.value) == f"`A` has {wrong!r} in tools; give a function or something made with @tool"
+    assert str(caught.value) == f"`A` has {wrong!r} in tools; give a function, a tool or a toolset"
 
 
 def test_an_agent_among_tools() -> None:
@@ -79,8 +79,8 @@ def test_a_handoff_called_like_a_tool() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(agent)
     assert str(caught.value) == (
-        "`A` offers two things as `look_up`: its tool `look_up` and the handoff to `B`; "
-        "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+        "`A` has two tools called `look_up`: its tool `look_up` and the handoff to `B`; "
+        "rename one of them, for instance with handoff(agent, tool_name_override=…)"
     )
 
 
@@ -109,23 +109,23 @@ def test_an_agent_and_the_same_one_that_hands_on_in_one_team() -> None:
         Runner(Agent("Root", sub_agents=[a, then_transfer(a, to="Root")]))
 
 
-@pytest.mark.parametrize("edge", ["Kitchen", handoff("Kitchen"), handoff(Agent("B"), returns="Kitchen")])
+@pytest.mark.parametrize("edge", ["Kitchen", handoff("Kitchen"), handoff(Agent("B"), return_to="Kitchen")])
 def test_an_edge_to_nobody(edge: Any) -> None:
     with pytest.raises(
-        SetupError, match="`A` has an edge to `Kitchen`, but nobody in the team has that name; the team has: `A`"
+        SetupError, match="`A` has a handoff to `Kitchen`, but the team has no agent of that name; the team has: `A`"
     ):
         Runner(Agent("A", handoffs=[edge]))
 
 
 def test_a_name_in_the_wrong_case_is_nobodys() -> None:
-    with pytest.raises(SetupError, match=r"edge to `b`.*the team has: `A`, `B`"):
-        Runner(Agent("A", handoffs=["b"]), agents=[Agent("B")])
+    with pytest.raises(SetupError, match=r"handoff to `b`.*the team has: `A`, `B`"):
+        Runner(Agent("A", handoffs=["b"]), extra_agents=[Agent("B")])
 
 
 def test_on_loop_naming_nobody() -> None:
     with pytest.raises(SetupError) as caught:
-        Runner(Agent("A", sub_agents=[Agent("B")]), on_loop="Helper")
-    assert str(caught.value) == "on_loop names `Helper`, but the team has: `A`, `B`"
+        Runner(Agent("A", sub_agents=[Agent("B")]), loop_fallback="Helper")
+    assert str(caught.value) == "Runner(loop_fallback='Helper') is not an agent of the team, which has: `A`, `B`"
 
 
 @pytest.mark.parametrize("policy", ["rewriten", "", 7, None])
@@ -149,8 +149,7 @@ async def test_an_agent_without_a_model() -> None:
     with pytest.raises(SetupError) as caught:
         await Runner(Agent("A")).run("hi")
     assert str(caught.value) == (
-        "`A` has no model: give it Agent(model=…), or all agents one with Runner(model=…) "
-        "or BATON_MODEL in the environment"
+        "`A` has no model: set Agent(model=…), Runner(model=…) for all agents, or BATON_MODEL in the environment"
     )
 
 
@@ -168,7 +167,7 @@ async def test_an_output_type_without_a_schema() -> None:
         await Runner(Agent("A", model=ScriptedModel(["x"]), output_type=Mine)).run("hi")
 
 
-@pytest.mark.parametrize("options", [{"language": "fr"}, {"multiple_transfers": "frist"}, {"transfers": "hiden"}])
+@pytest.mark.parametrize("options", [{"prompt_language": "fr"}, {"multiple_transfers": "frist"}, {"history": "hiden"}])
 def test_a_misspelt_option_of_a_runner(options: dict[str, Any]) -> None:
     agent = Agent("A", sub_agents=[Agent("B")])
     with pytest.raises(SetupError):
@@ -178,7 +177,7 @@ def test_a_misspelt_option_of_a_runner(options: dict[str, Any]) -> None:
 def test_a_misspelt_option_of_an_agent() -> None:
     on_limit: Any = "eror"
     with pytest.raises(SetupError):
-        Agent("A", on_limit=on_limit)
+        Agent("A", on_max_turns=on_limit)
 
 
 def test_a_misspelt_option_of_then_transfer() -> None:

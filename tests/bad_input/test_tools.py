@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from baton import Agent, AgentContext, RunContext, Runner, SetupError, Transfer, agent, tool
-from baton.errors import NotEncodableError, RunError, ToolFailed, ToolResultError
-from baton.events import Asked, Stepped
+from baton.errors import NotEncodableError, RunError, ToolFailedError, ToolResultError
+from baton.events import InterruptRaised, StepCompleted
 from baton.messages import Data, ToolMessage
 from baton.testing import ScriptedModel, call, transcript
 from baton.tools import FunctionTool
@@ -125,7 +125,7 @@ async def test_a_tool_that_raises_for_the_run() -> None:
         """Fail."""
         raise KeyError("missing")
 
-    with pytest.raises(ToolFailed, match="tool `strict` failed: KeyError: 'missing'") as caught:
+    with pytest.raises(ToolFailedError, match="tool `strict` failed: KeyError: 'missing'") as caught:
         await runner_of(strict, calls=["strict"]).run("hi")
     assert caught.value.tool == "strict"
 
@@ -140,8 +140,8 @@ async def test_a_value_that_cannot_be_stored(value: Any) -> None:
 
     runner = runner_of(write, calls=["write"])
     live = runner.stream("hi")
-    with pytest.raises(NotEncodableError, match=r"value `x` is a .*keep live objects in the run's context") as caught:
-        await live.drive()
+    with pytest.raises(NotEncodableError, match=r"value `x` is a .*keep other objects in the run's context") as caught:
+        await live._drive()
     assert (caught.value.what, caught.value.value) == ("value `x`", value)
     assert live.result.values == {}
 
@@ -153,8 +153,8 @@ async def test_a_step_whose_result_cannot_be_stored() -> None:
 
     live = Runner(a).stream("hi")
     with pytest.raises(NotEncodableError, match="the result of step `lock` is a lock"):
-        await live.drive()
-    assert not any(isinstance(event, Stepped) for event in live.result.events)
+        await live._drive()
+    assert not any(isinstance(event, StepCompleted) for event in live.result.events)
 
 
 async def test_a_question_that_cannot_be_stored() -> None:
@@ -165,9 +165,9 @@ async def test_a_question_that_cannot_be_stored() -> None:
 
     live = runner_of(ask, calls=["ask"]).stream("hi")
     with pytest.raises(NotEncodableError, match="the payload of an interrupt is a dict") as caught:
-        await live.drive()
+        await live._drive()
     assert isinstance(caught.value, RunError)
-    assert not any(isinstance(event, Asked) for event in live.result.events)
+    assert not any(isinstance(event, InterruptRaised) for event in live.result.events)
 
 
 async def test_a_payload_of_a_transfer_that_cannot_be_stored() -> None:
@@ -176,7 +176,7 @@ async def test_a_payload_of_a_transfer_that_cannot_be_stored() -> None:
         return Transfer("B", payload=threading.Lock())
 
     with pytest.raises(NotEncodableError):
-        await Runner(a, agents=[Agent("B", model=ScriptedModel(["hello"]))]).run("hi")
+        await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["hello"]))]).run("hi")
 
 
 async def test_something_said_that_cannot_be_stored() -> None:
@@ -205,7 +205,7 @@ async def test_an_agent_of_ones_own_that_fails() -> None:
 
     live = Runner(a).stream("hi", run_id="r1")
     with pytest.raises(ZeroDivisionError, match="my own") as caught:
-        await live.drive()
+        await live._drive()
     assert caught.value.__notes__ == ["in run r1, at A"]
     assert transcript(live.result.events)[-1] == "run failed with ZeroDivisionError: my own"
 
@@ -216,7 +216,7 @@ async def test_instructions_that_fail() -> None:
 
     live = Runner(Agent("A", model=ScriptedModel(["never"]), instructions=instructions)).stream("hi")
     with pytest.raises(KeyError):
-        await live.drive()
+        await live._drive()
     assert live.result.status == "failed"
 
 

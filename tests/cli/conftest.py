@@ -136,7 +136,7 @@ class Terminal:
         """Do what a terminal does for Ctrl-C."""
         self.process.send_signal(signal.SIGINT)
 
-    def read_until(self, wanted: str, *, seconds: float = 20) -> str:
+    def read_until(self, wanted: str, *, seconds: float = 60) -> str:
         """Everything written up to and with this text."""
         stdout = self._terminal if self._terminal is not None else _open(self.process.stdout).fileno()
         deadline = monotonic() + seconds

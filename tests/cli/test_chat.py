@@ -34,7 +34,7 @@ def test_it_remembers_the_conversation(write: Write, baton: Invoke) -> None:
         "● Echo",
         "3 messages, the last: and now?",
         "used: 1 model call · tokens not reported",
-        "in all: 2 model calls · tokens not reported",
+        "total: 2 model calls · tokens not reported",
     ]
 
 
@@ -68,11 +68,11 @@ def test_it_shows_transfers_calls_results_and_usage(write: Write, baton: Invoke)
     assert told[6:] == [
         "Sunny.",
         "used: 3 model calls · 1,500 tokens in, 24 out",
-        "in all: 3 model calls · 1,500 tokens in, 24 out",
+        "total: 3 model calls · 1,500 tokens in, 24 out",
     ]
 
 
-def test_the_next_turn_reads_what_tools_returned(write: Write, baton: Invoke) -> None:
+def test_next_turn_includes_tool_results(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool
@@ -136,7 +136,7 @@ def test_approvals_are_asked_for_in_place(write: Write, baton: Invoke, answer: s
 def test_only_a_bare_yes_allows_anything(write: Write, baton: Invoke, unclear: str) -> None:
     write(APPROVAL)
     output = baton("chat", "desk:agent", input=f"refund me\n{unclear}\nn\n").output
-    assert "y allows it, n or a reason does not" in output
+    assert "y approves; n or a reason declines" in output
     assert "30 paid" not in output
 
 
@@ -169,7 +169,7 @@ def test_questions_after_questions(write: Write, baton: Invoke) -> None:
         """
     )
     told = baton("chat", "desk:asker", input="go\none\ntwo\n").output.splitlines()
-    assert told[1:] == ["? Asker: first?", "? Asker: waits for an answer", "● Asker", "one and two"]
+    assert told[1:] == ["? Asker: first?", "? Asker: an answer is needed", "● Asker", "one and two"]
 
 
 def test_a_question_of_ones_own_may_ask_for_approval(write: Write, baton: Invoke) -> None:
@@ -189,11 +189,11 @@ def test_the_end_of_input_at_a_question(write: Write, baton: Invoke) -> None:
     write(APPROVAL)
     result = baton("chat", "desk:agent", input="refund me\n")
     assert result.exit_code == 0
-    assert "not answered; the run is left where it was" in result.output
+    assert "not answered; the run stays suspended" in result.output
 
 
 @pytest.mark.parametrize("farewell", ["exit", "quit", "/quit", "/exit", "EXIT"])
-def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None:
+def test_leaving(write: Write, baton: Invoke, farewell: str) -> None:
     write(ECHO)
     assert baton("chat", "desk", input=f"{farewell}\nhello\n").output == ""
 
@@ -201,8 +201,8 @@ def test_words_to_leave_with(write: Write, baton: Invoke, farewell: str) -> None
 def test_help_and_commands_that_are_none(write: Write, baton: Invoke) -> None:
     write(ECHO)
     told = baton("chat", "desk", input="/help\n/foo\n/etc/hosts is what?\n").output
-    assert "Ctrl-C          stop what the team is doing" in told
-    assert "there is no /foo; /help lists what there is" in told
+    assert "Ctrl-C          stop the current run" in told
+    assert "unknown command /foo; see /help" in told
     assert "1 messages, the last: /etc/hosts is what?" in told
 
 
@@ -222,7 +222,7 @@ def test_a_failure_ends_the_turn_and_not_the_conversation(write: Write, baton: I
     assert "3 messages" in result.stdout
 
 
-def test_what_tools_did_before_a_failure_is_remembered(write: Write, baton: Invoke) -> None:
+def test_tool_results_before_a_failure_are_kept(write: Write, baton: Invoke) -> None:
     write(
         """
         @tool
@@ -236,14 +236,14 @@ def test_what_tools_did_before_a_failure_is_remembered(write: Write, baton: Invo
 
 def test_without_a_model_the_way_out_is_named(write: Write, baton: Invoke) -> None:
     write('agent = Agent("Desk")')
-    assert "--model provider:name" in baton("chat", "desk:agent", input="hi\n").stderr
+    assert "--model PROVIDER:NAME" in baton("chat", "desk:agent", input="hi\n").stderr
 
 
 def test_ctrl_c_cancels_the_run_and_not_the_program(write: Write, terminal: Callable[..., Any]) -> None:
     write(
         """
         import asyncio
-        steps = [Stream("Once upon a time ", asyncio.Event()), say("Here I am.")]
+        steps = [ScriptedStream("Once upon a time ", asyncio.Event()), say("Here I am.")]
         agent = Agent("Teller", model=ScriptedModel(steps, stream=True))
         """
     )
@@ -256,10 +256,10 @@ def test_ctrl_c_cancels_the_run_and_not_the_program(write: Write, terminal: Call
     assert "● Teller\nHere I am.\n" in program.read_until("used: 1 model call")
     code, rest = program.leave()
     assert code == 0
-    assert "in all: 1 model call" in rest
+    assert "total: 1 model call" in rest
 
 
-def test_ctrl_c_again_does_not_wait_for_what_will_not_stop(write: Write, terminal: Callable[..., Any]) -> None:
+def test_second_ctrl_c_does_not_wait(write: Write, terminal: Callable[..., Any]) -> None:
     write(
         """
         import asyncio
@@ -267,7 +267,7 @@ def test_ctrl_c_again_does_not_wait_for_what_will_not_stop(write: Write, termina
             name = "stubborn"
             asked = 0
             async def respond(self, request):
-                from baton.models import TextChunk, Response
+                from baton.models import ModelResponse, TextChunk
                 Stubborn.asked += 1
                 if Stubborn.asked == 1:
                     yield TextChunk("I will not stop. ")
@@ -277,7 +277,7 @@ def test_ctrl_c_again_does_not_wait_for_what_will_not_stop(write: Write, termina
                         print("still here", flush=True)
                         await asyncio.Event().wait()
                 yield TextChunk("Well then.")
-                yield Response()
+                yield ModelResponse()
         agent = Agent("Mule", model=Stubborn())
         """
     )
@@ -296,15 +296,15 @@ def test_ctrl_c_again_does_not_wait_for_what_will_not_stop(write: Write, termina
 def test_at_a_real_terminal(write: Write, terminal: Callable[..., Any]) -> None:
     write(ECHO)
     program = terminal("chat", "desk", is_real=True)
-    program.read_until("chat with Echo; /help helps, Ctrl-D leaves")
+    program.read_until("chat with Echo; /help for help, Ctrl-D to leave")
     program.read_until("you › ")
     program.press("half a line")
-    program.press_ctrl_c_until("Ctrl-D or /quit leaves")
+    program.press_ctrl_c_until("use Ctrl-D or /quit to leave")
     program.read_until("you › ")
     program.type_until("hello", "1 messages, the last: hello")
     program.read_until("you › ")
     program.press(CTRL_D)
-    program.read_until("in all: ")
+    program.read_until("total: ")
     assert program.process.wait(timeout=20) == 0
 
 
@@ -316,8 +316,8 @@ def test_a_question_at_a_real_terminal_need_not_be_answered(
     program = terminal("chat", "desk:agent", is_real=True)
     program.read_until("you › ")
     program.type("refund me")
-    program.read_until("y, n, a (always), or why not › ")
-    unanswered = "not answered; the run is left where it was"
+    program.read_until("y, n, a (always), or a reason to decline › ")
+    unanswered = "not answered; the run stays suspended"
     if key == "Ctrl-C":
         program.press_ctrl_c_until(unanswered)
     else:

@@ -9,10 +9,8 @@ import pytest
 
 from baton import Agent, BaseAgent, Runner, handoff, then_transfer
 from baton.agents import AgentContext
-from baton.cli.costs import transfer_costs
-from baton.cli.endings import endless_cycles
+from baton.cli.check import find_endless_cycles, transfer_costs
 from baton.flow import Team
-from baton.models import ModelSettings
 
 Write = Callable[..., Path]
 Invoke = Callable[..., Any]
@@ -22,7 +20,7 @@ def look_up(what: str) -> str: return what
 def to_expert(): return expert
 expert = Agent("Expert", description="Knows.")
 chat = Agent("Chat", description="Chats.")
-writer = then_transfer(Agent("Writer", description="Writes.", handoffs=[handoff(chat, returns="caller")]), to="Chat")
+writer = then_transfer(Agent("Writer", description="Writes.", handoffs=[handoff(chat, return_to="caller")]), to="Chat")
 router = Agent("Router", description="Routes.", sub_agents=[chat], tools=[look_up, to_expert], handoffs=[writer])
 """
 
@@ -50,7 +48,7 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
     write(
         """
         child = Agent("Child")
-        runner = Runner(Agent("Root", sub_agents=[child]), agents=[Agent("Guest", sub_agents=[Agent("Aide")])])
+        runner = Runner(Agent("Root", sub_agents=[child]), extra_agents=[Agent("Guest", sub_agents=[Agent("Aide")])])
         """
     )
     result = baton("check", "desk:runner")
@@ -65,31 +63,31 @@ def test_findings_are_warnings_unless_strict(write: Write, baton: Invoke) -> Non
 
 
 @pytest.mark.parametrize(
-    ("code", "complaint"),
+    ("code", "message"),
     [
         (
             'root = Agent("A", sub_agents=[Agent("B", description="x"), Agent("B")])',
             "two different agents are called `B`",
         ),
-        ('root = Agent("A", handoffs=["B"])', "`A` has an edge to `B`, but nobody in the team has that name"),
-        ('root = Agent("")', "a Agent needs a name"),
-        ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has an edge to `B`"),
+        ('root = Agent("A", handoffs=["B"])', "`A` has a handoff to `B`, but the team has no agent of that name"),
+        ('root = Agent("")', "Agent needs a name"),
+        ('root = Runner(Agent("A", handoffs=["B"]))', "`A` has a handoff to `B`"),
     ],
 )
-def test_what_cannot_work_is_an_error(write: Write, baton: Invoke, code: str, complaint: str) -> None:
+def test_invalid_team_is_an_error(write: Write, baton: Invoke, code: str, message: str) -> None:
     write(code)
     result = baton("check", "desk:root")
     assert result.exit_code == 1
     assert result.stdout.startswith("error ")
-    assert complaint in result.stdout.replace("\n", " ")
+    assert message in result.stdout.replace("\n", " ")
     assert "Traceback" not in result.output
     told = json.loads(baton("check", "desk:root", "--json").stdout)
     assert told["root"] is None
     assert told["findings"][0]["level"] == "error"
-    assert complaint in told["findings"][0]["text"]
+    assert message in told["findings"][0]["text"]
 
 
-def test_what_is_not_there_ends_with_2(write: Write, baton: Invoke) -> None:
+def test_unknown_target_exits_with_2(write: Write, baton: Invoke) -> None:
     write(TEAM)
     result = baton("check", "desk:rooter")
     assert result.exit_code == 2
@@ -110,7 +108,7 @@ def test_json(write: Write, baton: Invoke) -> None:
         ("function", "Expert", "to_expert"),
     ]
     assert chat["edges"] == [
-        {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": "stay"}
+        {"source": "Chat", "target": "Router", "kind": "parent", "via": "transfer_to_agent", "returns": None}
     ]
     assert router["estimated_tokens_per_call"]["targets"] == 2
     assert told["agents"][-1]["estimated_tokens_per_call"] is None
@@ -141,33 +139,33 @@ def test_costs_count_a_target_once_and_hidden_ones_not_at_all() -> None:
 
 
 def endless(root: BaseAgent[Any, Any]) -> list[str]:
-    return [finding.text for finding in endless_cycles(Team.compile(root))]
+    return [finding.text for finding in find_endless_cycles(Team.compile(root))]
 
 
 def must_transfer(name: str, *targets: Any, **facts: Any) -> Agent:
-    return Agent(name, description="d", handoffs=targets, tool_use="required", **facts)
+    return Agent(name, description="d", handoffs=targets, tool_choice="required", **facts)
 
 
-def test_a_circle_of_agents_that_must_transfer() -> None:
+def test_cycle_of_agents_that_must_transfer() -> None:
     assert endless(must_transfer("A", must_transfer("B", "A"))) == [
-        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` must call a tool and has only transfers; `B` must call a tool and has only transfers"
     ]
 
 
-def test_a_circle_of_agents_that_always_hand_on() -> None:
+def test_cycle_of_agents_that_always_hand_on() -> None:
     root = Agent("Root", handoffs=[then_transfer(Agent("A"), to="B"), then_transfer(Agent("B"), to="A")])
     assert endless(root) == [
-        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
+        "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
         "`A` always hands on to `B`; `B` always hands on to `A`"
     ]
 
 
-def test_a_forced_tool_and_forced_settings() -> None:
-    forced = Agent("A", handoffs=["B"], tool_use="transfer_to_b", tools=[len_of])
-    by_settings = Agent("B", handoffs=[forced], settings=ModelSettings(tool_choice="required"))
-    assert len(endless(by_settings)) == 1
-    assert "`A` must call `transfer_to_b`" in endless(by_settings)[0]
+def test_a_forced_tool_and_a_required_tool() -> None:
+    forced = Agent("A", handoffs=["B"], tool_choice="transfer_to_b", tools=[len_of])
+    required = Agent("B", handoffs=[forced], tool_choice="required")
+    assert len(endless(required)) == 1
+    assert "`A` must call `transfer_to_b`" in endless(required)[0]
 
 
 def len_of(text: str) -> int:
@@ -175,9 +173,9 @@ def len_of(text: str) -> int:
 
 
 def test_a_caller_that_must_transfer_gets_control_back_for_ever() -> None:
-    assert endless(must_transfer("A", handoff(Agent("B"), returns="caller"))) == [
-        "`A`, `B` pass control round and can never end, so that only a limit stops the run: "
-        "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to come back"
+    assert endless(must_transfer("A", handoff(Agent("B"), return_to="caller"))) == [
+        "`A`, `B` pass control in a cycle and never end; only a limit stops the run: "
+        "`A` must call a tool and has only transfers; `B` ends, but a caller waits for control to return"
     ]
 
 
@@ -198,9 +196,9 @@ class Own(BaseAgent[Any, Any]):
         must_transfer("A", must_transfer("B", "A", Agent("C"))),
         must_transfer("A", then_transfer(Own("B"), to="A")),
         must_transfer("A", then_transfer(Agent("B", exit_tool=True), to="A")),
-        must_transfer("A", handoff(Agent("B"), returns="C"), handoff(Agent("C"), returns="caller")),
-        Agent("A", handoffs=[handoff(Agent("B"), returns="caller")]),
-        Agent("A", tool_use="required"),
+        must_transfer("A", handoff(Agent("B"), return_to="C"), handoff(Agent("C"), return_to="caller")),
+        Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]),
+        Agent("A", tool_choice="required"),
     ],
     ids=[
         "free",
@@ -221,18 +219,18 @@ def test_a_team_that_may_end_is_not_accused(root: BaseAgent[Any, Any]) -> None:
 
 def test_nothing_is_known_of_guests() -> None:
     """A function may bring them in at any time, so nobody can say that a caller waits."""
-    guest = Agent("Guest", handoffs=[handoff(Agent("Aide"), returns="caller")])
-    assert endless_cycles(Runner(Agent("Root"), agents=[guest]).team) == []
+    guest = Agent("Guest", handoffs=[handoff(Agent("Aide"), return_to="caller")])
+    assert find_endless_cycles(Runner(Agent("Root"), extra_agents=[guest]).team) == []
 
 
-def test_endless_circles_are_findings(write: Write, baton: Invoke) -> None:
+def test_endless_cycles_are_findings(write: Write, baton: Invoke) -> None:
     write(
         """
-        b = Agent("B", description="d", handoffs=["A"], tool_use="required")
-        root = Agent("A", description="d", handoffs=[b], tool_use="required")
+        b = Agent("B", description="d", handoffs=["A"], tool_choice="required")
+        root = Agent("A", description="d", handoffs=[b], tool_choice="required")
         """
     )
-    assert "warning no exit: `A`, `B` pass control round" in baton("check", "desk:root").stdout
+    assert "warning no exit: `A`, `B` pass control in a cycle" in baton("check", "desk:root").stdout
     assert baton("check", "desk:root", "--strict").exit_code == 1
 
 
@@ -246,12 +244,12 @@ boss = supervisor(Agent("Boss"), sub_agents=[line, clerk])
 """
 
 
-def test_who_works_inside_somebody_stands_below_them(write: Write, baton: Invoke) -> None:
+def test_inner_agents_are_listed_below_their_owner(write: Write, baton: Invoke) -> None:
     write(NEST)
     result = baton("check", "desk:boss")
     assert result.exit_code == 0
     assert result.stdout.partition("\n\n")[0].splitlines() == [
-        "Boss (Supervisor)",
+        "Boss (SupervisorAgent)",
         "├── handoff Line (SequentialAgent) — In order.  [transfer_to_line]  and back",
         "│   ├── step 1 Outline",
         "│   │   ├── tools: digger",
@@ -281,7 +279,7 @@ def test_findings_inside_are_reported_once_with_where_they_are(write: Write, bat
     assert agents["Left"]["estimated_tokens_per_call"]["targets"] == 1
 
 
-def test_a_circle_inside_is_found(write: Write, baton: Invoke) -> None:
+def test_nested_cycle_is_found(write: Write, baton: Invoke) -> None:
     write(
         """
         ping = then_transfer(Agent("Ping", description="d", handoffs=["Pong"]), to="Pong")

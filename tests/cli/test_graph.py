@@ -17,8 +17,8 @@ billing = Agent("Billing", description="d")
 writer = then_transfer(Agent("Writer", description="d"), to="Checker")
 router = Agent("Router", sub_agents=[chat, weather], tools=[to_billing], handoffs=[
     writer,
-    handoff(expert, returns="caller", tool_name_override="ask"),
-    handoff(checker, returns="Chat"),
+    handoff(expert, return_to="caller", tool_name_override="ask"),
+    handoff(checker, return_to="Chat"),
 ])
 """
 
@@ -109,12 +109,12 @@ def test_a_tree_looked_at_from_below_is_drawn_from_the_parent(write: Write, bato
 
 
 def test_an_edge_that_only_code_follows(write: Write, baton: Invoke) -> None:
-    write('root = Agent("Root", handoffs=[Handoff(agent=Agent("Own"), is_shown=False)])')
+    write('root = Agent("Root", handoffs=[Handoff(agent=Agent("Own"), offered_to_model=False)])')
     assert '    a0 -.->|"by code"| a1' in baton("graph", "desk").stdout.splitlines()
 
 
 def test_a_runner_has_a_team_already(write: Write, baton: Invoke) -> None:
-    write('runner = Runner(Agent("A"), agents=[Agent("Guest")])')
+    write('runner = Runner(Agent("A"), extra_agents=[Agent("Guest")])')
     assert '    a1["Guest"]' in baton("graph", "desk").stdout
 
 
@@ -122,7 +122,7 @@ def test_a_team_that_cannot_work_is_one_line(write: Write, baton: Invoke) -> Non
     write('root = Agent("Root", handoffs=["Nobody"])')
     result = baton("graph", "desk")
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: `Root` has an edge to `Nobody`")
+    assert result.stderr.startswith("error: `Root` has a handoff to `Nobody`")
 
 
 NEST = """
@@ -134,7 +134,7 @@ boss = supervisor(Agent("Boss", tools=[digger.as_tool("dig")]), sub_agents=[line
 """
 
 
-def test_who_works_inside_somebody_is_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
+def test_inner_agents_are_drawn_in_a_frame(write: Write, baton: Invoke) -> None:
     # Everybody once, where they are met first; all who lead to them have a line.
     write(NEST)
     result = baton("graph", "desk:boss")
@@ -193,10 +193,11 @@ def test_frames_in_dot(write: Write, baton: Invoke) -> None:
     ]
 
 
-def test_patterns_are_drawn_as_what_they_are_made_of(write: Write, baton: Invoke) -> None:
+def test_patterns_are_drawn_with_their_parts(write: Write, baton: Invoke) -> None:
     # P1, P2, P3
     write(
         """
+        from baton.patterns import *
         trip = plan_execute(
             name="Trip", description="d", planner=make_planner(), executor=make_executor(), replanner=make_replanner()
         )

@@ -1,13 +1,14 @@
-"""`baton mcp` as a client starts it: over its pipes and over HTTP, driven by the official client."""
+"""`baton mcp` over stdio and HTTP, driven by the official client."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
-from tests.adapters.mcp.servers import free_port, until_reachable
+from tests.mcp.servers import free_port, until_reachable
+
+from mcp import Client, StdioServerParameters
 
 from .conftest import Invoke, Write
 
@@ -35,7 +36,9 @@ def text_in(result: CallToolResult) -> str:
 async def test_over_pipes_with_a_tool_for_each_agent(write: Write) -> None:
     write(TEAM, "team.py")
     command = StdioServerParameters(
-        command=sys.executable, args=["-m", "baton", "mcp", "team:desk", "--each", "--store", "runs.db"], cwd=Path.cwd()
+        command=sys.executable,
+        args=["-m", "baton", "mcp", "team:desk", "--tool-per-agent", "--store", "runs.db"],
+        cwd=Path.cwd(),
     )
     async with Client(command) as client:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["desk", "bookings", "answer_run"]
@@ -61,19 +64,17 @@ async def test_over_http(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (["team:nobody"], "nobody"),
-        (["team:runner", "--each"], "give the agent to say these here"),
-        (["team:desk", "--http", "--host", "0.0.0.0"], "nobody is asked who they are"),
+        (["team:runner", "--tool-per-agent"], "do not apply to a Runner; pass the agent instead"),
+        (["team:desk", "--http", "--host", "0.0.0.0"], "can be reached from other machines"),
         (["team:desk", "--http", "--token-env", "NOT_THERE"], "NOT_THERE"),
     ],
 )
-def test_what_cannot_be_served_is_said_in_one_line(
-    write: Write, baton: Invoke, arguments: list[str], complaint: str
-) -> None:
+def test_errors_are_one_line(write: Write, baton: Invoke, arguments: list[str], message: str) -> None:
     write(TEAM + "runner = Runner(desk)", "team.py")
     result = baton("mcp", *arguments)
     assert result.exit_code in (1, 2)
-    assert complaint in result.stderr
+    assert message in result.stderr
     assert "Traceback" not in result.stderr

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from baton.events import Cancelled, Completed, Failed, RunStarted, decode_log
+from baton.events import RunCancelled, RunCompleted, RunFailed, RunStarted, decode_log
 from baton.testing import transcript
 
 Write = Callable[..., Path]
@@ -70,7 +70,7 @@ def test_events_are_a_log_that_can_be_read_back(write: Write, baton: Invoke) -> 
     write(WEATHER)
     events = decode_log(baton("run", "desk", "Weather?", "--events").stdout.encode())
     assert isinstance(events[0], RunStarted)
-    assert isinstance(events[-1], Completed)
+    assert isinstance(events[-1], RunCompleted)
     assert "Router → Weather" in transcript(events)
 
 
@@ -159,15 +159,15 @@ def test_a_suspended_run_ends_with_3_and_its_questions(write: Write, baton: Invo
     assert result.exit_code == 3
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "the run waits for answers to:",
+        "the run is suspended; open interrupts:",
         "  1/m1.0/ask1  Desk: allow refund(amount=30)?",
         '  1/m1.1/ask1  Desk: {"how":"many?"} (about survey())',
-        "`baton chat` asks them and goes on",
+        "to answer, use `baton chat`, or pass --store and resume the run",
     ]
     told = json.loads(baton("run", "desk:agent", "hi", "--json").stdout)
     assert told["status"] == "suspended"
     assert [asked["id"] for asked in told["interrupts"]] == ["1/m1.0/ask1", "1/m1.1/ask1"]
-    assert told["interrupts"][0]["call"]["name"] == "refund"
+    assert told["interrupts"][0]["tool_call"]["name"] == "refund"
 
 
 FAILING = 'agent = Agent("Desk", model=ScriptedModel([RuntimeError("the wire is cut")], cycle=True))'
@@ -180,14 +180,14 @@ def test_a_failed_run_ends_with_1_and_one_line(write: Write, baton: Invoke) -> N
     assert result.output == "error: the model `scripted` of `Desk` raised RuntimeError: the wire is cut\n"
 
 
-def test_a_failed_run_is_told_in_the_form_asked_for(write: Write, baton: Invoke) -> None:
+def test_failed_run_is_printed_in_the_requested_format(write: Write, baton: Invoke) -> None:
     write(FAILING)
     told = baton("run", "desk:agent", "hi", "--json", "-q")
     assert told.exit_code == 1
     assert json.loads(told.stdout)["status"] == "failed"
     assert json.loads(told.stdout)["error"]["type"] == "ModelError"
     events = decode_log(baton("run", "desk:agent", "hi", "--events").stdout.encode())
-    assert isinstance(events[-1], Failed)
+    assert isinstance(events[-1], RunFailed)
 
 
 @pytest.mark.parametrize("arguments", [("run", "desk:agent", "hi", "--debug"), ("--debug", "run", "desk:agent", "hi")])
@@ -199,7 +199,7 @@ def test_debug_shows_the_traceback(write: Write, baton: Invoke, arguments: tuple
     assert "RuntimeError: the wire is cut" in result.stderr
 
 
-def test_an_error_of_somebody_elses_says_its_kind_and_where(write: Write, baton: Invoke) -> None:
+def test_foreign_error_shows_its_type_and_place(write: Write, baton: Invoke) -> None:
     write(
         """
         @agent("Breaker")
@@ -209,22 +209,22 @@ def test_an_error_of_somebody_elses_says_its_kind_and_where(write: Write, baton:
     lines = baton("run", "desk:breaker", "hi", "-q").stderr.splitlines()
     assert lines[0] == "error: KeyError: 'k'"
     assert lines[1].endswith("at Breaker")
-    assert lines[2] == "  --debug shows the traceback"
+    assert lines[2] == "  use --debug to see the traceback"
 
 
 def test_without_a_model_all_three_ways_out_are_named(write: Write, baton: Invoke) -> None:
     write('agent = Agent("Desk")')
     result = baton("run", "desk:agent", "hi", "-q")
     assert result.exit_code == 1
-    for way_out in ("`Desk` has no model", "Agent(model=…)", "Runner(model=…)", "--model provider:name"):
+    for way_out in ("`Desk` has no model", "Agent(model=…)", "Runner(model=…)", "--model PROVIDER:NAME"):
         assert way_out in result.stderr
 
 
 def test_the_model_named_on_the_command_line(write: Write, baton: Invoke) -> None:
     write(
         """
-        from baton.models import register
-        register("toy", lambda name: ScriptedModel([f"I am {name}"]))
+        from baton.models import register_model
+        register_model("toy", lambda name: ScriptedModel([f"I am {name}"]))
         agent = Agent("Desk")
         """
     )
@@ -235,17 +235,17 @@ def test_the_model_named_on_the_command_line(write: Write, baton: Invoke) -> Non
 
 
 LESSON = """
-from baton.models import register
+from baton.models import register_model
 
-register("toy", lambda name: ScriptedModel([f"I am {name}"], name=f"toy:{name}", cycle=True))
-agent = Agent("Guide", model=Understudy(["I am a script."], cycle=True))
-runner = Runner(Agent("Guide"), model=Understudy(["I am a script."], cycle=True))
+register_model("toy", lambda name: ScriptedModel([f"I am {name}"], name=f"toy:{name}", cycle=True))
+agent = Agent("Guide", model=scripted_or_real(["I am a script."], cycle=True))
+runner = Runner(Agent("Guide"), model=scripted_or_real(["I am a script."], cycle=True))
 nobody = Runner(Agent("Guide"))
 """
 
 
 @pytest.mark.parametrize("target", ["desk:agent", "desk:runner", "desk:nobody"])
-def test_a_lesson_steps_aside_for_the_model_that_is_named(write: Write, baton: Invoke, target: str) -> None:
+def test_scripted_or_real_model_is_replaced_by_the_named_model(write: Write, baton: Invoke, target: str) -> None:
     write(LESSON)
     for command in (["run", target, "hi", "-q"], ["chat", target]):
         result = baton(*command, "--model", "toy:small", input="hi\n")
@@ -254,18 +254,18 @@ def test_a_lesson_steps_aside_for_the_model_that_is_named(write: Write, baton: I
     assert "BATON_MODEL" not in os.environ
 
 
-def test_a_model_that_nobody_would_ask_is_refused(write: Write, baton: Invoke) -> None:
+def test_unused_model_option_is_refused(write: Write, baton: Invoke) -> None:
     write(
         """
-        from baton.models import register
-        register("toy", lambda name: ScriptedModel([], name=f"toy:{name}"))
+        from baton.models import register_model
+        register_model("toy", lambda name: ScriptedModel([], name=f"toy:{name}"))
         agent = Agent("Guide", model=ScriptedModel(["Mine."]))
         """
     )
     result = baton("run", "desk:agent", "hi", "--model", "toy:small")
     assert result.exit_code == 2
     assert (
-        "every agent of `desk:agent` names a model of its own, so that --model toy:small would change" in result.stderr
+        "every agent of `desk:agent` has a model of its own, so --model toy:small would have no effect" in result.stderr
     )
 
 
@@ -273,7 +273,7 @@ def test_a_runner_has_its_own_model(write: Write, baton: Invoke) -> None:
     write(WEATHER)
     result = baton("run", "desk:runner", "hi", "--model", "toy:small")
     assert result.exit_code == 2
-    assert "is a Runner, which says itself which model it uses" in result.stderr
+    assert "is a Runner, which has its own model" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -288,33 +288,31 @@ def test_limits(write: Write, baton: Invoke, option: str, limit: str) -> None:
 
 
 def test_a_limit_of_time(write: Write, baton: Invoke) -> None:
-    write('import asyncio; agent = Agent("Desk", model=ScriptedModel([Stream("so", asyncio.Event())]))')
+    write('import asyncio; agent = Agent("Desk", model=ScriptedModel([ScriptedStream("so", asyncio.Event())]))')
     assert "limit of 0.05 seconds" in baton("run", "desk:agent", "hi", "--max-seconds=0.05").stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("hi", "--json", "--events"), "choose one"),
-        (("  ",), "there is nothing to say"),
-        (("hi", "--value", "no-equals-sign"), "write --value key=value"),
-        (("hi", "--value", "=3"), "write --value key=value"),
+        (("  ",), "the message is empty"),
+        (("hi", "--value", "no-equals-sign"), "write --value KEY=VALUE"),
+        (("hi", "--value", "=3"), "write --value KEY=VALUE"),
         (("hi", "--max-transfers", "-1"), "is not in the range"),
         ((), "Missing argument 'TEXT'"),
     ],
 )
-def test_what_makes_no_sense_ends_with_2(
-    write: Write, baton: Invoke, arguments: tuple[str, ...], complaint: str
-) -> None:
+def test_invalid_arguments_exit_with_2(write: Write, baton: Invoke, arguments: tuple[str, ...], message: str) -> None:
     write(WEATHER)
     result = baton("run", "desk", *arguments)
     assert result.exit_code == 2
-    assert complaint in result.stderr
+    assert message in result.stderr
 
 
 @pytest.mark.parametrize("form", ["--json", "--events"])
 def test_ctrl_c_cancels_the_run_and_ends_with_130(write: Write, terminal: Callable[..., Any], form: str) -> None:
-    write('import asyncio; agent = Agent("Desk", model=ScriptedModel([Stream("so", asyncio.Event())]))')
+    write('import asyncio; agent = Agent("Desk", model=ScriptedModel([ScriptedStream("so", asyncio.Event())]))')
     program = terminal("run", "desk:agent", "hi", form)
     program.read_until("● Desk")
     program.press_ctrl_c()
@@ -325,10 +323,10 @@ def test_ctrl_c_cancels_the_run_and_ends_with_130(write: Write, terminal: Callab
     if form == "--json":
         assert json.loads(last)["status"] == "cancelled"
     else:
-        assert json.loads(last)["type"] == Cancelled.__name__
+        assert json.loads(last)["type"] == RunCancelled.__name__
 
 
-def test_what_baton_warns_of_is_one_line(write: Write, terminal: Callable[..., Any]) -> None:
+def test_warnings_are_one_line(write: Write, terminal: Callable[..., Any]) -> None:
     write(
         """
         @tool

@@ -1,4 +1,4 @@
-"""`baton runs`: what is in a store, and how to go on with it; `--store` and `--thread` of the other commands."""
+"""`baton runs`, and `--store` and `--thread` of the other commands."""
 
 import asyncio
 import json
@@ -51,52 +51,52 @@ def suspended(write: Write, baton: Invoke) -> str:
     return json.loads(result.stdout)["run_id"]
 
 
-def test_a_run_that_waits_in_a_store_says_how_to_go_on(write: Write, baton: Invoke) -> None:
+def test_suspended_stored_run_prints_the_resume_command(write: Write, baton: Invoke) -> None:
     write(DESK)
     result = baton("run", "desk:runner", "refund", "--store", "runs.db", "--thread", "u42")
     assert result.exit_code == 3
     assert result.stderr.splitlines()[-4:-1] == [
-        "the run waits for answers to:",
+        "the run is suspended; open interrupts:",
         '  1/m1.0/ask1  Clerk: allow refund(order="A", amount=5)?',
         '  1/m1.1/ask1  Clerk: {"question":"Which colour?"} (about choose())',
     ]
-    assert " desk:runner` asks them and goes on" in result.stderr
-    assert "`baton runs resume runs.db " in result.stderr
+    assert " desk:runner --store runs.db`" in result.stderr
+    assert "answer with `baton runs resume " in result.stderr
 
 
 def test_ls_lists_the_newest_first(suspended: str, baton: Invoke) -> None:
     baton("run", "desk:agent", "hello", "--store", "runs.db", "--thread", "u42")
-    lines = baton("runs", "ls", "runs.db").stdout.splitlines()
+    lines = baton("runs", "ls", "--store", "runs.db").stdout.splitlines()
     assert lines[0].split() == ["RUN", "STATUS", "THREAD", "EVENTS", "UPDATED"]
     assert [line.split()[1:4] for line in lines[1:]] == [["completed", "u42", "5"], ["suspended", "-", "7"]]
     assert lines[2].startswith(suspended)
 
-    told = baton("runs", "ls", "runs.db", "--status", "suspended", "--json").stdout.splitlines()
+    told = baton("runs", "ls", "--store", "runs.db", "--status", "suspended", "--json").stdout.splitlines()
     assert [json.loads(line)["run_id"] for line in told] == [suspended]
     assert json.loads(told[0])["is_driven"] is False
-    assert "--limit 2 shows some" in baton("runs", "ls", "runs.db", "--limit", "1").stderr
-    assert baton("runs", "ls", "runs.db", "--thread", "nobody").output == "no such runs\n"
+    assert "--limit 2 to see more" in baton("runs", "ls", "--store", "runs.db", "--limit", "1").stderr
+    assert baton("runs", "ls", "--store", "runs.db", "--thread", "nobody").output == "no matching runs\n"
 
 
-def test_ls_says_which_runs_nobody_drives(write: Write, baton: Invoke) -> None:
+def test_ls_marks_runs_without_a_worker(write: Write, baton: Invoke) -> None:
     write(DESK)
 
     async def leave_one() -> None:
         store = SQLiteStore("runs.db")
         await store.create("left", [b'{"format":1}'])
-        await store.create("driven", [b'{"format":1}'], owner="somebody", ttl=60)
+        await store.create("driven", [b'{"format":1}'], worker="somebody", ttl=60)
         await store.close()
 
     asyncio.run(leave_one())
-    table = baton("runs", "ls", "runs.db").stdout
-    assert "left    running, by nobody" in table
+    table = baton("runs", "ls", "--store", "runs.db").stdout
+    assert "left    running, no worker" in table
     assert "driven  running   " in table
-    result = baton("runs", "rm", "runs.db", "driven", "--yes")
-    assert (result.exit_code, "is under way" in result.stderr) == (1, True)
+    result = baton("runs", "rm", "--store", "runs.db", "driven", "--yes")
+    assert (result.exit_code, "is running" in result.stderr) == (1, True)
 
 
 def test_show_is_a_conversation_with_its_open_questions(suspended: str, baton: Invoke) -> None:
-    lines = baton("runs", "show", "runs.db", suspended).stdout.splitlines()
+    lines = baton("runs", "show", "--store", "runs.db", suspended).stdout.splitlines()
     assert lines[0].startswith(f"run {suspended} · suspended · ")
     assert lines[1:] == [
         "› refund",
@@ -105,58 +105,58 @@ def test_show_is_a_conversation_with_its_open_questions(suspended: str, baton: I
         "  ▸ choose()",
         '  ? allow refund(order="A", amount=5)?',
         '  ? {"question":"Which colour?"} (about choose())',
-        'waits for an answer to 1/m1.0/ask1: allow refund(order="A", amount=5)?',
-        'waits for an answer to 1/m1.1/ask1: {"question":"Which colour?"} (about choose())',
+        'open interrupt 1/m1.0/ask1: allow refund(order="A", amount=5)?',
+        'open interrupt 1/m1.1/ask1: {"question":"Which colour?"} (about choose())',
         "used: 1 model call · tokens not reported",
     ]
 
 
 def test_show_gives_numbers_and_keys_or_the_log_itself(suspended: str, baton: Invoke) -> None:
-    numbered = baton("runs", "show", "runs.db", suspended, "--events").stdout.splitlines()
+    numbered = baton("runs", "show", "--store", "runs.db", suspended, "--events").stdout.splitlines()
     assert numbered[0] == '1  run: run of Clerk started with "refund"'
     assert numbered[-1].startswith("7  suspended6: ")
-    log = decode_log(baton("runs", "show", "runs.db", suspended, "--json").stdout_bytes)
+    log = decode_log(baton("runs", "show", "--store", "runs.db", suspended, "--json").stdout_bytes)
     assert isinstance(log[0], RunStarted)
     assert (log[0].run_id, len(log)) == (suspended, 7)
-    assert baton("runs", "show", "runs.db", suspended, "--json", "--events").exit_code == 2
+    assert baton("runs", "show", "--store", "runs.db", suspended, "--json", "--events").exit_code == 2
 
 
 def test_resume_takes_answers_from_the_command_line(suspended: str, baton: Invoke) -> None:
     answers = ("--answer", "1/m1.0/ask1=n too dear", "--answer", "1/m1.1/ask1=green")
-    result = baton("runs", "resume", "runs.db", suspended, "desk:runner", *answers)
+    result = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", *answers)
     assert (result.exit_code, result.stdout) == (0, "Done: green\n")
     assert "too dear" in result.stderr
-    again = baton("runs", "resume", "runs.db", suspended, "desk:runner")
+    again = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner")
     assert (again.exit_code, "is completed" in again.stderr) == (1, True)
 
 
 def test_resume_asks_for_the_rest(suspended: str, baton: Invoke) -> None:
-    result = baton("runs", "resume", "runs.db", suspended, "desk:runner", "--quiet", input="y\ngreen\n")
+    result = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--quiet", input="y\ngreen\n")
     assert (result.exit_code, result.stdout) == (0, "Done: green\n")
 
 
-def test_resume_leaves_open_what_nobody_answers(suspended: str, baton: Invoke) -> None:
-    nobody = baton("runs", "resume", "runs.db", suspended, "desk:runner")
+def test_resume_leaves_unanswered_interrupts_open(suspended: str, baton: Invoke) -> None:
+    nobody = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner")
     assert (nobody.exit_code, nobody.stdout) == (3, "")
-    half = baton("runs", "resume", "runs.db", suspended, "desk:runner", "--answer", "1/m1.0/ask1=y")
+    half = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--answer", "1/m1.0/ask1=y")
     assert half.exit_code == 3
     assert "◂ refund: 5.00 EUR paid back" in half.stderr
     assert half.stderr.count("? Clerk: {") == 1
     # With one question left, the answer alone will do.
-    rest = baton("runs", "resume", "runs.db", suspended, "desk:runner", "--answer", "red", "--json")
+    rest = baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", "--answer", "red", "--json")
     told = json.loads(rest.stdout)
     assert (told["status"], told["output"]) == ("completed", "Done: red")
 
 
-def test_resume_refuses_what_does_not_fit(suspended: str, baton: Invoke) -> None:
+def test_resume_refuses_invalid_answers(suspended: str, baton: Invoke) -> None:
     def said(*arguments: str) -> tuple[int, str]:
-        result = baton("runs", "resume", "runs.db", *arguments)
+        result = baton("runs", "resume", "--store", "runs.db", *arguments)
         return result.exit_code, result.stderr
 
     code, text = said(suspended, "desk:runner", "--answer", "9/ask1=y")
-    assert (code, "open are: `1/m1.0/ask1`, `1/m1.1/ask1`" in text) == (1, True)
+    assert (code, "with one of: `1/m1.0/ask1`, `1/m1.1/ask1`" in text) == (1, True)
     code, text = said(suspended, "desk:runner", "--answer", "1/m1.0/ask1=yes please")
-    assert (code, "says nothing clear about 1/m1.0/ask1" in text) == (1, True)
+    assert (code, "is not a clear answer to 1/m1.0/ask1" in text) == (1, True)
     code, text = said("nobody", "desk:runner")
     assert (code, "there is no run `nobody`" in text) == (2, True)
     code, text = said(suspended, "desk:nobody")
@@ -166,49 +166,49 @@ def test_resume_refuses_what_does_not_fit(suspended: str, baton: Invoke) -> None
     assert "Clerk" in text
 
 
-def test_fork_begins_another_run(suspended: str, baton: Invoke) -> None:
+def test_fork_creates_a_new_run(suspended: str, baton: Invoke) -> None:
     answers = ("--answer", "1/m1.0/ask1=y", "--answer", "1/m1.1/ask1=green")
-    baton("runs", "resume", "runs.db", suspended, "desk:runner", *answers)
-    forked = baton("runs", "fork", "runs.db", suspended, "--edit", "1/m1.1/ask1!=blue", "--id", "second")
+    baton("runs", "resume", "--store", "runs.db", suspended, "desk:runner", *answers)
+    forked = baton("runs", "fork", "--store", "runs.db", suspended, "--edit", "1/m1.1/ask1!=blue", "--run-id", "second")
     assert forked.stdout == "second\n"
-    result = baton("runs", "resume", "runs.db", "second", "desk:runner", "--quiet")
+    result = baton("runs", "resume", "--store", "runs.db", "second", "desk:runner", "--quiet")
     assert result.stdout == "Done: blue\n"
-    assert f"forked from {suspended}@" in baton("runs", "show", "runs.db", "second").stdout
+    assert f"forked from {suspended}@" in baton("runs", "show", "--store", "runs.db", "second").stdout
 
-    early = baton("runs", "fork", "runs.db", suspended, "--at", "1").stdout.strip()
-    assert len(baton("runs", "show", "runs.db", early, "--events").stdout.splitlines()) == 1
+    early = baton("runs", "fork", "--store", "runs.db", suspended, "--at", "1").stdout.strip()
+    assert len(baton("runs", "show", "--store", "runs.db", early, "--events").stdout.splitlines()) == 1
     for wrong, told in (
         (("--at", "99"), "it can be forked at 1 to"),
         (("--edit", "1/m9=x"), "has no event `1/m9`"),
-        (("--edit", "nothing"), "write --edit key=value"),
+        (("--edit", "nothing"), "write --edit KEY=VALUE"),
     ):
-        refused = baton("runs", "fork", "runs.db", suspended, *wrong)
+        refused = baton("runs", "fork", "--store", "runs.db", suspended, *wrong)
         assert refused.exit_code in (1, 2)
         assert told in refused.stderr
 
 
-def test_rm_forgets_only_what_is_there_and_meant(suspended: str, baton: Invoke) -> None:
-    assert "say --yes" in baton("runs", "rm", "runs.db", suspended).stderr
-    both = baton("runs", "rm", "runs.db", suspended, "nobody", "--yes")
+def test_rm_deletes_only_confirmed_existing_runs(suspended: str, baton: Invoke) -> None:
+    assert "pass --yes" in baton("runs", "rm", "--store", "runs.db", suspended).stderr
+    both = baton("runs", "rm", "--store", "runs.db", suspended, "nobody", "--yes")
     assert (both.exit_code, "there is no run `nobody`" in both.stderr) == (2, True)
-    assert suspended in baton("runs", "ls", "runs.db").stdout
-    assert baton("runs", "rm", "runs.db", suspended, "--yes").stderr == f"forgot run {suspended}\n"
-    assert baton("runs", "ls", "runs.db").stderr == "no runs\n"
+    assert suspended in baton("runs", "ls", "--store", "runs.db").stdout
+    assert baton("runs", "rm", "--store", "runs.db", suspended, "--yes").stderr == f"deleted run {suspended}\n"
+    assert baton("runs", "ls", "--store", "runs.db").stderr == "no runs\n"
 
 
 @pytest.mark.parametrize(
     ("store", "told"),
     [
-        ("nothing.db", "there is no file `nothing.db`"),
-        ("sqlite:///nothing.db", "there is no file `sqlite:///nothing.db`"),
-        ("memory:", "gone when the program ends"),
+        ("nothing.db", "there is no store `nothing.db`"),
+        ("sqlite:///nothing.db", "there is no store `sqlite:///nothing.db`"),
+        ("memory:", "lost when the program ends"),
         ("redis://here", "there is no store for redis: addresses"),
-        ("desk.py", "no SQLite database"),
+        ("desk.py", "not an SQLite database"),
     ],
 )
-def test_a_store_that_is_none_is_refused_and_not_made(write: Write, baton: Invoke, store: str, told: str) -> None:
+def test_invalid_store_is_refused_and_not_created(write: Write, baton: Invoke, store: str, told: str) -> None:
     folder = write(DESK).parent
-    result = baton("runs", "ls", store)
+    result = baton("runs", "ls", "--store", store)
     assert result.exit_code in (1, 2)
     assert told in result.stderr
     assert [found.name for found in folder.iterdir() if found.suffix == ".db"] == []
@@ -217,10 +217,10 @@ def test_a_store_that_is_none_is_refused_and_not_made(write: Write, baton: Invok
 def test_a_thread_needs_a_store(write: Write, baton: Invoke) -> None:
     write(DESK)
     result = baton("run", "desk:agent", "hello", "--thread", "u42")
-    assert (result.exit_code, "say --store as well" in result.stderr) == (2, True)
+    assert (result.exit_code, "pass --store as well" in result.stderr) == (2, True)
 
 
-def test_a_chat_goes_on_where_its_thread_was(write: Write, baton: Invoke) -> None:
+def test_chat_continues_a_thread(write: Write, baton: Invoke) -> None:
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     first = baton("chat", "desk:agent", *thread, input="hello\nagain\n").stdout.splitlines()
@@ -231,29 +231,29 @@ def test_a_chat_goes_on_where_its_thread_was(write: Write, baton: Invoke) -> Non
     assert "5 messages, the last: still there?" in second
 
 
-def test_a_chat_offers_to_go_on_with_a_run_that_waits(write: Write, baton: Invoke) -> None:
+def test_chat_offers_to_resume_a_suspended_run(write: Write, baton: Invoke) -> None:
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     baton("run", "desk:agent", "refund", *thread)
     left = baton("chat", "desk:agent", *thread, input="y\n").stdout
-    assert "not answered; the run is left where it was" in left
+    assert "not answered; the run stays suspended" in left
     result = baton("chat", "desk:agent", *thread, input="y\ny\ngreen\nand now?\n").stdout
     assert "Done: green" in result
     assert "6 messages, the last: and now?" in result
 
 
-def test_a_chat_may_give_a_run_up(write: Write, baton: Invoke) -> None:
+def test_chat_can_cancel_the_suspended_run(write: Write, baton: Invoke) -> None:
     write(DESK)
     thread = ("--store", "runs.db", "--thread", "u42")
     baton("run", "desk:agent", "refund", *thread)
     result = baton("chat", "desk:agent", *thread, input="n\nhello\n").stdout.splitlines()
-    assert "it is cancelled" in result
+    assert "it is now cancelled" in result
     assert any(line.endswith("the last: hello") for line in result)
-    table = baton("runs", "ls", "runs.db", "--thread", "u42").stdout.splitlines()
+    table = baton("runs", "ls", "--store", "runs.db", "--thread", "u42").stdout.splitlines()
     assert [line.split()[1] for line in table[1:]] == ["completed", "cancelled"]
 
 
-def test_a_chat_with_a_store_makes_a_thread_of_its_own(write: Write, baton: Invoke) -> None:
+def test_chat_with_a_store_creates_a_thread(write: Write, baton: Invoke) -> None:
     write(DESK)
     first = baton("chat", "desk:agent", "--store", "runs.db", input="hello\n").stdout.splitlines()[0]
     thread = first.removeprefix("thread ").partition(",")[0]

@@ -1,9 +1,8 @@
-"""`baton serve`: what is served where, by whom it can be reached, and how it ends."""
+"""`baton serve`: protocols, authentication and shutdown."""
 
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.ports import free_port
 from tests.sockets import Client, client_of
 
 from baton import Agent, Runner, agent
 from baton.agents import AgentContext
-from baton.cli.callers import token_from
-from baton.cli.failures import TargetError
-from baton.cli.serve import Manner, app_of, runner_of
+from baton.cli.errors import TargetError
+from baton.cli.serve import AppOptions, make_app, make_runner, read_tokens
 from baton.testing import ScriptedModel
 
 Write = Callable[..., Path]
@@ -30,9 +29,9 @@ bare = Runner(desk)
 """
 
 
-async def test_faces_show_the_same_runs() -> None:
+async def test_protocols_share_runs() -> None:
     runner = Runner(Agent("Desk", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "agui"], Manner(auth={"s": "ada"})), "s") as client:
+    async with client_of(make_app(runner, ["api", "agui"], AppOptions(auth={"s": "ada"})), "s") as client:
         request = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "hi"}]}
         async with client.session.post(f"{client.url}/agui", json=request, headers=client.headers) as answer:
             assert answer.status == 200
@@ -42,22 +41,21 @@ async def test_faces_show_the_same_runs() -> None:
         assert (await Client(client.session, client.url).get("/runs/r"))[0] == 401
 
 
-async def test_a_run_that_nobody_drives_is_driven() -> None:
+async def test_run_without_a_worker_is_driven() -> None:
     @agent("Once")
     async def once(ctx: AgentContext) -> None:
         await ctx.say("done")
 
     runner = Runner(once, store="memory:")
     run_id = await runner.submit("go")
-    async with client_of(app_of(runner, ["api"], Manner())) as client:
+    async with client_of(make_app(runner, ["api"], AppOptions())) as client:
         events = [frame["event"] async for frame in client.events(f"/runs/{run_id}/events")]
-        assert events[-1] == "Completed"
+        assert events[-1] == "RunCompleted"
 
 
-async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path) -> None:
+async def test_serves_until_stopped(write: Write, tmp_path: Path) -> None:
     write(TEAM)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = ["serve", "desk:desk", "--port", str(port), "--store", "runs.db", "--token-env", "DESK_TOKEN"]
     environment = {**os.environ, "DESK_TOKEN": "s3cret"}
     program = await asyncio.create_subprocess_exec(
@@ -77,7 +75,7 @@ async def test_it_listens_until_it_is_told_to_stop(write: Write, tmp_path: Path)
             except aiohttp.ClientConnectorError:
                 await asyncio.sleep(0.05)
         _, run = await client.post("/runs", {"input": "hi"})
-        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "Completed"
+        assert [frame["event"] async for frame in client.events(f"/runs/{run['id']}/events")][-1] == "RunCompleted"
     program.send_signal(signal.SIGINT)
     _, errors = await program.communicate()
     assert (program.returncode, errors) == (0, b"")
@@ -87,52 +85,52 @@ def test_other_machines_are_refused_without_a_token(write: Write, baton: Invoke)
     write(TEAM)
     result = baton("serve", "desk:desk", "--host", "0.0.0.0")
     assert result.exit_code == 1
-    assert "nobody is asked who they are" in result.stderr
+    assert "can be reached from other machines" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("options", "complaint"),
+    ("options", "message"),
     [
         (["--auth", "desk:nobody"], "`desk` has no `nobody`"),
-        (["--auth", "desk"], "say what of it: desk:name"),
-        (["--auth", "desk:number"], "`desk:number` is no way to know callers"),
-        (["--auth", "desk:callers", "--token-env", "X"], "give one of them"),
+        (["--auth", "desk"], "names only a module; write desk:name"),
+        (["--auth", "desk:number"], "`desk:number` is not an authentication object"),
+        (["--auth", "desk:callers", "--token-env", "X"], "cannot be combined; choose one"),
         (["--auth", "desk:callers", "--host", "no such host"], "no such host"),
     ],
 )
-def test_callers_can_be_known_in_any_way(write: Write, baton: Invoke, options: list[str], complaint: str) -> None:
-    write(TEAM + 'from baton.server import ApiKey\ncallers = [ApiKey({"k": "ada"})]\nnumber = 3\n')
+def test_auth_option(write: Write, baton: Invoke, options: list[str], message: str) -> None:
+    write(TEAM + 'from baton.serving import APIKeyAuth\ncallers = [APIKeyAuth({"k": "ada"})]\nnumber = 3\n')
     result = baton("serve", "desk:desk", *options)
     assert result.exit_code != 0
-    assert complaint in f"{result.stderr}{result.exception}"
+    assert message in f"{result.stderr}{result.exception}"
 
 
 def test_a_runner_has_its_own_store(write: Write, baton: Invoke) -> None:
     write(TEAM)
     assert "leave --model and --store out" in baton("serve", "desk:runner", "--store", "runs.db").stderr
     assert "give the runner a store" in baton("serve", "desk:bare").stderr
-    assert runner_of("desk:runner", store=None, model=None).team.root == "Desk"
+    assert make_runner("desk:runner", store=None, model=None).team.root == "Desk"
 
 
 def test_tokens_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONE", "s3cret")
     monkeypatch.setenv("MANY", '{"a": "ada", "b": "bob"}')
     monkeypatch.setenv("BROKEN", '{"a": 1}')
-    assert token_from("ONE") == "s3cret"
-    assert token_from("MANY") == {"a": "ada", "b": "bob"}
+    assert read_tokens("ONE") == "s3cret"
+    assert read_tokens("MANY") == {"a": "ada", "b": "bob"}
     for name in ("BROKEN", "NONE"):
         with pytest.raises(TargetError, match=name):
-            token_from(name)
+            read_tokens(name)
 
 
-async def test_a2a_is_a_face_like_the_others() -> None:
-    from baton.adapters.a2a import RemoteAgent
+async def test_a2a_protocol() -> None:
+    from baton.a2a import RemoteAgent
 
     runner = Runner(Agent("Desk", description="Helps.", model=ScriptedModel(["hello"])), store="memory:")
-    async with client_of(app_of(runner, ["api", "a2a"], Manner(auth={"s": "ada"})), "s") as client:
+    async with client_of(make_app(runner, ["api", "a2a"], AppOptions(auth={"s": "ada"})), "s") as client:
         remote = await RemoteAgent.discover(f"{client.url}/a2a", auth="s")
         result = await Runner(remote).run("hi")
         assert (remote.description, result.output) == ("Helps.", "hello")
         await remote.close()
-    (record,) = (await runner.need_store("test").list()).records
-    assert (record.caller, record.thread.partition(":")[0]) == ("ada", "ada")
+    (record,) = (await runner._require_store("test").list()).records
+    assert (record.owner, record.thread.partition(":")[0]) == ("ada", "ada")

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from tests.servers import AnthropicServer
+
 from baton.models.anthropic import AnthropicModel
-from baton.testing import Step
+from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
-from baton.testing.servers import AnthropicServer
 
 
 class TestAnthropic(ModelConformance[AnthropicServer]):
@@ -14,7 +15,7 @@ class TestAnthropic(ModelConformance[AnthropicServer]):
     cannot = frozenset({"temperature", "top_p", "seed"})
     name = "claude-opus-5-5"
 
-    def provider(self, steps: Iterable[Step]) -> AnthropicServer:
+    def provider(self, steps: Iterable[ScriptStep]) -> AnthropicServer:
         return AnthropicServer(steps)
 
     def model(self, provider: AnthropicServer) -> AnthropicModel:

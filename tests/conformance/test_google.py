@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable
 
+from tests.servers import GoogleServer
+
 from baton.models.google import GoogleModel
-from baton.testing import Step
+from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
-from baton.testing.servers import GoogleServer
 
 
 class TestGoogle(ModelConformance[GoogleServer]):
@@ -13,7 +14,7 @@ class TestGoogle(ModelConformance[GoogleServer]):
 
     cannot = frozenset({"parallel_tool_calls"})
 
-    def provider(self, steps: Iterable[Step]) -> GoogleServer:
+    def provider(self, steps: Iterable[ScriptStep]) -> GoogleServer:
         return GoogleServer(steps)
 
     def model(self, provider: GoogleServer) -> GoogleModel:

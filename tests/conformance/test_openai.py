@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 from openai import AsyncOpenAI
+from tests.servers import OpenAIServer
 
 from baton.models import Model
 from baton.models.openai import OpenAIModel
-from baton.testing import Step
+from baton.testing import ScriptStep
 from baton.testing.conformance import ModelConformance
-from baton.testing.servers import OpenAIServer
 
 MODEL = "gpt-5"
 
@@ -19,7 +19,7 @@ class TestChatCompletions(ModelConformance[OpenAIServer]):
 
     cannot = frozenset({"reasoning"})
 
-    def provider(self, steps: Iterable[Step]) -> OpenAIServer:
+    def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)
 
     def model(self, provider: OpenAIServer) -> Model:
@@ -29,9 +29,9 @@ class TestChatCompletions(ModelConformance[OpenAIServer]):
 class TestResponses(ModelConformance[OpenAIServer]):
     """Responses, which know neither `stop` nor `seed`."""
 
-    cannot = frozenset({"stop", "seed"})
+    cannot = frozenset({"stop_sequences", "seed"})
 
-    def provider(self, steps: Iterable[Step]) -> OpenAIServer:
+    def provider(self, steps: Iterable[ScriptStep]) -> OpenAIServer:
         return OpenAIServer(steps)
 
     def model(self, provider: OpenAIServer) -> Model:
@@ -50,7 +50,7 @@ class TestTheOfficialClient(ModelConformance[_Official]):
     cannot = frozenset({"reasoning"})
 
     @asynccontextmanager
-    async def provider(self, steps: Iterable[Step]) -> AsyncGenerator[_Official, None]:
+    async def provider(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[_Official, None]:
         async with (
             _Official(steps) as server,
             AsyncOpenAI(base_url=server.base_url, api_key=server.api_key, max_retries=0) as client,

@@ -4,16 +4,16 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 
 import pytest
+from tests.servers import OpenAIRealtimeServer
 
 from baton.realtime import OpenAIRealtimeModel
-from baton.testing import Step
+from baton.testing import ScriptStep
 from baton.testing.conformance import RealtimeConformance
 from baton.testing.realtime import ScriptedRealtimeModel
-from baton.testing.servers import OpenAIRealtimeServer
 
 
 class TestOpenAIRealtimeModel(RealtimeConformance[OpenAIRealtimeServer]):
-    def provider(self, steps: Iterable[Step], hears: Iterable[str]) -> OpenAIRealtimeServer:
+    def provider(self, steps: Iterable[ScriptStep], hears: Iterable[str]) -> OpenAIRealtimeServer:
         return OpenAIRealtimeServer(steps, hears=hears)
 
     def model(self, provider: OpenAIRealtimeServer) -> OpenAIRealtimeModel:
@@ -23,7 +23,7 @@ class TestOpenAIRealtimeModel(RealtimeConformance[OpenAIRealtimeServer]):
 class TestScriptedRealtimeModel(RealtimeConformance[ScriptedRealtimeModel]):
     @asynccontextmanager
     async def provider(
-        self, steps: Iterable[Step], hears: Iterable[str]
+        self, steps: Iterable[ScriptStep], hears: Iterable[str]
     ) -> AsyncGenerator[ScriptedRealtimeModel, None]:
         yield ScriptedRealtimeModel(steps, hears=hears)
 

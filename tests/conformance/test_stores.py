@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store
-from baton.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, name_of
+from baton.testing.conformance.stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name
 
 Open = Callable[[], Store]
 
@@ -63,12 +63,12 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
             return partial(KeyValueStore, Shelf())
 
 
-@pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
+@pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
 async def test_every_store(place: Open, check: StoreCheck) -> None:
     await check(place)
 
 
-@pytest.mark.parametrize("check", SHARED_STORE_CHECKS, ids=name_of)
+@pytest.mark.parametrize("check", SHARED_STORE_CHECKS, ids=check_name)
 @pytest.mark.parametrize("place", ["sqlite", "sqlite-power", "postgres"], indirect=True)
 async def test_stores_that_processes_share(place: Open, check: StoreCheck) -> None:
     await check(place)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from baton.context import Entry, History, Window
+from baton.context import HistoryEntry
+from baton.context.history import History, MessageWindow
 from baton.events import Origin
 from baton.messages import AssistantMessage, Message, UserMessage, text_of
 
@@ -10,15 +11,15 @@ A, B, C = UserMessage("a"), UserMessage("b"), UserMessage("c")
 
 
 @pytest.fixture
-def window() -> Window:
+def window() -> MessageWindow:
     """The first two of three messages."""
     messages: list[Message] = [A, B]
-    window = Window(messages, 2)
+    window = MessageWindow(messages, 2)
     messages.append(C)
     return window
 
 
-def test_a_window_shows_what_was_there_when_it_was_made(window: Window) -> None:
+def test_a_window_shows_what_was_there_when_it_was_made(window: MessageWindow) -> None:
     # T23
     assert len(window) == 2
     assert list(window) == [A, B]
@@ -28,7 +29,7 @@ def test_a_window_shows_what_was_there_when_it_was_made(window: Window) -> None:
     assert list(reversed(window)) == [B, A]
 
 
-def test_a_window_is_read_like_a_list(window: Window) -> None:
+def test_a_window_is_read_like_a_list(window: MessageWindow) -> None:
     assert (window[0], window[1], window[-1], window[-2]) == (A, B, B, A)
     assert list(window[1:]) == [B]
     assert list(window[:10]) == [A, B]
@@ -40,7 +41,7 @@ def test_a_window_is_read_like_a_list(window: Window) -> None:
 def test_an_entry_tells_who_said_it_and_where() -> None:
     # T25
     origin = Origin("2", "B", Origin("1", "A"))
-    said, given = Entry(AssistantMessage("x"), origin), Entry(UserMessage("hi"))
+    said, given = HistoryEntry(AssistantMessage("x"), origin), HistoryEntry(UserMessage("hi"))
     assert (said.author, said.path, said.is_user_input) == ("B", ("A", "B"), False)
     assert (given.author, given.path, given.is_user_input) == (None, (), True)
 
@@ -55,13 +56,13 @@ def test_a_history_can_forget_its_end() -> None:
 
 def test_a_joined_branch_brings_its_undone_turns_along() -> None:
     # W3
-    history = History([Entry(UserMessage("go"))])
+    history = History([HistoryEntry(UserMessage("go"))])
     one, two = history.fork(), history.fork()
     one.add(UserMessage("a"), None)
-    two.undone_at.append(1)
+    two.hidden_at.append(1)
     two.add(UserMessage("b"), None)
     for branch in (one, two):
         history.join(branch, 1)
-    assert ([text_of(entry.message.content) for entry in history.entries], history.undone_at) == (["go", "a", "b"], [2])
+    assert ([text_of(entry.message.content) for entry in history.entries], history.hidden_at) == (["go", "a", "b"], [2])
     history.truncate(2)
-    assert (len(history.entries), history.undone_at) == (2, [])
+    assert (len(history.entries), history.hidden_at) == (2, [])

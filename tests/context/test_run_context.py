@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
-from baton.errors import NotEncodableError, ReplayMismatch
-from baton.events import Asked, Custom, Event, Progress, Stepped
+from baton.errors import NotEncodableError, ReplayMismatchError
+from baton.events import CustomDelta, Event, InterruptRaised, ProgressDelta, StepCompleted
 from baton.testing import ScriptedModel, call, transcript
 
 
@@ -85,7 +85,7 @@ async def test_steps_of_one_name_are_told_apart_by_their_order() -> None:
     suspended = await runner.run("hi")
     result = await runner.resume(suspended.run_id, "yes")
     assert (result.output, len(done)) == ([1, 2, 3], 3)
-    keys = [event.key for event in result.events if isinstance(event, Stepped)]
+    keys = [event.key for event in result.events if isinstance(event, StepCompleted)]
     assert keys == ["1/step:next", "1/step:next#2", "1/step:next#3"]
 
 
@@ -105,8 +105,8 @@ async def test_a_step_that_fails_is_not_recorded_and_is_tried_again() -> None:
     runner = Runner(a)
     live = runner.stream("hi")
     with pytest.raises(OSError, match="disk full"):
-        await live.drive()
-    assert not any(isinstance(event, Stepped) for event in live.result.events)
+        await live._drive()
+    assert not any(isinstance(event, StepCompleted) for event in live.result.events)
     assert (await runner.resume(live.run_id)).output == "at last"
 
 
@@ -115,9 +115,9 @@ async def test_as_type_brings_a_value_back_as_it_was() -> None:
 
     @agent("A")
     async def a(ctx: AgentContext) -> None:
-        person = await ctx.step("person", lambda: Person(name="Ada"), as_type=Person)
-        point = await ctx.step("point", lambda: Point(1), as_type=Point)
-        points = await ctx.step("points", lambda: [Point(1), Point(2)], as_type=list[Point])
+        person = await ctx.step("person", lambda: Person(name="Ada"), result_type=Person)
+        point = await ctx.step("point", lambda: Point(1), result_type=Point)
+        points = await ctx.step("points", lambda: [Point(1), Point(2)], result_type=list[Point])
         seen.append((person, point, points))
         await ctx.interrupt("?")
 
@@ -132,7 +132,7 @@ async def test_a_value_that_cannot_be_brought_back_needs_as_type() -> None:
     async def a(ctx: AgentContext) -> None:
         await ctx.step("person", lambda: Person(name="Ada"))
 
-    with pytest.raises(NotEncodableError, match=r"the result of step `person` is a Person.*say as_type=…"):
+    with pytest.raises(NotEncodableError, match=r"the result of step `person` is a Person.*give result_type=…"):
         await Runner(a).run("hi")
 
 
@@ -178,9 +178,9 @@ async def test_values_written_before_a_step_are_recorded_with_it() -> None:
         ctx.values.set("after", 2)
 
     result = await Runner(a).run("hi")
-    (stepped,) = [event for event in result.events if isinstance(event, Stepped)]
-    assert stepped.changes is not None
-    assert stepped.changes.written == {"before": 1}
+    (stepped,) = [event for event in result.events if isinstance(event, StepCompleted)]
+    assert stepped.value_changes is not None
+    assert stepped.value_changes.written == {"before": 1}
     assert result.values == {"before": 1, "after": 2}
 
 
@@ -198,7 +198,9 @@ async def test_the_answer_to_a_question_may_be_anything_json_has() -> None:
         (question,) = result.interrupts
         result = await runner.resume(result.run_id, {question.id: answer})
     assert result.output == [None, False, {"a": [1]}, "text"]
-    assert [event.payload for event in result.events if isinstance(event, Asked)] == [{"number": n} for n in range(4)]
+    assert [event.payload for event in result.events if isinstance(event, InterruptRaised)] == [
+        {"number": n} for n in range(4)
+    ]
 
 
 async def test_code_before_a_question_runs_again_and_its_effects_do_not() -> None:
@@ -241,15 +243,15 @@ async def test_once_makes_an_event_once() -> None:
 
     @agent("A")
     async def a(ctx: AgentContext) -> None:
-        async def make(key: str) -> Stepped:
+        async def make(key: str) -> StepCompleted:
             made.append(key)
-            return Stepped(key, ctx.origin, 1.0, "mine", {"made": len(made)})
+            return StepCompleted(key, ctx._origin, 1.0, "mine", {"made": len(made)})
 
-        event = await ctx.once("mine", Stepped, make)
+        event = await ctx._once("mine", StepCompleted, make)
         await ctx.interrupt("?")
-        again = await ctx.once("mine", Stepped, make)
+        again = await ctx._once("mine", StepCompleted, make)
         assert again is event
-        ctx.output = event.value
+        ctx.output = event.result
 
     runner = Runner(a)
     suspended = await runner.run("hi")
@@ -261,32 +263,38 @@ async def test_once_makes_an_event_once() -> None:
 async def test_once_asked_for_twice_at_once_is_recorded_once() -> None:
     @agent("A")
     async def a(ctx: AgentContext) -> None:
-        async def make(key: str) -> Stepped:
+        async def make(key: str) -> StepCompleted:
             await asyncio.sleep(0)
-            return Stepped(key, ctx.origin, 1.0, "mine")
+            return StepCompleted(key, ctx._origin, 1.0, "mine")
 
-        one, other = await asyncio.gather(ctx.once("mine", Stepped, make), ctx.once("mine", Stepped, make))
+        one, other = await asyncio.gather(
+            ctx._once("mine", StepCompleted, make), ctx._once("mine", StepCompleted, make)
+        )
         assert one is other
 
     result = await Runner(a).run("hi")
-    assert sum(isinstance(event, Stepped) for event in result.events) == 1
+    assert sum(isinstance(event, StepCompleted) for event in result.events) == 1
 
 
 async def test_a_key_that_means_something_else_now_is_a_mismatch() -> None:
     @agent("A")
     async def a(ctx: AgentContext) -> None:
-        async def make(key: str) -> Stepped:
-            return Stepped(key, ctx.origin, 1.0, "mine")
+        async def make(key: str) -> StepCompleted:
+            return StepCompleted(key, ctx._origin, 1.0, "mine")
 
-        async def make_asked(key: str) -> Asked:
-            return Asked(key, ctx.origin, 1.0)
+        async def make_asked(key: str) -> InterruptRaised:
+            return InterruptRaised(key, ctx._origin, 1.0)
 
-        await ctx.once("mine", Stepped, make)
-        await ctx.once("mine", Asked, make_asked)
+        await ctx._once("mine", StepCompleted, make)
+        await ctx._once("mine", InterruptRaised, make_asked)
 
-    with pytest.raises(ReplayMismatch) as caught:
+    with pytest.raises(ReplayMismatchError) as caught:
         await Runner(a).run("hi")
-    assert (caught.value.key, caught.value.recorded, caught.value.produced) == ("1/mine", "Stepped", "Asked")
+    assert (caught.value.key, caught.value.recorded, caught.value.produced) == (
+        "1/mine",
+        "StepCompleted",
+        "InterruptRaised",
+    )
 
 
 # --- progress
@@ -309,10 +317,10 @@ async def test_progress_and_messages_of_ones_own_are_told_and_not_recorded() -> 
     runner = Runner(Agent("A", model=model, tools=[slow], handoffs=[b]))
     async with runner.stream("hi") as live:
         told = [event async for event in live]
-    halfway, from_agent = [event for event in told if isinstance(event, Progress)]
+    halfway, from_agent = [event for event in told if isinstance(event, ProgressDelta)]
     assert (halfway.text, halfway.done, halfway.total, halfway.call_id) == ("half", 1, 2, "call_1")
     assert (from_agent.text, from_agent.call_id, from_agent.path) == ("from an agent", "", ("A", "B"))
-    (mood,) = [event for event in told if isinstance(event, Custom)]
+    (mood,) = [event for event in told if isinstance(event, CustomDelta)]
     assert (mood.name, mood.data, mood.agent) == ("mood", {"good": True}, "A")
     assert tuple(event for event in told if isinstance(event, Event)) == live.result.events
 
@@ -326,7 +334,12 @@ async def test_without_a_listener_progress_goes_nowhere_and_costs_nothing() -> N
 
     result = await Runner(a).run("hi", run_id="r1")
     assert result.output == "r1"
-    assert [type(event).__name__ for event in result.events] == ["RunStarted", "Started", "Finished", "Completed"]
+    assert [type(event).__name__ for event in result.events] == [
+        "RunStarted",
+        "AgentStarted",
+        "AgentFinished",
+        "RunCompleted",
+    ]
 
 
 async def test_the_users_own_object_is_passed_through_and_never_recorded() -> None:
@@ -348,10 +361,12 @@ async def test_the_users_own_object_is_passed_through_and_never_recorded() -> No
         return str(await ctx.interrupt("?"))
 
     b = Agent("B", model=ScriptedModel([call("look"), "done"]), tools=[look])
-    runner = Runner(a, agents=[b])
+    runner = Runner(a, extra_agents=[b])
     suspended = await runner.run("hi", context=mine)
     await runner.resume(suspended.run_id, "yes")
     assert seen == [mine] * 4
     other = Mine()
-    suspended = await Runner(a, agents=[b.clone(model=ScriptedModel([call("look"), "done"]))]).run("hi", context=other)
+    suspended = await Runner(a, extra_agents=[b.clone(model=ScriptedModel([call("look"), "done"]))]).run(
+        "hi", context=other
+    )
     assert seen[-1] is other

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from baton import Agent, AgentContext, RunContext, Runner, Values, agent, tool
-from baton.context import WatchedValues, as_json_value
+from baton import Agent, AgentContext, RunContext, Runner, agent, tool
+from baton.context import Values
+from baton.context.values import TrackedValues, to_json_value
 from baton.errors import NotEncodableError, RunError
-from baton.events import NOBODY as NOBODY_ORIGIN
-from baton.events import Changes, Stepped, decode_event, encode_event
+from baton.events import StepCompleted, ValueChanges, decode_event, encode_event
+from baton.events.base import RUN_ORIGIN as NOBODY_ORIGIN
 from baton.testing import ScriptedModel, call
 
 
@@ -49,32 +50,32 @@ def test_values_are_a_mapping_that_can_be_written() -> None:
 
 def test_changes_are_taken_once() -> None:
     values = Values({"gone": 1})
-    assert values.take_changes() is None
+    assert values._take_changes() is None
     values.set("a", 1)
     values.set("a", 2)
     values.delete("gone")
     values.set("b", 1)
     values.delete("b")
-    assert values.take_changes() == Changes({"a": 2}, ("b", "gone"))
-    assert values.take_changes() is None
+    assert values._take_changes() == ValueChanges({"a": 2}, ("b", "gone"))
+    assert values._take_changes() is None
 
 
 def test_what_is_written_after_it_was_deleted_is_there() -> None:
     values = Values({})
     values.delete("a")
     values.set("a", 1)
-    assert values.take_changes() == Changes({"a": 1})
+    assert values._take_changes() == ValueChanges({"a": 1})
 
 
 def test_changes_can_be_done_again() -> None:
     first, second = Values({"x": 0, "y": 0}), Values({"x": 0, "y": 0})
     first.set("x", 1)
     first.delete("y")
-    changes = first.take_changes()
+    changes = first._take_changes()
     assert changes is not None
-    second.apply(changes)
+    second._apply(changes)
     assert dict(first) == dict(second) == {"x": 1}
-    assert second.take_changes() is None
+    assert second._take_changes() is None
 
 
 def test_several_are_written_all_or_none() -> None:
@@ -82,7 +83,7 @@ def test_several_are_written_all_or_none() -> None:
     with pytest.raises(NotEncodableError, match="value `b` is a object"):
         values.update({"a": 1, "b": object()})
     assert dict(values) == {}
-    assert values.take_changes() is None
+    assert values._take_changes() is None
 
 
 @pytest.mark.parametrize(
@@ -105,26 +106,26 @@ def test_several_are_written_all_or_none() -> None:
 )
 def test_values_are_kept_as_they_will_be_read_back(value: Any, wanted: Any) -> None:
     # A first run and a resumed one must see the same.
-    kept = as_json_value("it", value)
+    kept = to_json_value("it", value)
     assert kept == wanted
     assert type(kept) is type(wanted)
-    back = decode_event(encode_event(Stepped("k", NOBODY_ORIGIN, 1.0, "x", kept)))
-    assert isinstance(back, Stepped)
-    assert back.value == kept
+    back = decode_event(encode_event(StepCompleted("k", NOBODY_ORIGIN, 1.0, "x", kept)))
+    assert isinstance(back, StepCompleted)
+    assert back.result == kept
 
 
 @pytest.mark.parametrize("value", [(1, 2), {"a": (1,)}, [(1,)]])
 def test_a_tuple_is_the_same_list_before_and_after(value: Any) -> None:
-    kept = as_json_value("it", value)
-    back = decode_event(encode_event(Stepped("k", NOBODY_ORIGIN, 1.0, "x", kept)))
-    assert isinstance(back, Stepped)
-    assert back.value == kept
+    kept = to_json_value("it", value)
+    back = decode_event(encode_event(StepCompleted("k", NOBODY_ORIGIN, 1.0, "x", kept)))
+    assert isinstance(back, StepCompleted)
+    assert back.result == kept
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, [-math.inf]])
 def test_a_number_that_json_does_not_have_is_refused(value: Any) -> None:
     with pytest.raises(NotEncodableError):
-        as_json_value("it", value)
+        to_json_value("it", value)
 
 
 def a_function() -> None: ...
@@ -143,7 +144,7 @@ def test_what_json_cannot_hold_is_refused_with_what_would_work(value: Any) -> No
         values.set("x", value)
     assert caught.value.what == "value `x`"
     assert caught.value.value is value
-    assert "or keep live objects in the run's context" in str(caught.value)
+    assert "and keep other objects in the run's context" in str(caught.value)
     assert isinstance(caught.value, RunError)
     assert "x" not in values
 
@@ -214,10 +215,10 @@ async def test_calls_at_once_that_write_the_same_value_come_to_the_same_on_a_rep
 def test_watched_values_know_what_was_done_to_them() -> None:
     # W4
     data: dict[str, Any] = {"a": 1, "b": 1}
-    values = WatchedValues(data)
+    values = TrackedValues(data)
     assert (values.changes(), len(values), sorted(values)) == (None, 2, ["a", "b"])
     values["c"] = 2
     del values["a"]
     values.pop("never there")
-    assert values.changes() == Changes({"c": 2}, ("a", "never there"))
+    assert values.changes() == ValueChanges({"c": 2}, ("a", "never there"))
     assert data == {"b": 1, "c": 2}

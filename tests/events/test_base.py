@@ -2,7 +2,8 @@
 
 import pytest
 
-from baton.events import NOBODY, Origin, Started, TextDelta
+from baton.events import AgentStarted, Origin, TextDelta
+from baton.events.base import RUN_ORIGIN
 
 
 def test_a_path_is_the_chain_of_those_who_led_there() -> None:
@@ -11,7 +12,7 @@ def test_a_path_is_the_chain_of_those_who_led_there() -> None:
     b = Origin("2", "B", a)
     again = Origin("3", "A", b)
     assert (a.path, b.path, again.path) == (("A",), ("A", "B"), ("A", "B", "A"))
-    assert Started("3/start", again, 1.0).path == ("A", "B", "A")
+    assert AgentStarted("3/start", again, 1.0).path == ("A", "B", "A")
     assert TextDelta(again, "x").path == ("A", "B", "A")
     assert TextDelta(again, "x").agent == "A"
 
@@ -31,7 +32,7 @@ def test_a_long_path_is_no_recursion() -> None:
 
 
 def test_nobody_is_the_origin_of_what_happens_to_the_run() -> None:
-    assert (NOBODY.id, NOBODY.agent, NOBODY.path) == ("", "", ())
+    assert (RUN_ORIGIN.id, RUN_ORIGIN.agent, RUN_ORIGIN.path) == ("", "", ())
 
 
 def test_origins_are_equal_by_activation_and_agent() -> None:
@@ -43,6 +44,6 @@ def test_origins_are_equal_by_activation_and_agent() -> None:
 
 
 def test_events_cannot_be_changed() -> None:
-    event = Started("1/start", Origin("1", "A"), 1.0)
+    event = AgentStarted("1/start", Origin("1", "A"), 1.0)
     with pytest.raises(AttributeError):
-        event.at = 2.0  # pyright: ignore[reportAttributeAccessIssue]
+        event.timestamp = 2.0  # pyright: ignore[reportAttributeAccessIssue]

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
-from baton import Agent, AgentContext, BreakLoop, Exit, RunContext, Runner, Transfer, agent, handoff, tool
+from baton import Agent, AgentContext, Exit, RunContext, Runner, Transfer, agent, handoff, tool
 from baton.errors import TransferError
-from baton.events import Event, Finished, Said, Started, ToolReturned, Transferred
+from baton.events import AgentFinished, AgentResponded, AgentStarted, ControlTransferred, Event, ToolReturned
 from baton.messages import UserMessage
 from baton.testing import ScriptedModel, call, transcript, transfer_to
+from baton.workflows import BreakLoop
 
 
 @tool
@@ -31,20 +32,20 @@ async def test_the_events_of_a_transfer_through_the_one_tool() -> None:
     model = ScriptedModel({"A": [transfer_to("B")], "B": ["hello"]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
     assert kinds(result.events) == [
-        ("Started", "A"),
-        ("Said", "A"),
+        ("AgentStarted", "A"),
+        ("AgentResponded", "A"),
         ("ToolReturned", "A"),
-        ("Transferred", "A"),
-        ("Finished", "A"),
-        ("Started", "B"),
-        ("Said", "B"),
-        ("Finished", "B"),
+        ("ControlTransferred", "A"),
+        ("AgentFinished", "A"),
+        ("AgentStarted", "B"),
+        ("AgentResponded", "B"),
+        ("AgentFinished", "B"),
     ]
     said, returned, transferred = result.events[2:5]
-    assert isinstance(said, Said)
+    assert isinstance(said, AgentResponded)
     assert isinstance(returned, ToolReturned)
-    assert isinstance(transferred, Transferred)
-    (wish,) = said.message.calls
+    assert isinstance(transferred, ControlTransferred)
+    (wish,) = said.message.tool_calls
     assert (returned.content, returned.call_id, returned.is_error) == (
         "successfully transferred to agent [B]",
         wish.id,
@@ -61,14 +62,14 @@ async def test_the_events_of_a_transfer_through_a_tool_per_target() -> None:
     returned = next(event for event in result.events if isinstance(event, ToolReturned))
     assert returned.content == '{"assistant":"B"}'
     assert [name for name, _ in kinds(result.events)] == [
-        "Started",
-        "Said",
+        "AgentStarted",
+        "AgentResponded",
         "ToolReturned",
-        "Transferred",
-        "Finished",
-        "Started",
-        "Said",
-        "Finished",
+        "ControlTransferred",
+        "AgentFinished",
+        "AgentStarted",
+        "AgentResponded",
+        "AgentFinished",
     ]
 
 
@@ -118,7 +119,7 @@ async def test_an_agent_of_your_own_transfers_with_a_payload() -> None:
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("B", payload={"reason": "bored"})
 
-    result = await Runner(a, agents=[Agent("B", model=ScriptedModel(["hello"]))]).run("hi")
+    result = await Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["hello"]))]).run("hi")
     assert transcript(result.events) == snapshot(
         [
             'run of A started with "hi"',
@@ -139,10 +140,10 @@ async def test_an_agent_of_your_own_cannot_transfer_where_no_edge_goes() -> None
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer("C")
 
-    runner = Runner(a, agents=[Agent("B", handoffs=["C"]), Agent("C")])
+    runner = Runner(a, extra_agents=[Agent("B", handoffs=["C"]), Agent("C")])
     with pytest.raises(TransferError, match=r"`A` cannot transfer to `C`; it can reach: `B`\.") as caught:
         await runner.run("hi")
-    assert (caught.value.source, caught.value.wish, caught.value.reachable) == ("A", "C", ("B",))
+    assert (caught.value.source, caught.value.target, caught.value.reachable) == ("A", "C", ("B",))
 
 
 async def test_values_flow_along_a_transfer() -> None:
@@ -156,9 +157,9 @@ async def test_values_flow_along_a_transfer() -> None:
     async def b(ctx: AgentContext) -> None:
         ctx.values.set("y", ctx.values["x"] + 1)
 
-    result = await Runner(a, agents=[b]).run("hi")
+    result = await Runner(a, extra_agents=[b]).run("hi")
     assert result.values == {"x": 1, "y": 2}
-    changes = [event.changes for event in result.events if isinstance(event, Finished)]
+    changes = [event.value_changes for event in result.events if isinstance(event, AgentFinished)]
     assert [change.written if change else None for change in changes] == [{"x": 1}, {"y": 2}]
 
 
@@ -178,14 +179,14 @@ async def test_breaking_a_loop_where_there_is_none_just_ends() -> None:
 async def test_control_stays_by_default() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "never"], "B": ["the end"]})
-    result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="stay")]), model=model).run("hi")
+    result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to=None)]), model=model).run("hi")
     assert (result.agent, result.output) == ("B", "the end")
 
 
 async def test_control_goes_back_to_the_caller_who_sees_the_result() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "A sums up"], "B": ["B's finding"]})
-    result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="caller")]), model=model).run("hi")
+    result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "A sums up")
     assert UserMessage("For context: [B] said: B's finding.") in model.requests[2].messages
     assert transcript(result.events) == snapshot(
@@ -211,42 +212,42 @@ async def test_control_goes_back_to_the_caller_who_sees_the_result() -> None:
 async def test_control_goes_on_to_a_named_agent() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": ["B's finding"], "C": ["C sums up"]})
-    edge = handoff(Agent("B"), returns="C")
-    result = await Runner(Agent("A", handoffs=[edge]), agents=[Agent("C")], model=model).run("hi")
+    edge = handoff(Agent("B"), return_to="C")
+    result = await Runner(Agent("A", handoffs=[edge]), extra_agents=[Agent("C")], model=model).run("hi")
     assert (result.agent, result.output) == ("C", "C sums up")
-    assert [event.path for event in result.events if isinstance(event, Started)][-1] == ("A", "B", "C")
+    assert [event.path for event in result.events if isinstance(event, AgentStarted)][-1] == ("A", "B", "C")
 
 
 async def test_a_transfer_of_the_target_goes_before_what_the_edge_says() -> None:
     # T21: only a target that finishes without a transfer gives control back.
     model = ScriptedModel({"A": [call("transfer_to_b"), "A again"], "B": [call("transfer_to_a")]})
     b = Agent("B", handoffs=["A"])
-    result = await Runner(Agent("A", handoffs=[handoff(b, returns="caller")]), model=model).run("hi")
+    result = await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).run("hi")
     assert (result.agent, result.output) == ("A", "A again")
     # A was called back by name, so nobody waits any more: its answer is the end.
-    assert [event.agent for event in result.events if isinstance(event, Started)] == ["A", "B", "A"]
+    assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == ["A", "B", "A"]
 
 
 async def test_callers_wait_in_a_stack() -> None:
     # T21
     c = Agent("C")
-    b = Agent("B", handoffs=[handoff(c, returns="caller")])
-    a = Agent("A", handoffs=[handoff(b, returns="caller")])
+    b = Agent("B", handoffs=[handoff(c, return_to="caller")])
+    a = Agent("A", handoffs=[handoff(b, return_to="caller")])
     model = ScriptedModel(
         {"A": [call("transfer_to_b"), "A ends"], "B": [call("transfer_to_c"), "B sums up"], "C": ["C's finding"]}
     )
     result = await Runner(a, model=model).run("hi")
-    assert [event.agent for event in result.events if isinstance(event, Started)] == ["A", "B", "C", "B", "A"]
+    assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == ["A", "B", "C", "B", "A"]
     assert result.output == "A ends"
 
 
 async def test_a_caller_waits_through_a_further_transfer_of_its_target() -> None:
     # T21: B passes on to C; it is C who finishes, and A still waits.
     b = Agent("B", handoffs=[Agent("C")])
-    a = Agent("A", handoffs=[handoff(b, returns="caller")])
+    a = Agent("A", handoffs=[handoff(b, return_to="caller")])
     model = ScriptedModel({"A": [call("transfer_to_b"), "A ends"], "B": [call("transfer_to_c")], "C": ["C's finding"]})
     result = await Runner(a, model=model).run("hi")
-    assert [event.agent for event in result.events if isinstance(event, Started)] == ["A", "B", "C", "A"]
+    assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == ["A", "B", "C", "A"]
 
 
 async def test_nobody_is_called_back_after_an_error() -> None:
@@ -256,9 +257,9 @@ async def test_nobody_is_called_back_after_an_error() -> None:
         raise OSError("disk full")
 
     model = ScriptedModel({"A": [call("transfer_to_b"), "never"]})
-    live = Runner(Agent("A", handoffs=[handoff(b, returns="caller")]), model=model).stream("hi")
+    live = Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).stream("hi")
     with pytest.raises(OSError, match="disk full"):
-        await live.drive()
+        await live._drive()
     assert (live.result.status, live.result.agent) == ("failed", "B")
     assert model.remaining == 1
 
@@ -266,7 +267,7 @@ async def test_nobody_is_called_back_after_an_error() -> None:
 async def test_the_caller_is_called_back_after_an_interrupt_is_answered() -> None:
     # T21
     model = ScriptedModel({"A": [call("transfer_to_b"), "A ends"], "B": [call("ask", question="?"), "B's finding"]})
-    runner = Runner(Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), returns="caller")]), model=model)
+    runner = Runner(Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), return_to="caller")]), model=model)
     suspended = await runner.run("hi")
     assert suspended.agent == "B"
     assert (await runner.resume(suspended.run_id, "yes")).output == "A ends"
@@ -279,18 +280,18 @@ async def test_exit_does_not_call_back() -> None:
         return Exit("over")
 
     model = ScriptedModel({"A": [call("transfer_to_b"), "never"]})
-    result = await Runner(Agent("A", handoffs=[handoff(b, returns="caller")]), model=model).run("hi")
+    result = await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).run("hi")
     assert result.output == "over"
 
 
 async def test_of_several_edges_to_one_agent_the_one_that_was_called_counts() -> None:
     # T21: where control goes afterwards belongs to the edge.
     b = Agent("B")
-    edges = [handoff(b, tool_name_override="consult", returns="caller"), handoff(b, tool_name_override="hand_over")]
+    edges = [handoff(b, tool_name_override="consult", return_to="caller"), handoff(b, tool_name_override="hand_over")]
     for tool_name, starts in (("consult", ["A", "B", "A"]), ("hand_over", ["A", "B"])):
         model = ScriptedModel({"A": [call(tool_name), "A sums up"], "B": ["B's finding"]})
         result = await Runner(Agent("A", handoffs=edges), model=model).run("hi")
-        assert [event.agent for event in result.events if isinstance(event, Started)] == starts
+        assert [event.agent for event in result.events if isinstance(event, AgentStarted)] == starts
 
 
 async def test_a_function_that_returns_an_agent_goes_by_no_edges_rules() -> None:
@@ -301,7 +302,7 @@ async def test_a_function_that_returns_an_agent_goes_by_no_edges_rules() -> None
         return b
 
     model = ScriptedModel({"A": [call("to_b"), "never"], "B": ["B's finding"]})
-    result = await Runner(Agent("A", tools=[to_b], handoffs=[handoff(b, returns="caller")]), model=model).run("hi")
+    result = await Runner(Agent("A", tools=[to_b], handoffs=[handoff(b, return_to="caller")]), model=model).run("hi")
     assert (result.agent, result.output) == ("B", "B's finding")
 
 
@@ -322,7 +323,7 @@ async def test_the_run_path_grows_with_every_transfer() -> None:
     # T22
     model = ScriptedModel({"A": [transfer_to("B"), "done"], "B": [transfer_to("A")]})
     result = await Runner(Agent("A", sub_agents=[Agent("B")]), model=model).run("hi")
-    started = [event for event in result.events if isinstance(event, Started)]
+    started = [event for event in result.events if isinstance(event, AgentStarted)]
     assert [event.path for event in started] == [("A",), ("A", "B"), ("A", "B", "A")]
     # Every event of an activation is stamped by it, and events of the run as a whole by nobody.
     assert {(event.agent, event.path) for event in result.events} == {
@@ -355,7 +356,7 @@ async def test_the_path_is_known_to_agents_and_tools() -> None:
 async def test_control_that_goes_back_or_on_grows_the_path_like_any_transfer() -> None:
     # T21, T22
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": ["finding"]})
-    result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="caller")]), model=model).run("hi")
+    result = await Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="caller")]), model=model).run("hi")
     assert result.events[-2].path == ("A", "B", "A")
 
 
@@ -392,7 +393,7 @@ async def test_an_agent_may_be_in_several_teams_at_once() -> None:
         enum: Any = model.requests[-1].tools[0].parameters["properties"]["agent_name"]["enum"]
         assert enum == [parent]
     result = await alone.run("hi")
-    assert (result.output, alone.team.seats["Shared"].routes.reachable) == ("alone", ())
+    assert (result.output, alone.team.members["Shared"].routes.reachable) == ("alone", ())
 
 
 # --- functions that return agents nobody knew
@@ -419,7 +420,7 @@ async def test_a_guest_of_one_run_is_unknown_to_the_next() -> None:
     model = ScriptedModel({"A": [call("make")], "Guest": ["hello"]})
     runner = Runner(Agent("A", tools=[make]), model=model)
     await runner.run("hi")
-    assert list(runner.team.seats) == ["A"]
+    assert list(runner.team.members) == ["A"]
 
 
 async def test_a_guest_is_still_there_after_resume() -> None:

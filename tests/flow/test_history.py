@@ -8,10 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton import Agent, AgentContext, Runner, Transfer, agent, handoff, tool
-from baton.agents import Projection
-from baton.context import Entry, History
+from baton.agents import HistoryPolicy
+from baton.context import HistoryEntry
+from baton.context.history import History
 from baton.events import Origin
-from baton.flow import view_for
+from baton.flow.history import view_history
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -37,12 +38,12 @@ SOUND = Audio(data=b"\x00\x01", transcript="hello")
 PAPER = File(data=b"%PDF", media_type="application/pdf", name="a.pdf")
 
 
-def read_by(origin: Origin, *said: tuple[Origin | None, Message], policy: Projection = "rewritten") -> list[Message]:
+def read_by(origin: Origin, *said: tuple[Origin | None, Message], policy: HistoryPolicy = "rewritten") -> list[Message]:
     """What this activation reads of what these have said."""
     history = History()
     for author, message in said:
         history.add(message, author)
-    return list(view_for(history, origin, policy).messages())
+    return list(view_history(history, origin, policy).messages())
 
 
 def assert_valid(messages: Sequence[Message]) -> None:
@@ -51,11 +52,11 @@ def assert_valid(messages: Sequence[Message]) -> None:
     for message in messages:
         if isinstance(message, ToolMessage):
             assert expected, f"orphan {message}"
-            assert message.call_id in expected
-            expected.remove(message.call_id)
+            assert message.tool_call_id in expected
+            expected.remove(message.tool_call_id)
         else:
             assert not expected, f"{message} comes before the results of {expected}"
-            expected = [each.id for each in message.calls] if isinstance(message, AssistantMessage) else []
+            expected = [each.id for each in message.tool_calls] if isinstance(message, AssistantMessage) else []
             assert not is_empty(message)
     assert not expected
 
@@ -68,7 +69,7 @@ def assert_valid(messages: Sequence[Message]) -> None:
     [
         (AssistantMessage("It rains"), UserMessage("For context: [Router] said: It rains.")),
         (
-            AssistantMessage(calls=(ToolCall("x", "look_up", '{"city":"Rome"}'),)),
+            AssistantMessage(tool_calls=(ToolCall("x", "look_up", '{"city":"Rome"}'),)),
             UserMessage('For context: [Router] called tool: `look_up` with arguments: {"city":"Rome"}.'),
         ),
         (
@@ -226,7 +227,7 @@ def shape(messages: Sequence[Message]) -> list[str]:
     """The roles, and what each message says or calls."""
     lines: list[str] = []
     for message in messages:
-        calls = [each.name for each in message.calls] if isinstance(message, AssistantMessage) else []
+        calls = [each.name for each in message.tool_calls] if isinstance(message, AssistantMessage) else []
         lines.append(" ".join([type(message).__name__.removesuffix("Message"), text_of(message.content), *calls]))
     return lines
 
@@ -260,7 +261,7 @@ async def test_answers_of_others_are_rewritten_and_my_own_are_not() -> None:
         {"A": [say("Hm.", call("transfer_to_b")), call("transfer_to_b"), "done"], "B": ["B's answer", "B's second"]}
     )
     b = Agent("B", history="answers")
-    await Runner(Agent("A", handoffs=[handoff(b, returns="caller")], history="answers"), model=model).run("hi")
+    await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")], history="answers"), model=model).run("hi")
     assert [shape(request.messages) for request in model.requests] == [
         ["User hi"],
         ["User hi"],
@@ -272,13 +273,13 @@ async def test_answers_of_others_are_rewritten_and_my_own_are_not() -> None:
 
 async def test_a_result_returned_directly_is_an_answer() -> None:
     # T25, T7
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def direct() -> str:
         return "the direct answer"
 
     model = ScriptedModel({"A": [call("transfer_to_b"), "done"], "B": [[call("direct"), call("look_up", city="Rome")]]})
     b = Agent("B", tools=[direct, look_up])
-    await Runner(Agent("A", handoffs=[handoff(b, returns="caller")], history="answers"), model=model).run("hi")
+    await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")], history="answers"), model=model).run("hi")
     assert shape(model.requests[-1].messages) == [
         "User hi",
         "User For context: [B] `direct` tool returned result: the direct answer.",
@@ -287,7 +288,7 @@ async def test_a_result_returned_directly_is_an_answer() -> None:
 
 async def test_of_several_direct_results_only_the_last_is_an_answer() -> None:
     # T25, T7
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def direct(number: int) -> str:
         return f"answer {number}"
 
@@ -295,7 +296,7 @@ async def test_of_several_direct_results_only_the_last_is_an_answer() -> None:
         {"A": [call("transfer_to_b"), "done"], "B": [[call("direct", number=1), call("direct", number=2)]]}
     )
     b = Agent("B", tools=[direct])
-    await Runner(Agent("A", handoffs=[handoff(b, returns="caller")], history="answers"), model=model).run("hi")
+    await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")], history="answers"), model=model).run("hi")
     assert shape(model.requests[-1].messages) == [
         "User hi",
         "User For context: [B] `direct` tool returned result: answer 2.",
@@ -304,7 +305,7 @@ async def test_of_several_direct_results_only_the_last_is_an_answer() -> None:
 
 async def test_a_direct_result_that_lost_to_a_transfer_is_no_answer() -> None:
     # T25, T18
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def direct() -> str:
         return "not the answer"
 
@@ -316,13 +317,13 @@ async def test_a_direct_result_that_lost_to_a_transfer_is_no_answer() -> None:
 
 async def test_my_own_direct_answer_is_still_there_when_i_read_answers() -> None:
     # T25, T7
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def direct() -> str:
         return "the direct answer"
 
     model = ScriptedModel({"A": [call("transfer_to_b")] * 2 + ["done"], "B": [call("direct"), "again"]})
     b = Agent("B", tools=[direct], history="answers")
-    await Runner(Agent("A", handoffs=[handoff(b, returns="caller")]), model=model).run("hi")
+    await Runner(Agent("A", handoffs=[handoff(b, return_to="caller")]), model=model).run("hi")
     second_of_b = [request for request in model.requests if request.agent == "B"][1]
     assert "the direct answer" in "\n".join(text_of(message.content) for message in second_of_b.messages)
 
@@ -335,7 +336,7 @@ async def test_nothing_empty_is_sent_verbatim_either() -> None:
         return Transfer("B")
 
     model = ScriptedModel(["ok"])
-    await Runner(quiet, agents=[Agent("B", model=model)], history="verbatim").run("hi")
+    await Runner(quiet, extra_agents=[Agent("B", model=model)], history="verbatim").run("hi")
     assert_valid(model.requests[0].messages)
 
 
@@ -367,7 +368,7 @@ def test_lineage_leaves_out_what_was_said_beside_my_path() -> None:
 def test_lineage_keeps_calls_and_results_together() -> None:
     # T25, T26
     left, right = Origin("2", "Weather", ROUTER), Origin("3", "Weather", ROUTER)
-    calls = AssistantMessage(calls=(ToolCall("x", "t", "{}"),))
+    calls = AssistantMessage(tool_calls=(ToolCall("x", "t", "{}"),))
     read = read_by(
         right, (left, calls), (left, ToolMessage("x", "t", "r")), (None, UserMessage("hi")), policy="lineage"
     )
@@ -378,7 +379,7 @@ async def test_a_function_gets_the_entries_and_gives_messages() -> None:
     # T25
     seen: list[tuple[str | None, tuple[str, ...], str, bool]] = []
 
-    def only_users(entries: Sequence[Entry]) -> Sequence[Message]:
+    def only_users(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         seen.extend((each.author, each.path, text_of(each.message.content), each.is_user_input) for each in entries)
         return [entry.message for entry in entries if entry.is_user_input] + [UserMessage("and be brief")]
 
@@ -403,7 +404,7 @@ async def test_the_edge_goes_before_the_agent_and_the_agent_before_the_runner() 
 
 async def test_what_the_activation_itself_says_follows_every_projection() -> None:
     # T25
-    policies: list[Projection] = ["rewritten", "verbatim", "lineage", "answers", "none", lambda entries: []]
+    policies: list[HistoryPolicy] = ["rewritten", "verbatim", "lineage", "answers", "none", lambda entries: []]
     for policy in policies:
         model = ScriptedModel({"A": [call("transfer_to_b")], "B": [say("Hm.", call("look_up", city="Rome")), "done"]})
         b = Agent("B", tools=[look_up], history=policy)
@@ -415,9 +416,9 @@ async def test_what_the_activation_itself_says_follows_every_projection() -> Non
 
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage"])
-async def test_transfers_may_be_hidden(policy: Projection) -> None:
+async def test_transfers_may_be_hidden(policy: HistoryPolicy) -> None:
     # T25, DESIGN §5
-    lines = shape(await read_under(history=policy, transfers="hidden"))
+    lines = shape(await read_under(history=policy, show_transfers=False))
     assert not any("transfer_to" in line or "assistant" in line for line in lines)
     assert any("Hm." in line for line in lines)
     assert any("Ask C." in line for line in lines)
@@ -426,7 +427,7 @@ async def test_transfers_may_be_hidden(policy: Projection) -> None:
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim"])
 @pytest.mark.parametrize("hidden", [False, True])
-async def test_lost_and_refused_transfers_are_in_nobodys_later_history(policy: Projection, hidden: bool) -> None:
+async def test_lost_and_refused_transfers_are_in_nobodys_later_history(policy: HistoryPolicy, hidden: bool) -> None:
     # T18, T25, handoffs.md H15: but who made them reads of them while it corrects itself.
     model = ScriptedModel(
         {
@@ -439,7 +440,7 @@ async def test_lost_and_refused_transfers_are_in_nobodys_later_history(policy: P
         Agent("A", tools=[look_up], sub_agents=children),
         model=model,
         history=policy,
-        transfers="hidden" if hidden else "shown",
+        show_transfers=not hidden,
     )
     result = await runner.run("hi")
     own_correction, of_b, again = ("\n".join(shape(request.messages)) for request in model.requests[1:])
@@ -476,10 +477,10 @@ def test_whatever_a_function_picks_is_made_valid(data: st.DataObject) -> None:
         history.add(message, origin)
     picked = data.draw(st.lists(st.sampled_from(range(len(history.entries))), unique=True))
 
-    def pick(entries: Sequence[Entry]) -> Sequence[Message]:
+    def pick(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entries[index].message for index in picked]
 
-    messages = view_for(history, Origin("9", "Reader", WEATHER), pick).messages()
+    messages = view_history(history, Origin("9", "Reader", WEATHER), pick).messages()
     assert_valid(messages)
     # Nothing that was picked and says something is lost, but results whose call was not picked before them.
     said = [entries.message for entries in (history.entries[index] for index in picked)]
@@ -489,13 +490,13 @@ def test_whatever_a_function_picks_is_made_valid(data: st.DataObject) -> None:
 
 async def test_a_function_that_drops_results_or_calls_breaks_nothing() -> None:
     # T26
-    def without_results(entries: Sequence[Entry]) -> Sequence[Message]:
+    def without_results(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in entries if not isinstance(entry.message, ToolMessage)]
 
-    def without_calls(entries: Sequence[Entry]) -> Sequence[Message]:
+    def without_calls(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in entries if not isinstance(entry.message, AssistantMessage)]
 
-    def backwards(entries: Sequence[Entry]) -> Sequence[Message]:
+    def backwards(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in reversed(entries)]
 
     results = [message for message in await read_under(history=without_results) if isinstance(message, ToolMessage)]
@@ -507,10 +508,10 @@ async def test_a_function_that_drops_results_or_calls_breaks_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])
-@pytest.mark.parametrize("transfers", ["shown", "hidden"])
-async def test_every_request_of_a_busy_run_is_valid(policy: Projection, transfers: str) -> None:
+@pytest.mark.parametrize("show_transfers", [True, False])
+async def test_every_request_of_a_busy_run_is_valid(policy: HistoryPolicy, show_transfers: bool) -> None:
     # T26
-    @tool(returns_directly=True)
+    @tool(return_directly=True)
     async def direct() -> str:
         return "direct"
 
@@ -535,8 +536,7 @@ async def test_every_request_of_a_busy_run_is_valid(policy: Projection, transfer
     )
     children = [Agent("B", tools=[direct]), Agent("C")]
     a = Agent("A", tools=[look_up], sub_agents=children, handoffs=[own])
-    hidden = "hidden" if transfers == "hidden" else "shown"
-    result = await Runner(a, model=model, history=policy, transfers=hidden).run("hi")
+    result = await Runner(a, model=model, history=policy, show_transfers=show_transfers).run("hi")
     assert result.output == "done"
     assert len(model.requests) == 6
     for request in model.requests:
@@ -557,7 +557,7 @@ async def test_a_request_is_a_snapshot_that_later_turns_do_not_change() -> None:
 
 async def test_the_log_and_the_result_keep_everything_whatever_is_read() -> None:
     # T23, DESIGN §5: projections change what is read, never the record.
-    policies: list[Projection] = ["rewritten", "verbatim", "lineage", "answers", "none"]
+    policies: list[HistoryPolicy] = ["rewritten", "verbatim", "lineage", "answers", "none"]
     for policy in policies:
         model = ScriptedModel({"A": [say("Hm.", transfer_to("B"))], "B": ["done"]})
         result = await Runner(Agent("A", sub_agents=[Agent("B", history=policy)]), model=model).run("hi")
@@ -575,6 +575,6 @@ def test_a_fork_of_a_history_goes_its_own_way() -> None:
     history.add(UserMessage("hi"), None)
     left, right = history.fork(), history.fork()
     left.add(AssistantMessage("left"), ROUTER)
-    assert [text_of(m.content) for m in view_for(right, WEATHER, "rewritten").messages()] == ["hi"]
-    assert len(view_for(left, WEATHER, "rewritten").messages()) == 2
-    assert len(view_for(history, WEATHER, "rewritten").messages()) == 1
+    assert [text_of(m.content) for m in view_history(right, WEATHER, "rewritten").messages()] == ["hi"]
+    assert len(view_history(left, WEATHER, "rewritten").messages()) == 2
+    assert len(view_history(history, WEATHER, "rewritten").messages()) == 1

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from baton import Agent, AgentContext, BaseAgent, Limits, Runner, Transfer
-from baton.agents import Projection
-from baton.context import History
-from baton.events import Action, Origin, Transferred
-from baton.flow import Team, view_for
+from baton.agents import HistoryPolicy
+from baton.context.history import History
+from baton.events import Action, ControlTransferred, Origin
+from baton.flow import Team
+from baton.flow.history import view_history
 from baton.messages import AssistantMessage, UserMessage
 from baton.testing import ScriptedModel, call, say, transfer_to
 
@@ -39,7 +40,7 @@ def calls_during(work: Callable[[], object]) -> int:
 
 def run_alone(runner: Runner[Any, Any]) -> None:
     """Run to the end without an event loop, so that nothing but the run is counted."""
-    live = runner.stream("hi").drive()
+    live = runner.stream("hi")._drive()
     try:
         live.send(None)
     except StopIteration:
@@ -80,14 +81,14 @@ def test_compiling_a_team_is_linear_in_its_agents(shape: Callable[[int], BaseAge
     first = calls_during(lambda: Team.compile(small))
     assert first > 100
     assert calls_during(lambda: Team.compile(large)) <= 2.1 * first
-    assert len(Team.compile(large).seats) in (200, 201)
+    assert len(Team.compile(large).members) in (200, 201)
 
 
 @pytest.mark.parametrize("shape", [star, ring, tree])
 def test_a_team_has_as_many_routes_as_edges(shape: Callable[[int], BaseAgent[Any, Any]]) -> None:
     # T11
     def routes(size: int) -> int:
-        return sum(len(seat.edges) for seat in Team.compile(shape(size)).seats.values())
+        return sum(len(seat.edges) for seat in Team.compile(shape(size)).members.values())
 
     per_agent = 1 if shape is ring else 2
     assert per_agent * 199 <= routes(200) <= per_agent * 201
@@ -110,7 +111,7 @@ def ping_pong(transfers: int) -> Runner[Any, Any]:
     """`A` and `B` transfer to each other so many times; then one of them answers."""
     times = [transfer_to("B")] * ((transfers + 1) // 2), [transfer_to("A")] * (transfers // 2)
     model = ScriptedModel({"A": [*times[0], "done"], "B": [*times[1], "done"]}, record=False)
-    limits = Limits(model_calls=None, transfers=None, round_trips=None)
+    limits = Limits(model_calls=None, transfers=None, idle_cycles=None)
     return Runner(Agent("A", sub_agents=[Agent("B")]), model=model, limits=limits)
 
 
@@ -129,7 +130,7 @@ async def test_ten_thousand_transfers_do_not_recurse() -> None:
     result = await runner.run("hi")
     assert depth < 10_000
     assert (result.status, result.output) == ("completed", "done")
-    assert sum(isinstance(event, Transferred) for event in result.events) == 10_000
+    assert sum(isinstance(event, ControlTransferred) for event in result.events) == 10_000
     assert len(result.events[-2].path) == 10_001
     assert (await runner.replay(result.events)).output == "done"
 
@@ -159,9 +160,9 @@ def test_views_of_different_activations_share_what_is_rewritten() -> None:
     for number in range(5):
         history.add(AssistantMessage(f"said {number}"), ROUTER)
     views = [
-        view_for(history, Origin("7", "X", ROUTER), "rewritten"),
-        view_for(history, Origin("8", "Y", ROUTER), "rewritten"),
-        view_for(history, Origin("9", "Z", ROUTER), "lineage"),
+        view_history(history, Origin("7", "X", ROUTER), "rewritten"),
+        view_history(history, Origin("8", "Y", ROUTER), "rewritten"),
+        view_history(history, Origin("9", "Z", ROUTER), "lineage"),
     ]
     first, *others = [list(view.messages()) for view in views]
     assert len(first) == 6
@@ -170,13 +171,13 @@ def test_views_of_different_activations_share_what_is_rewritten() -> None:
 
 
 @pytest.mark.parametrize("policy", ["rewritten", "verbatim", "lineage", "answers", "none"])
-def test_building_an_input_is_linear_in_what_is_read(policy: Projection) -> None:
+def test_building_an_input_is_linear_in_what_is_read(policy: HistoryPolicy) -> None:
     # T27
     def read(entries: int) -> int:
         history = History()
         for number in range(entries):
             history.add(AssistantMessage(f"said {number}"), ROUTER, is_answer=True)
-        return calls_during(lambda: view_for(history, WEATHER, policy).messages())
+        return calls_during(lambda: view_history(history, WEATHER, policy).messages())
 
     small, large = read(200), read(400)
     assert large <= 2 * small + 50
@@ -188,7 +189,7 @@ def test_reading_on_costs_only_what_is_new() -> None:
         history = History()
         for number in range(entries):
             history.add(AssistantMessage(f"said {number}"), ROUTER)
-        view = view_for(history, WEATHER, "rewritten")
+        view = view_history(history, WEATHER, "rewritten")
         view.messages()
         history.add(AssistantMessage("one more"), WEATHER)
         view.messages()
@@ -203,7 +204,7 @@ def test_a_window_is_made_without_copying() -> None:
     history = History()
     for number in range(1000):
         history.add(AssistantMessage(f"said {number}"), ROUTER)
-    view = view_for(history, WEATHER, "rewritten")
+    view = view_history(history, WEATHER, "rewritten")
     view.messages()
     assert calls_during(view.messages) <= 5
 
@@ -222,7 +223,7 @@ async def test_a_chain_of_agents_costs_the_same_per_hop_however_long() -> None:
                 return Transfer(f"L{self.number + 1}") if self.number < length else None
 
         links = [Link(number) for number in range(1, length + 1)]
-        runner = Runner(links[0], agents=links[1:], limits=Limits(transfers=None))
+        runner = Runner(links[0], extra_agents=links[1:], limits=Limits(transfers=None))
         return calls_during(lambda: run_alone(runner))
 
     short, long = chain(50), chain(200)

@@ -27,7 +27,7 @@ from baton.testing import ScriptedModel, call, transfer_to
 
 def edges_of(team: Team) -> dict[str, list[str]]:
     """Who can reach whom."""
-    return {name: [route.target for route in seat.edges] for name, seat in team.seats.items()}
+    return {name: [route.target for route in seat.edges] for name, seat in team.members.items()}
 
 
 # --- T11: compiled from the root
@@ -45,7 +45,7 @@ def test_everybody_reachable_from_the_root_is_in_the_team() -> None:
     desk = Agent("Desk", handoffs=[handoff(Agent("Expert")), "Root"], tools=[to_sales])
     team = Team.compile(Agent("Root", sub_agents=[child], handoffs=[desk]))
     assert team.root == "Root"
-    assert list(team.seats) == ["Root", "Child", "Grandchild", "Desk", "Expert", "Sales"]
+    assert list(team.members) == ["Root", "Child", "Grandchild", "Desk", "Expert", "Sales"]
     assert edges_of(team) == {
         "Root": ["Child", "Desk"],
         "Child": ["Grandchild", "Root"],
@@ -69,7 +69,7 @@ def test_two_agents_with_one_name_are_named_both() -> None:
 def test_the_same_agent_twice_is_one_agent() -> None:
     # T11, T15
     b = Agent("B")
-    assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.seats) == ["A", "B"]
+    assert list(Runner(Agent("A", sub_agents=[b], handoffs=[b])).team.members) == ["A", "B"]
 
 
 def test_a_child_with_its_parents_name_is_refused() -> None:
@@ -90,19 +90,19 @@ def test_a_string_edge_to_nobody_is_refused_with_what_there_is() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("B"), "Kitchen"]))
     assert str(caught.value) == (
-        "`A` has an edge to `Kitchen`, but nobody in the team has that name; the team has: `A`, `B`"
+        "`A` has a handoff to `Kitchen`, but the team has no agent of that name; the team has: `A`, `B`"
     )
 
 
 def test_where_control_returns_to_must_exist_too() -> None:
     # T11, T21
-    with pytest.raises(SetupError, match="`A` has an edge to `Kitchen`"):
-        Runner(Agent("A", handoffs=[handoff(Agent("B"), returns="Kitchen")]))
+    with pytest.raises(SetupError, match="`A` has a handoff to `Kitchen`"):
+        Runner(Agent("A", handoffs=[handoff(Agent("B"), return_to="Kitchen")]))
 
 
 def test_agents_that_only_strings_name_are_given_to_the_runner() -> None:
     # T11
-    runner = Runner(Agent("A", handoffs=["B"]), agents=[Agent("B", handoffs=["A"])])
+    runner = Runner(Agent("A", handoffs=["B"]), extra_agents=[Agent("B", handoffs=["A"])])
     assert edges_of(runner.team) == {"A": ["B"], "B": ["A"]}
 
 
@@ -123,13 +123,13 @@ def test_a_root_that_nobody_transfers_to_needs_no_description(caplog: pytest.Log
 def test_unreachable_agents_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     # T11
     with caplog.at_level(logging.WARNING, logger="baton.team"):
-        Runner(Agent("A"), agents=[Agent("Island", handoffs=["A"], description="i")])
+        Runner(Agent("A"), extra_agents=[Agent("Island", handoffs=["A"], description="i")])
     assert "`Island` cannot be reached from `A`" in caplog.messages
 
 
 def test_findings_can_be_read_without_logs() -> None:
     # T11
-    team = Runner(Agent("A", sub_agents=[Agent("B")]), agents=[Agent("Island")]).team
+    team = Runner(Agent("A", sub_agents=[Agent("B")]), extra_agents=[Agent("Island")]).team
     assert {(finding.kind, finding.agent) for finding in team.findings()} == {
         ("undescribed", "A"),
         ("undescribed", "B"),
@@ -139,17 +139,17 @@ def test_findings_can_be_read_without_logs() -> None:
 
 def test_where_then_transfer_goes_is_reachable() -> None:
     # T11, T21
-    runner = Runner(then_transfer(Agent("A"), to="B"), agents=[Agent("B")])
+    runner = Runner(then_transfer(Agent("A"), to="B"), extra_agents=[Agent("B")])
     assert [finding for finding in runner.team.findings() if finding.kind == "unreachable"] == []
 
 
 @pytest.mark.parametrize("how", ["returns", "on_loop"])
 def test_an_agent_that_control_goes_to_by_itself_is_reachable(how: str, caplog: pytest.LogCaptureFixture) -> None:
     # T11, T20, T21
-    returns, on_loop = ("C", None) if how == "returns" else ("stay", "C")
+    returns, on_loop = ("C", None) if how == "returns" else (None, "C")
     with caplog.at_level(logging.WARNING, logger="baton.team"):
         b = Agent("B", description="b")
-        Runner(Agent("A", handoffs=[handoff(b, returns=returns)]), agents=[Agent("C")], on_loop=on_loop)
+        Runner(Agent("A", handoffs=[handoff(b, return_to=returns)]), extra_agents=[Agent("C")], loop_fallback=on_loop)
     assert "`C` cannot be reached from `A`" not in caplog.messages
 
 
@@ -160,7 +160,7 @@ async def test_a_team_is_compiled_once_per_runner_and_not_per_run() -> None:
     class Counted(BaseAgent):
         name = "Counted"
 
-        def tool_specs(self) -> tuple[ToolSpec, ...]:
+        def _tool_specs(self) -> tuple[ToolSpec, ...]:
             asked.append("specs")
             return ()
 
@@ -198,7 +198,7 @@ async def test_the_model_gets_one_tool_with_the_names_it_can_reach() -> None:
     requests = await requests_of(root, transfer_to("Middle"), transfer_to("Leaf"), "done")
     (spec,) = requests["Middle"].tools
     assert spec.name == "transfer_to_agent"
-    assert spec.is_strict
+    assert spec.strict
     schema = spec.parameters
     assert schema["required"] == ["agent_name"]
     assert schema["additionalProperties"] is False
@@ -240,7 +240,9 @@ async def test_the_instructions_list_the_targets_and_say_when_to_transfer() -> N
 async def test_all_of_it_is_in_chinese_if_the_runner_is() -> None:
     # T12
     child = Agent("天气", description="了解天气。")
-    requests = await requests_of(Agent("Router", sub_agents=[child], instructions="分派。"), "done", language="zh")
+    requests = await requests_of(
+        Agent("Router", sub_agents=[child], instructions="分派。"), "done", prompt_language="zh"
+    )
     instructions = requests["Router"].instructions
     assert instructions.startswith("分派。\n\n你是团队的一员。")
     assert "- 天气: 了解天气。" in instructions
@@ -257,7 +259,7 @@ async def test_the_language_is_the_runners_and_guests_speak_it_too() -> None:
     def make() -> Agent:
         return Agent("Guest", sub_agents=[Agent("Helper")])
 
-    requests = await requests_of(Agent("A", tools=[make]), call("make"), "done", language="zh")
+    requests = await requests_of(Agent("A", tools=[make]), call("make"), "done", prompt_language="zh")
     assert requests["Guest"].instructions.startswith("你是团队的一员。")
 
 
@@ -368,7 +370,7 @@ async def test_one_door_does_not_open_the_other() -> None:
     # T14: an agent in `handoffs` cannot be reached through the tool for sub-agents, and the other way round.
     b, c = Agent("B", description="b"), Agent("C", description="c")
     model = ScriptedModel({"A": [transfer_to("C"), call("transfer_to_b"), "I stay"]})
-    result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, corrections=5).run("hi")
+    result = await Runner(Agent("A", sub_agents=[b], handoffs=[c]), model=model, max_corrections=5).run("hi")
     assert result.agent == "A"
 
 
@@ -380,7 +382,7 @@ async def test_an_edge_that_only_code_follows_cannot_be_called() -> None:
         return sales
 
     model = ScriptedModel([call("transfer_to_sales"), transfer_to("Sales"), "I stay"])
-    result = await Runner(Agent("A", model=model, tools=[to_sales]), corrections=5).run("hi")
+    result = await Runner(Agent("A", model=model, tools=[to_sales]), max_corrections=5).run("hi")
     assert result.agent == "A"
 
 
@@ -392,8 +394,8 @@ def test_two_handoffs_with_one_tool_name_are_refused() -> None:
     with pytest.raises(SetupError) as caught:
         Runner(Agent("A", handoffs=[Agent("x y"), Agent("X  Y")]))
     assert str(caught.value) == (
-        "`A` offers two things as `transfer_to_x_y`: the handoff to `x y` and the handoff to `X  Y`; "
-        "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+        "`A` has two tools called `transfer_to_x_y`: the handoff to `x y` and the handoff to `X  Y`; "
+        "rename one of them, for instance with handoff(agent, tool_name_override=…)"
     )
 
 
@@ -419,7 +421,7 @@ def test_a_tool_cannot_be_called_like_the_transfer_tool() -> None:
 
 def test_a_handoff_cannot_be_called_like_the_transfer_tool() -> None:
     # handoffs.md H2: whoever is called Agent wants a name of its own for its tool.
-    with pytest.raises(SetupError, match="offers two things as `transfer_to_agent`"):
+    with pytest.raises(SetupError, match="has two tools called `transfer_to_agent`"):
         Runner(Agent("A", handoffs=[Agent("agent")], sub_agents=[Agent("B")]))
 
 
@@ -434,7 +436,7 @@ def test_an_override_keeps_names_apart() -> None:
     # handoffs.md H2
     edges = [Agent("x y"), handoff(Agent("X  Y"), tool_name_override="to_the_other")]
     runner = Runner(Agent("A", handoffs=edges))
-    assert [spec.name for spec in runner.team.seats["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
+    assert [spec.name for spec in runner.team.members["A"].routes.specs] == ["transfer_to_x_y", "to_the_other"]
 
 
 def test_findings_inside_agents_are_reported_once_with_where_they_are(caplog: pytest.LogCaptureFixture) -> None:

@@ -4,9 +4,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from baton.context import Limits, Meter, Run, RunContext
+from baton.context import Limits, RunContext
+from baton.context.run_state import RunState, UsageMeter
 from baton.events import Origin
-from baton.handoffs import HandoffInputData, InputFilter
+from baton.handoffs import HandoffInputData, HandoffInputFilter
 from baton.log import Log
 from baton.messages import (
     AssistantMessage,
@@ -62,7 +63,7 @@ conversations: st.SearchStrategy[list[Message]] = st.lists(
 
 def context() -> RunContext[Any]:
     """The context of a run in which nothing has happened yet."""
-    return RunContext(Run("r", Log(), None, {}, Meter(Limits())), Origin("1", "A"), "1/filter")
+    return RunContext(RunState("r", Log(), None, {}, UsageMeter(Limits())), Origin("1", "A"), "1/filter")
 
 
 def data_of(
@@ -77,7 +78,7 @@ def data_of(
     )
 
 
-def at_once(input_filter: InputFilter, data: HandoffInputData) -> HandoffInputData:
+def at_once(input_filter: HandoffInputFilter, data: HandoffInputData) -> HandoffInputData:
     """What a filter gives that need not wait."""
     result = input_filter(data)
     assert isinstance(result, HandoffInputData)
@@ -102,9 +103,9 @@ def is_paired(messages: tuple[Message, ...]) -> bool:
     waiting: list[str] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            waiting += [call.id for call in message.calls]
+            waiting += [call.id for call in message.tool_calls]
         elif isinstance(message, ToolMessage):
-            if message.call_id not in waiting:
+            if message.tool_call_id not in waiting:
                 return False
-            waiting.remove(message.call_id)
+            waiting.remove(message.tool_call_id)
     return not waiting

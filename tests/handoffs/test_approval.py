@@ -9,8 +9,9 @@ from pydantic import BaseModel
 from baton import Agent, Approval, RunContext, Runner, RunResult, handoff, tool
 from baton.agents import RunHooks
 from baton.errors import AnswerError
-from baton.events import Asked, Said, ToolReturned, Transferred, decode_log, encode_log
+from baton.events import AgentResponded, ControlTransferred, InterruptRaised, ToolReturned, decode_log, encode_log
 from baton.messages import text_of
+from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, say, transcript
 
 
@@ -54,7 +55,7 @@ class Office:
 
     async def takes_over(self, result: RunResult[Any], answers: Any) -> RunResult[Any]:
         """Go on with a run of another office, from its log as it was stored."""
-        run_id = self.runner.adopt(decode_log(encode_log(result.events)))
+        run_id = self.runner.load_log(decode_log(encode_log(result.events)))
         return await self.runner.resume(run_id, answers)
 
 
@@ -71,12 +72,12 @@ async def test_it_waits_and_then_happens_once() -> None:
     (question,) = suspended.interrupts
     assert (question.agent, question.path) == ("A", ("A",))
     assert question.payload == {"kind": "approval", "handoff": "B", "input": {"subject": "rent", "urgency": 1}}
-    assert question.call is not None
-    assert question.call.name == "transfer_to_b"
+    assert question.tool_call is not None
+    assert question.tool_call.name == "transfer_to_b"
     result = await office.runner.resume(suspended.run_id, True)
     assert (result.agent, result.output) == ("B", "B is done")
     assert [request.agent for request in office.model.requests] == ["A", "B"]
-    assert len([event for event in result.events if isinstance(event, Transferred)]) == 1
+    assert len([event for event in result.events if isinstance(event, ControlTransferred)]) == 1
 
 
 async def test_the_callback_comes_after_the_approval() -> None:
@@ -105,7 +106,7 @@ async def test_when_rejected_the_model_is_told_with_the_reason(answer: Any, told
     result = await office.runner.resume(suspended.run_id, answer)
     assert (result.agent, result.output, done) == ("A", "I stay", [])
     assert texts(office, 1)[-1] == told
-    assert not any(isinstance(event, Transferred) for event in result.events)
+    assert not any(isinstance(event, ControlTransferred) for event in result.events)
 
 
 async def test_a_rejected_handoff_is_answered_and_then_gone() -> None:
@@ -130,7 +131,9 @@ async def test_a_rejected_handoff_is_answered_and_then_gone() -> None:
         assert "B is ill" not in read(index)
         assert "Let me try." in read(index)
     assert "B is ill" in "".join(text_of(message.content) for message in result.messages)
-    (returned,) = [each for each in result.events if isinstance(each, ToolReturned) and each.name == "transfer_to_b"]
+    (returned,) = [
+        each for each in result.events if isinstance(each, ToolReturned) and each.tool_name == "transfer_to_b"
+    ]
     assert returned.is_error
 
 
@@ -209,7 +212,7 @@ async def test_nobody_is_asked_about_input_that_does_not_fit() -> None:
     # H6, H14
     office = Office(call("transfer_to_b", subject=7), call("transfer_to_b", subject="rent"), input_type=Ticket)
     suspended = await office.runner.run("hi")
-    assert len([event for event in suspended.events if isinstance(event, Asked)]) == 1
+    assert len([event for event in suspended.events if isinstance(event, InterruptRaised)]) == 1
     assert len(office.model.requests) == 2
 
 
@@ -261,7 +264,7 @@ async def test_a_person_may_change_the_input() -> None:
     suspended = await office.runner.run("hi")
     result = await office.runner.resume(suspended.run_id, Approval(True, arguments={"subject": "heating"}))
     assert done == [Ticket(subject="heating")]
-    (transferred,) = [event for event in result.events if isinstance(event, Transferred)]
+    (transferred,) = [event for event in result.events if isinstance(event, ControlTransferred)]
     assert transferred.payload == {"subject": "heating", "urgency": 1}
 
 
@@ -290,8 +293,8 @@ async def test_hooks_are_told_of_the_question_once() -> None:
     told: list[Any] = []
 
     class Noting(RunHooks):
-        def on_interrupt(self, ctx: RunContext[Any], asked: Asked) -> None:
-            told.append(asked.payload["handoff"])
+        def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
+            told.append(interrupt.payload["handoff"])
 
         def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> None:
             told.append((from_agent.name, to_agent.name))
@@ -312,15 +315,15 @@ async def test_the_rest_is_streamed_and_every_event_has_its_sender() -> None:
         senders = [(type(event).__name__, event.agent) async for event in live]
     assert senders == snapshot(
         [
-            ("Resumed", ""),
-            ("Answered", "A"),
+            ("RunResumed", ""),
+            ("InterruptAnswered", "A"),
             ("ToolReturned", "A"),
-            ("Transferred", "A"),
-            ("Finished", "A"),
-            ("Started", "B"),
-            ("Said", "B"),
-            ("Finished", "B"),
-            ("Completed", ""),
+            ("ControlTransferred", "A"),
+            ("AgentFinished", "A"),
+            ("AgentStarted", "B"),
+            ("AgentResponded", "B"),
+            ("AgentFinished", "B"),
+            ("RunCompleted", ""),
         ]
     )
 
@@ -338,10 +341,10 @@ async def test_a_predicate_that_fails_ends_the_run_which_can_be_resumed() -> Non
     office = Office([call("file", name="x"), call("transfer_to_b")], needs_approval=fragile)
     live = office.runner.stream("hi")
     with pytest.raises(LookupError, match="no rules"):
-        await live.drive()
+        await live._drive()
     result = await office.runner.resume(live.run_id)
     assert (result.agent, office.done) == ("B", ["file x"])
-    assert len([event for event in result.events if isinstance(event, Said)]) == 2
+    assert len([event for event in result.events if isinstance(event, AgentResponded)]) == 2
 
 
 # --- questions beside the approval

@@ -16,18 +16,18 @@ def test_a_handoff_knows_its_target_by_object_or_by_name() -> None:
 
 def test_a_handoff_is_frozen_and_can_be_cloned() -> None:
     # handoffs.md H1
-    edge = handoff("B", returns="caller", tool_name_override="go")
+    edge = handoff("B", return_to="caller", tool_name_override="go")
     with pytest.raises(FrozenInstanceError):
-        edge.returns = "stay"  # pyright: ignore[reportAttributeAccessIssue]
-    other = edge.clone(returns="stay")
-    assert (other.target, other.returns, other.tool_name_override) == ("B", "stay", "go")
-    assert edge.returns == "caller"
+        edge.return_to = None  # pyright: ignore[reportAttributeAccessIssue]
+    other = edge.clone(return_to=None)
+    assert (other.target, other.return_to, other.tool_name_override) == ("B", None, "go")
+    assert edge.return_to == "caller"
 
 
 @pytest.mark.parametrize("wrong", [42, None, ["B"], object()])
 def test_a_handoff_to_what_is_no_agent_is_refused(wrong: object) -> None:
     # handoffs.md H1
-    with pytest.raises(SetupError, match="a handoff goes to an agent or the name of one, not to ") as caught:
+    with pytest.raises(SetupError, match="the target of a handoff must be an agent or the name of one, not ") as caught:
         handoff(wrong)  # pyright: ignore[reportArgumentType]
     assert repr(wrong) in str(caught.value)
     with pytest.raises(SetupError):

@@ -9,7 +9,7 @@ import pytest
 from baton import Agent, AgentContext, RunContext, RunError, Runner, handoff, tool
 from baton.agents import RunHooks
 from baton.errors import TransferError
-from baton.events import Said, Transferred, decode_log, encode_log
+from baton.events import AgentResponded, ControlTransferred, decode_log, encode_log
 from baton.messages import text_of
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, transcript
@@ -73,10 +73,10 @@ async def test_an_edge_that_is_on_is_followed_beside_one_that_is_off() -> None:
 async def test_calling_what_is_off_for_ever_is_a_typed_error() -> None:
     # H7, T14, T19
     model = ScriptedModel([call("transfer_to_b")], cycle=True)
-    runner = Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]), corrections=1)
+    runner = Runner(Agent("A", model=model, handoffs=[handoff(Agent("B"), is_enabled=False)]), max_corrections=1)
     with pytest.raises(TransferError) as caught:
         await runner.run("hi")
-    assert (caught.value.source, caught.value.wish) == ("A", "B")
+    assert (caught.value.source, caught.value.target) == ("A", "B")
     assert len(model.requests) == 2
 
 
@@ -197,7 +197,7 @@ async def test_one_that_raises_ends_the_run_naming_the_edge_and_leaves_nobody_be
     runner = Runner(Agent("A", handoffs=edges), model=model)
     live = runner.stream("hi")
     with pytest.raises(RunError, match="the handoff from `A` to `C` raised LookupError: no such tier") as caught:
-        await live.drive()
+        await live._drive()
     assert isinstance(caught.value.__cause__, LookupError)
     assert ended == ["hangs"]
     assert asyncio.all_tasks() == {asyncio.current_task()}
@@ -233,13 +233,13 @@ async def test_the_log_decides_what_was_on_whatever_the_condition_says_now(was_o
     steps = [[call("ask", question="?"), call("transfer_to_b")], "I stay"]
     model = ScriptedModel({"A": steps, "B": ["B is here"]})
     suspended = await Runner(team(was_on), model=model).run("hi")
-    (said,) = [event for event in suspended.events if isinstance(event, Said)]
-    assert said.disabled == (() if was_on else ("transfer_to_b",))
+    (said,) = [event for event in suspended.events if isinstance(event, AgentResponded)]
+    assert said.disabled_handoffs == (() if was_on else ("transfer_to_b",))
 
     other = Runner(team(not was_on), model=model)
-    result = await other.resume(other.adopt(decode_log(encode_log(suspended.events))), "yes")
+    result = await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
     assert result.output == ("B is here" if was_on else "I stay")
-    assert len([event for event in result.events if isinstance(event, Transferred)]) == was_on
+    assert len([event for event in result.events if isinstance(event, ControlTransferred)]) == was_on
 
     replayed = await Runner(team(not was_on, must_not_ask=True), model=model).replay(result.events)
     assert replayed.output == result.output

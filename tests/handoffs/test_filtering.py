@@ -10,10 +10,10 @@ from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, RunContext, Runner, RunResult, SetupError, Transfer, agent, handoff, tool
 from baton.agents import RunHooks
-from baton.events import Started, Transferred, decode_log, encode_log
-from baton.handoffs import HandoffInputData, InputFilter
+from baton.events import AgentStarted, ControlTransferred, decode_log, encode_log
+from baton.handoffs import HandoffInputData, HandoffInputFilter
 from baton.handoffs.filters import compose, keep_last, nest_history, redact, remove_all_tools, summarize
-from baton.messages import AssistantMessage, ToolMessage, UserMessage, paired, text_of
+from baton.messages import AssistantMessage, ToolMessage, UserMessage, pair_calls_with_results, text_of
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
 
 
@@ -34,18 +34,18 @@ def drop_all(data: HandoffInputData) -> HandoffInputData:
     return data.clone(input_history=(), pre_handoff_items=(), new_items=())
 
 
-def only(**sections: Any) -> InputFilter:
+def only(**sections: Any) -> HandoffInputFilter:
     """A filter that gives this and nothing else."""
     return lambda data: drop_all(data).clone(**sections)
 
 
-def told(text: str) -> InputFilter:
+def told(text: str) -> HandoffInputFilter:
     """A filter that tells this and nothing else."""
     return only(input_history=(UserMessage(text),))
 
 
 def line(
-    input_filter: InputFilter | None = None, *, runner_filter: InputFilter | None = None, **facts: Any
+    input_filter: HandoffInputFilter | None = None, *, runner_filter: HandoffInputFilter | None = None, **facts: Any
 ) -> tuple[Runner[Any, Any], ScriptedModel]:
     """`A` looks and hands to `B` through a filter; `B` hands to `C`, which hands back to `B`, which asks and ends."""
     model = ScriptedModel(
@@ -106,7 +106,7 @@ async def test_the_target_goes_on_from_what_it_was_given() -> None:
     a = Agent("A", handoffs=[handoff(Agent("B", tools=[ask]), input_filter=told("Only this."))])
     suspended = await Runner(a, model=model).run("hi")
     other = Runner(a, model=model)
-    await other.resume(other.adopt(decode_log(encode_log(suspended.events))), "yes")
+    await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
     assert texts(model, 1) == ["Only this."]
     assert texts(model, 2) == ["Only this.", "", "yes"]
 
@@ -277,8 +277,8 @@ async def test_anything_else_is_refused_before_the_target_starts(wrong: Any, is_
     runner = Runner(a, model=model, hooks=Noting())
     live = runner.stream("hi")
     with pytest.raises(SetupError, match=rf"`{given.__name__}` of the handoff from `A` to `B` returned \w+; it must"):
-        await live.drive()
-    assert not any(isinstance(event, Started) and event.agent == "B" for event in live.result.events)
+        await live._drive()
+    assert not any(isinstance(event, AgentStarted) and event.agent == "B" for event in live.result.events)
     is_broken = False
     assert (await runner.resume(live.run_id)).output == "done"
     assert done == ["on_handoff", "hook"]
@@ -298,8 +298,8 @@ async def test_a_filter_that_raises_ends_the_run_which_can_be_resumed() -> None:
     runner, model = line(fragile)
     live = runner.stream("hi")
     with pytest.raises(ConnectionError, match="no summary"):
-        await live.drive()
-    assert [event.target for event in live.result.events if isinstance(event, Transferred)] == ["B"]
+        await live._drive()
+    assert [event.target for event in live.result.events if isinstance(event, ControlTransferred)] == ["B"]
     suspended = await runner.resume(live.run_id)
     assert (suspended.agent, len(tries)) == ("B", 2)
     assert [request.agent for request in model.requests] == ["A", "A", "B", "C", "B"]
@@ -351,7 +351,7 @@ async def test_what_is_torn_apart_is_made_valid() -> None:
     runner, model = line(tear, history="verbatim")
     await runner.run("hi")
     read = list(model.requests[2].messages)
-    assert read == paired(read)
+    assert read == pair_calls_with_results(read)
     assert [text_of(message.content) for message in read][:2] == ["hi", "To B."]
     assert len(read) == 4
 
@@ -383,7 +383,7 @@ async def test_the_targets_own_words_stay_its_own() -> None:
         ),
     ],
 )
-async def test_stock_filters_act_like_ones_own(stock: InputFilter, wanted: list[str]) -> None:
+async def test_stock_filters_act_like_ones_own(stock: HandoffInputFilter, wanted: list[str]) -> None:
     # H11
     runner, model = line(stock)
     result = await finished(runner, "My card is 4111 1111 1111 1111")
@@ -397,7 +397,7 @@ async def test_few_messages_are_kept_and_pairs_stay_pairs() -> None:
         runner, model = line(keep_last(n), history="verbatim")
         await runner.run("hi")
         read = list(model.requests[2].messages)
-        assert read == paired(read)
+        assert read == pair_calls_with_results(read)
         assert len(read) == 1 + wanted + 3
 
 

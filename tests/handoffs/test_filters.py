@@ -12,17 +12,9 @@ from tests.handoffs.talks import PICTURE, at_once, context, data_of, everything,
 from baton import Agent, RunContext, Runner, SetupError, handoff, tool
 from baton.context import Limits
 from baton.errors import EmptyResponseError, LimitError
-from baton.events import Stepped
-from baton.handoffs import HandoffInputData, InputFilter
-from baton.handoffs.filters import (
-    compose,
-    keep_last,
-    keep_tokens,
-    nest_history,
-    redact,
-    remove_all_tools,
-    summarize,
-)
+from baton.events import StepCompleted
+from baton.handoffs import HandoffInputData, HandoffInputFilter
+from baton.handoffs.filters import compose, keep_last, keep_tokens, nest_history, redact, remove_all_tools, summarize
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -38,18 +30,18 @@ from baton.messages import (
     UserMessage,
     text_of,
 )
-from baton.models import Response
+from baton.models import ModelResponse
 from baton.testing import ScriptedModel, call, say, transcript
 
 ASKED = UserMessage("please refund order 7")
 LOOK = AssistantMessage("Let me see.", (ToolCall("c1", "look", '{"order": 7}'),), author="A")
 FOUND = ToolMessage("c1", "look", "paid on Monday", author="A")
-HANDS_OFF = AssistantMessage(calls=(ToolCall("c2", "transfer_to_b"),), author="A")
+HANDS_OFF = AssistantMessage(tool_calls=(ToolCall("c2", "transfer_to_b"),), author="A")
 HANDED = ToolMessage("c2", "transfer_to_b", '{"assistant":"B"}', author="A")
 TURN = (HANDS_OFF, HANDED)
 
 
-async def applied(input_filter: InputFilter, data: HandoffInputData) -> HandoffInputData:
+async def applied(input_filter: HandoffInputFilter, data: HandoffInputData) -> HandoffInputData:
     """What a filter gives, as flow gets it."""
     result = input_filter(data)
     return result if isinstance(result, HandoffInputData) else await result
@@ -68,7 +60,7 @@ def said(*words: str) -> list[Message]:
 # --- laws
 
 
-def _of_each_kind(n: int, keep_input: bool) -> list[InputFilter]:
+def _of_each_kind(n: int, keep_input: bool) -> list[HandoffInputFilter]:
     return [
         remove_all_tools,
         keep_last(n, keep_input=keep_input),
@@ -84,14 +76,16 @@ stock_filters = _single | st.lists(_single, min_size=1, max_size=3).map(lambda f
 
 
 @given(data=handoffs(), stock_filter=stock_filters)
-async def test_pairs_stay_whole(data: HandoffInputData, stock_filter: InputFilter) -> None:
+async def test_pairs_stay_whole(data: HandoffInputData, stock_filter: HandoffInputFilter) -> None:
     # H11
     assert is_paired(everything(data))
     assert is_paired(everything(await applied(stock_filter, data)))
 
 
 @given(data=handoffs(), stock_filter=stock_filters)
-async def test_what_is_given_is_not_changed_and_may_be_dicts(data: HandoffInputData, stock_filter: InputFilter) -> None:
+async def test_what_is_given_is_not_changed_and_may_be_dicts(
+    data: HandoffInputData, stock_filter: HandoffInputFilter
+) -> None:
     # H10
     as_dicts = data.clone(
         input_history=tuple(map(msgspec.to_builtins, data.input_history)),
@@ -159,7 +153,7 @@ async def test_what_is_redacted_once_stays_as_it_is(data: HandoffInputData) -> N
 
 def test_without_tools_only_words_are_left() -> None:
     # H11
-    silent = AssistantMessage(calls=(ToolCall("c3", "look"),), reasoning=(Reasoning("hm"),), author="B")
+    silent = AssistantMessage(tool_calls=(ToolCall("c3", "look"),), reasoning=(Reasoning("hm"),), author="B")
     pictured = AssistantMessage((PICTURE,), (ToolCall("c4", "look"),))
     thinks = AssistantMessage("Well.", reasoning=(Reasoning("hm"),))
     data = data_of(
@@ -176,7 +170,7 @@ def test_without_tools_only_words_are_left() -> None:
 # --- keep_last and keep_tokens
 
 
-def kept_by(input_filter: InputFilter, data: HandoffInputData) -> list[str]:
+def kept_by(input_filter: HandoffInputFilter, data: HandoffInputData) -> list[str]:
     """What is left of what was said before the turn."""
     result = at_once(input_filter, data)
     assert result.new_items == data.new_items
@@ -220,7 +214,7 @@ def test_what_the_turn_needs_stays() -> None:
 
 @pytest.mark.parametrize("wrong", [-1, 2.5, "3", None])
 def test_a_number_that_cannot_be_followed_is_refused(wrong: Any) -> None:
-    with pytest.raises(SetupError, match=r"keep_last\(.*\) cannot be followed; give a whole number, 0 or more"):
+    with pytest.raises(SetupError, match=r"keep_last\(.*\): give an integer, 0 or more"):
         keep_last(wrong)
     with pytest.raises(SetupError, match="keep_tokens"):
         keep_tokens(wrong)
@@ -247,7 +241,7 @@ def test_as_many_tokens_as_fit_are_kept(n: int, kept: list[str]) -> None:
 
 def test_calls_and_media_have_tokens_too() -> None:
     # H11
-    silent = AssistantMessage(calls=(ToolCall("c1", "look", '{"order": 77}'),))
+    silent = AssistantMessage(tool_calls=(ToolCall("c1", "look", '{"order": 77}'),))
     data = data_of(before=[silent, FOUND], turn=TURN)
     # "look {"order": 77}" has 18 letters and "paid on Monday" 14: five tokens and four.
     assert kept_by(keep_tokens(8), data) == []
@@ -379,7 +373,7 @@ async def test_nobody_is_asked_to_sum_up_the_request_alone() -> None:
 
 async def test_a_silent_model_is_an_error() -> None:
     model = ScriptedModel([AssistantMessage("  ")], name="mute")
-    with pytest.raises(EmptyResponseError, match="the model `mute` gave no summary") as caught:
+    with pytest.raises(EmptyResponseError, match="the model `mute` returned no summary") as caught:
         await applied(summarize(model), data_of(given=[ASKED], before=said("a")))
     assert caught.value.retryable
 
@@ -439,7 +433,7 @@ async def test_a_filter_that_returns_something_else_is_named() -> None:
 
 def test_what_cannot_be_called_cannot_be_composed() -> None:
     wrong: Any = None
-    with pytest.raises(SetupError, match="compose takes filters, and None is nothing that can be called"):
+    with pytest.raises(SetupError, match="compose takes filters, but None is not callable"):
         compose(redact(), wrong)
 
 
@@ -458,7 +452,7 @@ async def ask(ctx: RunContext, question: str) -> str:
     return str(await ctx.interrupt(question))
 
 
-def line(model: ScriptedModel, input_filter: InputFilter, **facts: Any) -> Runner[Any, Any]:
+def line(model: ScriptedModel, input_filter: HandoffInputFilter, **facts: Any) -> Runner[Any, Any]:
     """`A` looks something up and hands over to `B`, who asks a person."""
     edge = handoff(Agent("B", tools=[ask]), input_filter=input_filter)
     return Runner(Agent("A", tools=[look_up], handoffs=[edge]), model=model, **facts)
@@ -478,7 +472,7 @@ def script(**more: Any) -> ScriptedModel:
 async def test_a_summary_is_asked_for_once_also_across_resume() -> None:
     # H11, H13
     usage = Usage(input_tokens=30, output_tokens=7)
-    model = script(summarize=[Response(AssistantMessage("short"), usage)])
+    model = script(summarize=[ModelResponse(AssistantMessage("short"), usage)])
     runner = line(model, compose(redact(), summarize(model)))
     suspended = await runner.run("mail ada@example.org")
     result = await runner.resume(suspended.run_id, "yes")
@@ -489,9 +483,9 @@ async def test_a_summary_is_asked_for_once_also_across_resume() -> None:
     assert read[1][:2] == read[0][:2]
     (asked,) = [request for request in model.requests if request.agent == "summarize"]
     assert "ada@" not in str(asked.messages)
-    (step,) = [event for event in result.events if isinstance(event, Stepped)]
-    assert step.value["text"] == "short"
-    assert step.value["usage"]["input_tokens"] == 30
+    (step,) = [event for event in result.events if isinstance(event, StepCompleted)]
+    assert step.result["text"] == "short"
+    assert step.result["usage"]["input_tokens"] == 30
     # What the target does not read is still there.
     assert "ada@example.org" in str(result.messages)
     assert any("step summarize" in told for told in transcript(result.events))
@@ -504,7 +498,7 @@ async def test_a_summary_is_asked_for_once_also_across_resume() -> None:
 async def test_a_summary_counts_for_the_limits_of_the_run(limits: Limits, reached: str, asked: list[str]) -> None:
     # DESIGN §10
     usage = Usage(input_tokens=30, output_tokens=7)
-    model = script(summarize=[Response(AssistantMessage("short"), usage)])
+    model = script(summarize=[ModelResponse(AssistantMessage("short"), usage)])
     with pytest.raises(LimitError) as caught:
         await line(model, summarize(model), limits=limits).run("hi")
     assert caught.value.limit == reached
@@ -517,7 +511,7 @@ async def test_a_summary_that_failed_is_asked_for_again() -> None:
     runner = line(model, summarize(model))
     live = runner.stream("hi")
     with pytest.raises(OSError, match="line is dead"):
-        await live.drive()
+        await live._drive()
     suspended = await runner.resume(live.run_id)
     assert suspended.status == "suspended"
     assert [request.agent for request in model.requests] == ["A", "A", "summarize", "summarize", "B"]

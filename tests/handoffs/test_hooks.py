@@ -12,11 +12,12 @@ from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, ModelError, RunContext, Runner, RunResult, Transfer, agent, handoff, tool
 from baton.agents import AgentHooks, RunHooks
-from baton.events import Asked, ToolReturned
+from baton.events import ToolReturned
 from baton.messages import AssistantMessage, ToolCall
-from baton.models import ModelRequest, Response
+from baton.models import ModelRequest, ModelResponse
+from baton.runner import Interrupt
 from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.transcript import shown_call, spoken
+from baton.testing.transcripts import format_call, format_response
 
 OF_RUN = [name for name in vars(RunHooks) if name.startswith("on_")]
 OF_AGENT = [name for name in vars(AgentHooks) if name.startswith("on_")]
@@ -60,13 +61,13 @@ def shown(given: Any) -> str:
             return given.name
         case ModelRequest():
             return f"{len(given.messages)} messages"
-        case Response():
-            return spoken(given.message or AssistantMessage())
+        case ModelResponse():
+            return format_response(given.message or AssistantMessage())
         case ToolCall():
-            return shown_call(given)
+            return format_call(given)
         case ToolReturned():
-            return f"{given.name} -> {given.content}"
-        case Asked():
+            return f"{given.tool_name} -> {given.content}"
+        case Interrupt():
             return str(given.payload)
         case _:
             return str(given)
@@ -77,7 +78,7 @@ async def driven(runner: Runner[Any, Any], *, answer: Any = "yes") -> RunResult[
     live = runner.stream("hi")
     for _ in range(9):
         with suppress(ModelError, ZeroDivisionError):
-            await live.drive()
+            await live._drive()
         if live.result.status == "completed":
             return live.result
         live = runner.stream_resume(live.run_id, {question.id: answer for question in live.result.interrupts})
@@ -215,7 +216,7 @@ async def test_one_that_fails_takes_the_others_along() -> None:
     runner = Runner(Agent("A", handoffs=[Agent("B", hooks=OfTarget())]), model=model, hooks=OfRun())
     live = runner.stream("hi")
     with pytest.raises(PermissionError, match="not to B"):
-        await live.drive()
+        await live._drive()
     assert (live.result.status, ended) == ("failed", ["target"])
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -268,7 +269,7 @@ async def test_one_that_fails_leaves_a_log_from_which_the_run_goes_on(name: str,
     raised: list[BaseException] = []
     for _ in range(4):
         try:
-            await live.drive()
+            await live._drive()
         except ZeroDivisionError as error:
             raised.append(error)
             before = live.result.events
@@ -310,7 +311,7 @@ async def test_hooks_are_told_of_handovers_through_every_door() -> None:
     async def code(ctx: AgentContext) -> Transfer:
         return Transfer("Parent")
 
-    root = Agent("Root", handoffs=[handoff(code, returns="caller"), "Last"])
+    root = Agent("Root", handoffs=[handoff(code, return_to="caller"), "Last"])
     parent = Agent("Parent", sub_agents=[child])
     model = ScriptedModel(
         {
@@ -320,7 +321,7 @@ async def test_hooks_are_told_of_handovers_through_every_door() -> None:
             "Last": ["here you are"],
         }
     )
-    result = await Runner(root, model=model, hooks=OfRun(), agents=[parent]).run("hi")
+    result = await Runner(root, model=model, hooks=OfRun(), extra_agents=[parent]).run("hi")
     assert result.output == "thanks"
     assert told == [
         "Root to Code",
@@ -498,7 +499,7 @@ async def test_a_hook_that_refuses_a_tool_refuses_it_also_after_a_resume() -> No
     runner = Runner(Agent("A", model=ScriptedModel([call("work"), "done"]), tools=[work]), hooks=Guard())
     live = runner.stream("hi")
     with pytest.raises(PermissionError):
-        await live.drive()
+        await live._drive()
     with pytest.raises(PermissionError):
         await runner.resume(live.run_id)
     assert ran == []
@@ -542,6 +543,6 @@ async def test_a_run_may_be_taken_up_with_other_hooks(first: Any, then: Any) -> 
     model = ScriptedModel({"A": [call("transfer_to_b")], "B": [call("ask", question="?"), "done"]})
     suspended = await Runner(a, model=model, hooks=first).run("hi")
     other = Runner(a, model=model, hooks=then)
-    result = await other.resume(other.adopt(suspended.events), "yes")
+    result = await other.resume(other.load_log(suspended.events), "yes")
     assert result.output == "done"
     assert (await other.replay(result.events)).output == "done"

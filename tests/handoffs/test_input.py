@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationInfo, fi
 from typing_extensions import TypeAliasType, TypedDict
 
 from baton import SetupError
-from baton.handoffs import InputReader
+from baton.handoffs.input import HandoffInputParser
 
 
 class Ticket(BaseModel):
@@ -75,7 +75,7 @@ class Renamed(BaseModel):
 
 def read(kind: Any, arguments: str) -> Any:
     """What a model's arguments come to."""
-    return InputReader("B", kind).read(arguments)
+    return HandoffInputParser("B", kind).parse(arguments)
 
 
 def problems_of(kind: Any, arguments: str) -> list[str]:
@@ -136,9 +136,9 @@ def test_an_object_is_read_as_it_is(kind: Any, arguments: str, value: Any) -> No
 )
 def test_what_is_no_object_is_wrapped_in_one(kind: Any, given: Any, value: Any) -> None:
     # H4: JSON has no dates, enums, tuples or sets of its own, so these come as what stands for them.
-    reader = InputReader("B", kind)
+    reader = HandoffInputParser("B", kind)
     assert reader.schema["required"] == ["input"]
-    found = reader.read(json.dumps({"input": given}))
+    found = reader.parse(json.dumps({"input": given}))
     assert found == value
     assert type(found) is type(value)
 
@@ -298,14 +298,14 @@ class Live:
 def test_what_has_no_schema_is_refused(kind: Any) -> None:
     # H4
     with pytest.raises(SetupError, match=r"the input_type of the handoff to `B` is .*, which has no JSON schema"):
-        InputReader("B", kind)
+        HandoffInputParser("B", kind)
 
 
 @pytest.mark.parametrize("kind", [RootModel[dict[str, int]], dict[str, str], list[Any]])
 def test_what_cannot_be_strict_is_refused(kind: Any) -> None:
     # H4
-    with pytest.raises(SetupError, match="which strict schemas cannot say"):
-        InputReader("B", kind)
+    with pytest.raises(SetupError, match="which strict schemas cannot express"):
+        HandoffInputParser("B", kind)
 
 
 # --- there and back
@@ -323,27 +323,27 @@ _tickets = st.builds(
 
 @given(ticket=_tickets)
 def test_an_object_comes_back_as_it_was(ticket: Ticket) -> None:
-    reader = InputReader("B", Ticket)
-    assert reader.read(json.dumps(reader.dump(ticket))) == ticket
+    reader = HandoffInputParser("B", Ticket)
+    assert reader.parse(json.dumps(reader.dump(ticket))) == ticket
 
 
 @given(
     pets=st.lists(st.builds(Cat, kind=st.just("cat"), lives=st.integers(0, 9)) | st.builds(Dog, kind=st.just("dog")))
 )
 def test_a_wrapped_value_comes_back_as_it_was(pets: list[Cat | Dog]) -> None:
-    reader = InputReader("B", list[Pet])
-    assert reader.read(json.dumps({"input": reader.dump(pets)})) == pets
+    reader = HandoffInputParser("B", list[Pet])
+    assert reader.parse(json.dumps({"input": reader.dump(pets)})) == pets
 
 
 def test_a_value_is_dumped_under_the_names_of_the_schema() -> None:
     # H5: what is recorded reads like what the model was shown.
-    reader = InputReader("B", Renamed)
+    reader = HandoffInputParser("B", Renamed)
     assert list(reader.schema["properties"]) == ["Subject line"]
-    assert reader.dump(reader.read('{"Subject line": "rent"}')) == {"Subject line": "rent"}
-    assert InputReader("B", list[Mood]).dump([Mood.CALM]) == ["calm"]
+    assert reader.dump(reader.parse('{"Subject line": "rent"}')) == {"Subject line": "rent"}
+    assert HandoffInputParser("B", list[Mood]).dump([Mood.CALM]) == ["calm"]
 
 
-READERS = [InputReader("B", kind) for kind in (Ticket, list[int], Tree)]
+READERS = [HandoffInputParser("B", kind) for kind in (Ticket, list[int], Tree)]
 
 
 @given(arguments=st.text() | st.from_regex(r"[\[\]{}\",:a-c0-9. -]*"))
@@ -351,4 +351,4 @@ def test_whatever_a_model_writes_is_read_or_refused(arguments: str) -> None:
     # H6: nothing but a ValueError tells the model what is wrong; anything else ends the run.
     for reader in READERS:
         with suppress(ValueError):
-            reader.read(arguments)
+            reader.parse(arguments)

@@ -9,7 +9,7 @@ from inline_snapshot import snapshot
 from baton import Agent, RunContext, Runner, RunResult, SetupError, handoff, tool
 from baton.agents import MultipleTransfers
 from baton.errors import TransferError
-from baton.events import Said, TextDelta, ToolReturned, Transferred
+from baton.events import AgentResponded, ControlTransferred, TextDelta, ToolReturned
 from baton.messages import ToolCall, text_of
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
 
@@ -53,10 +53,10 @@ def office(
 
 def results(result: RunResult[Any]) -> dict[str, str]:
     """What each call of `A` was told, in the order of the conversation."""
-    said = next(event for event in result.events if isinstance(event, Said))
-    names = {each.id: f"{each.name}{each.arguments}" for each in said.message.calls}
-    told = [message for message in result.messages if getattr(message, "call_id", "") in names]
-    return {names[getattr(message, "call_id", "")]: text_of(message.content) for message in told}
+    said = next(event for event in result.events if isinstance(event, AgentResponded))
+    names = {each.id: f"{each.name}{each.arguments}" for each in said.message.tool_calls}
+    told = [message for message in result.messages if getattr(message, "tool_call_id", "") in names]
+    return {names[getattr(message, "tool_call_id", "")]: text_of(message.content) for message in told}
 
 
 # --- in one response
@@ -108,7 +108,7 @@ async def test_exactly_one_is_followed_by_its_place(
     runner, model = office(*calls, policy=policy)
     result = await runner.run("hi")
     assert (result.agent, result.output) == (winner, f"{winner} is done")
-    assert [event.target for event in result.events if isinstance(event, Transferred)] == [winner]
+    assert [event.target for event in result.events if isinstance(event, ControlTransferred)] == [winner]
     told = results(result)
     assert len(told) == len(calls)
     lost = [text for text in told.values() if text.startswith("Not transferred")]
@@ -125,7 +125,7 @@ async def test_one_too_many_is_an_error_if_that_is_the_policy() -> None:
     )
     live = runner.stream("hi")
     with pytest.raises(TransferError, match="`A` asked for several transfers at once: `B`, `C`; only one is allowed"):
-        await live.drive()
+        await live._drive()
     assert notes == []
     assert len([event for event in live.result.events if isinstance(event, ToolReturned)]) == 3
     # It is the same when it is taken up again: nothing is done a second time.
@@ -162,7 +162,7 @@ async def test_streamed_or_not_is_the_same_and_every_event_has_its_sender() -> N
     assert transcript(live.result.events) == transcript((await drained.run("hi")).events)
     words = [(event.agent, event.text) for event in heard if isinstance(event, TextDelta)]
     assert words == [("A", "Well."), ("B", "B "), ("B", "is "), ("B", "done")]
-    border = [type(event).__name__ for event in heard].index("Transferred")
+    border = [type(event).__name__ for event in heard].index("ControlTransferred")
     assert {event.agent for event in heard[1:border]} == {"A"}
     assert {event.agent for event in heard[border + 2 : -1]} == {"B"}
     assert heard[border + 2].path == ("A", "B")
@@ -198,7 +198,7 @@ async def test_two_agents_in_chinese_hand_to_one_another() -> None:
         return call(request.tools[0].name)
 
     model = ScriptedModel({"客服": [first_tool, "再见"], "销售": [first_tool]})
-    result = await Runner(service, model=model, agents=[sales]).run("你好")
+    result = await Runner(service, model=model, extra_agents=[sales]).run("你好")
     assert (result.output, result.events[-2].path) == ("再见", ("客服", "销售", "客服"))
 
 
@@ -224,9 +224,9 @@ def test_an_edge_called_like_a_tool_is_refused() -> None:
 def test_two_edges_to_one_agent_need_two_names() -> None:
     # H2
     b = Agent("B")
-    with pytest.raises(SetupError, match="offers two things as `transfer_to_b`"):
-        Runner(Agent("A", handoffs=[b, handoff(b, returns="caller")]))
-    Runner(Agent("A", handoffs=[b, handoff(b, returns="caller", tool_name_override="consult")]))
+    with pytest.raises(SetupError, match="has two tools called `transfer_to_b`"):
+        Runner(Agent("A", handoffs=[b, handoff(b, return_to="caller")]))
+    Runner(Agent("A", handoffs=[b, handoff(b, return_to="caller", tool_name_override="consult")]))
 
 
 @pytest.mark.parametrize(("policy", "followed"), [("first", "B"), ("last", "D"), ("error", None)])
@@ -240,6 +240,8 @@ async def test_the_log_says_which_call_asked_for_whom(policy: MultipleTransfers,
                 heard.append(event)  # noqa: PERF401 - what came before an error counts too
     except TransferError:
         assert followed is None
-    wanted = {event.key: event.wanted for event in heard if isinstance(event, ToolReturned)}
+    wanted = {event.key: event.requested_agent for event in heard if isinstance(event, ToolReturned)}
     assert wanted == {"1/m1.0": "B", "1/m1.1": "", "1/m1.2": "E", "1/m1.3": "D", "1/m1.4": ""}
-    assert [event.target for event in heard if isinstance(event, Transferred)] == ([followed] if followed else [])
+    assert [event.target for event in heard if isinstance(event, ControlTransferred)] == (
+        [followed] if followed else []
+    )

@@ -9,10 +9,10 @@ from pydantic import BaseModel
 
 from baton import Agent, BaseAgent, RunContext, Runner, handoff, tool
 from baton.agents import RunHooks
-from baton.context import Entry
-from baton.events import Said, Stepped, ToolReturned, Transferred, decode_log, encode_log
+from baton.context import HistoryEntry
+from baton.events import AgentResponded, ControlTransferred, StepCompleted, ToolReturned, decode_log, encode_log
 from baton.handoffs import HandoffInputData
-from baton.messages import Message, ToolCall, paired, text_of
+from baton.messages import Message, ToolCall, pair_calls_with_results, text_of
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, say, transcript, transfer_to
 
@@ -94,7 +94,7 @@ async def test_a_target_that_just_says_no_is_not_handed_to() -> None:
     # H15
     model = ScriptedModel([call("transfer_to_b"), "I stay"])
     await Runner(Agent("A", model=model, handoffs=[Agent("B", accepts=Target(False))])).run("hi")
-    assert last_text(model.requests[1]) == "Not transferred: [B] declined: it does not take this"
+    assert last_text(model.requests[1]) == "Not transferred: [B] declined: it does not accept this"
 
 
 async def test_a_target_is_asked_with_the_checked_input() -> None:
@@ -112,7 +112,7 @@ async def test_declining_is_no_mistake_of_the_model() -> None:
     # H15, T19: it costs nothing of the budget for corrections.
     target = Target(*["busy"] * 5, True)
     model = ScriptedModel({"A": [call("transfer_to_b")] * 6, "B": ["at last"]})
-    result = await Runner(Agent("A", handoffs=[Agent("B", accepts=target)]), model=model, corrections=1).run("hi")
+    result = await Runner(Agent("A", handoffs=[Agent("B", accepts=target)]), model=model, max_corrections=1).run("hi")
     assert result.output == "at last"
 
 
@@ -136,10 +136,10 @@ async def test_a_target_is_asked_once_about_one_call_whatever_happens_later() ->
     suspended = await runner.run("hi")
     assert len(target.asked) == 2
     other = Runner(Agent("A", handoffs=[b]), model=model)
-    result = await other.resume(other.adopt(decode_log(encode_log(suspended.events))), "yes")
+    result = await other.resume(other.load_log(decode_log(encode_log(suspended.events))), "yes")
     await other.replay(result.events)
     assert (result.output, len(target.asked)) == ("done", 2)
-    assert [event.value for event in result.events if isinstance(event, Stepped)] == ["closed", True]
+    assert [event.result for event in result.events if isinstance(event, StepCompleted)] == ["closed", True]
 
 
 async def test_a_target_that_fails_ends_the_run_which_can_be_resumed() -> None:
@@ -156,7 +156,7 @@ async def test_a_target_that_fails_ends_the_run_which_can_be_resumed() -> None:
     runner = Runner(Agent("A", handoffs=[Agent("B", accepts=fragile)]), model=model)
     live = runner.stream("hi")
     with pytest.raises(LookupError, match="no calendar"):
-        await live.drive()
+        await live._drive()
     assert (await runner.resume(live.run_id)).output == "hello"
     assert [request.agent for request in model.requests] == ["A", "B"]
 
@@ -221,15 +221,15 @@ def team(kind: str, history: Any, transfers: Any) -> tuple[Runner[Any, Any], Scr
             "D": ["done"],
         }
     )
-    return Runner(a, model=model, history=history, transfers=transfers), model
+    return Runner(a, model=model, history=history, show_transfers=transfers), model
 
 
-@pytest.mark.parametrize("transfers", ["shown", "hidden"])
+@pytest.mark.parametrize("show_transfers", [True, False])
 @pytest.mark.parametrize("history", SEEN)
 @pytest.mark.parametrize("kind", REFUSED)
-async def test_nobody_reads_of_it_later_and_nothing_else_is_lost(kind: str, history: str, transfers: str) -> None:
+async def test_nobody_reads_of_it_later_and_nothing_else_is_lost(kind: str, history: str, show_transfers: bool) -> None:
     # H15: declined and lost transfers, and all others that did not happen; DESIGN §4 clause 4.
-    runner, model = team(kind, history, transfers)
+    runner, model = team(kind, history, show_transfers)
     result = await runner.run("hi")
     assert result.output == "done"
     own = [request for request in model.requests if request.agent == "A"]
@@ -246,19 +246,21 @@ async def test_nobody_reads_of_it_later_and_nothing_else_is_lost(kind: str, hist
         assert ("something seen" in read) == SEEN[history]
         assert ("Let me see." in read) == SEEN[history]
     for request in model.requests:
-        assert paired(request.messages) == list(request.messages)
+        assert pair_calls_with_results(request.messages) == list(request.messages)
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_the_log_and_the_result_keep_all_of_it(kind: str) -> None:
     # H15, DESIGN §4 clause 4: every call has exactly one result.
-    runner, _ = team(kind, "rewritten", "shown")
+    runner, _ = team(kind, "rewritten", True)
     result = await runner.run("hi")
-    calls = [each.id for event in result.events if isinstance(event, Said) for each in event.message.calls]
+    calls = [
+        each.id for event in result.events if isinstance(event, AgentResponded) for each in event.message.tool_calls
+    ]
     returned = [event.call_id for event in result.events if isinstance(event, ToolReturned)]
     assert sorted(calls) == sorted(returned)
     assert any(text_of(message.content).startswith("Not transferred") for message in result.messages)
-    assert [event.target for event in result.events if isinstance(event, Transferred)] == ["C", "A", "D"]
+    assert [event.target for event in result.events if isinstance(event, ControlTransferred)] == ["C", "A", "D"]
 
 
 @pytest.mark.parametrize("kind", REFUSED)
@@ -270,8 +272,8 @@ async def test_a_filter_is_not_given_it_either(kind: str) -> None:
         seen.append(repr((data.input_history, data.pre_handoff_items, data.new_items)))
         return data
 
-    runner, model = team(kind, "rewritten", "shown")
-    runner = Runner(runner.team.seats["A"].agent, model=model, handoff_input_filter=keep)
+    runner, model = team(kind, "rewritten", True)
+    runner = Runner(runner.team.members["A"].agent, model=model, handoff_input_filter=keep)
     assert (await runner.run("hi")).output == "done"
     assert len(seen) == 3
     assert not any("Not transferred" in each or "transfer_to_b" in each for each in seen)
@@ -280,10 +282,10 @@ async def test_a_filter_is_not_given_it_either(kind: str) -> None:
 
 async def test_a_history_of_ones_own_does_not_show_it_either() -> None:
     # H15, T25: the entries are what there is to read.
-    def everything(entries: Sequence[Entry]) -> Sequence[Message]:
+    def everything(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in entries]
 
-    runner, model = team("declined", everything, "shown")
+    runner, model = team("declined", everything, True)
     await runner.run("hi")
     (request,) = [request for request in model.requests if request.agent == "D"]
     assert "transfer_to_b" not in repr(list(request.messages))

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from baton import Agent, ModelError, RunContext, Runner, RunResult, handoff, tool
 from baton.agents import AgentHooks, RunHooks
-from baton.events import Event, Said, Stepped, ToolReturned, decode_log, encode_log
+from baton.events import AgentResponded, Event, StepCompleted, ToolReturned, decode_log, encode_log
 from baton.handoffs import HandoffInputData
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, transcript
@@ -32,7 +32,7 @@ class Stage(RunHooks):
     What is named `broken` fails the first time.
     """
 
-    def __init__(self, *, said: Sequence[Said] = (), broken: str = "", needs_approval: bool = False) -> None:
+    def __init__(self, *, said: Sequence[AgentResponded] = (), broken: str = "", needs_approval: bool = False) -> None:
         self.notes: list[tuple[str, str]] = []
         self._broken = broken
         self._needs_approval = needs_approval
@@ -53,9 +53,9 @@ class Stage(RunHooks):
     async def finish(self, recorded: Iterable[Event] = ()) -> RunResult[Any]:
         """Drive a run to its end, from the beginning or from what is recorded of it, with every answer."""
         events = list(recorded)
-        live = self.runner.stream_resume(self.runner.adopt(events)) if events else self.runner.stream("hi")
+        live = self.runner.stream_resume(self.runner.load_log(events)) if events else self.runner.stream("hi")
         for _ in range(4):
-            await live.drive()
+            await live._drive()
             if live.result.status == "completed":
                 return live.result
             live = self.runner.stream_resume(live.run_id, {each.id: True for each in live.result.interrupts})
@@ -63,7 +63,7 @@ class Stage(RunHooks):
 
     def note(self, name: str, ctx: RunContext[Any]) -> None:
         """Note that this is called; fail if it is broken."""
-        self.notes.append((name, transcript(ctx.run.log.events)[-1]))
+        self.notes.append((name, transcript(ctx._run.log.events)[-1]))
         if name == self._broken:
             self._broken = ""
             raise Broken(name)
@@ -188,7 +188,7 @@ async def test_input_is_checked_after_the_losers_are_told_and_before_anybody_is_
     model = ScriptedModel([[call("transfer_to_b", subject=7), call("transfer_to_c")], "I stay"])
     result = await Runner(Agent("A", model=model, handoffs=[edge, Agent("C")])).run("hi")
     assert called == []
-    told = [event.name for event in result.events if isinstance(event, ToolReturned)]
+    told = [event.tool_name for event in result.events if isinstance(event, ToolReturned)]
     assert told == ["transfer_to_c", "transfer_to_b"]
 
 
@@ -214,7 +214,7 @@ async def test_a_failure_anywhere_leaves_a_log_from_which_nothing_is_repeated(br
     wanted = await whole.finish()
     live = stage.runner.stream("hi")
     with pytest.raises((Broken, ModelError), match=broken):
-        await live.drive()
+        await live._drive()
     before = list(live.result.events)
     result = await stage.finish(before)
     assert list(result.events[: len(before)]) == before
@@ -230,15 +230,15 @@ def is_recorded(name: str, events: Sequence[Event]) -> bool:
     """Whether the log has what came of this."""
     match name:
         case "tool":
-            return any(isinstance(event, ToolReturned) and event.name == "look" for event in events)
+            return any(isinstance(event, ToolReturned) and event.tool_name == "look" for event in events)
         case "accepts" | "needs_approval" | "on_handoff":
-            return any(isinstance(event, Stepped) and event.name == name for event in events)
+            return any(isinstance(event, StepCompleted) and event.name == name for event in events)
         case "start of target":
             return any(event.key == "2/hook:start" for event in events)
         case "end of source":
             return any(event.key == "1/hook:end" for event in events)
         case "target":
-            return any(isinstance(event, Said) and event.agent == "B" for event in events)
+            return any(isinstance(event, AgentResponded) and event.agent == "B" for event in events)
         case _:
             return any(event.key == "1/hook:handoff" for event in events)
 
@@ -251,7 +251,9 @@ async def test_a_crash_anywhere_leaves_a_log_from_which_nothing_is_repeated(need
     assert (wanted.output, len(wanted.events) > 14) == ("done", True)
     for length in range(1, len(wanted.events)):
         recorded = decode_log(encode_log(wanted.events[:length]))
-        after = Stage(said=[event for event in recorded if isinstance(event, Said)], needs_approval=needs_approval)
+        after = Stage(
+            said=[event for event in recorded if isinstance(event, AgentResponded)], needs_approval=needs_approval
+        )
         result = await after.finish(recorded)
         assert happened(result.events) == happened(wanted.events)
         for name in set(whole.counts) - {"filter"}:

@@ -232,8 +232,8 @@ def test_patterns_may_be_chosen_replaced_and_added() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"patterns": ["card", "iban"]}, "redact knows no pattern `iban`; it knows `card`, `ssn`, `email`, `phone`"),
-        ({"patterns": r"\d+"}, r"redact knows no pattern `\\d\+`"),
+        ({"patterns": ["card", "iban"]}, "redact has no pattern `iban`; it has `card`, `ssn`, `email`, `phone`"),
+        ({"patterns": r"\d+"}, r"redact has no pattern `\\d\+`"),
         ({"patterns": {"mine": "("}}, "the pattern `mine` given to redact is not a regular expression: missing"),
         ({"also": {"mine": 3}}, "the pattern `mine` given to redact is not a regular expression"),
         ({"also": {"mine": re.compile(b"x")}}, "the pattern `mine` given to redact is not a regular expression"),
@@ -319,8 +319,8 @@ def test_two_keys_do_not_become_one() -> None:
 )
 def test_arguments_stay_json(arguments: str, left: str) -> None:
     # H11
-    asks = AssistantMessage(calls=(ToolCall("c", "mail", arguments),), author="A")
-    assert redacted(asks) == (AssistantMessage(calls=(ToolCall("c", "mail", left),), author="A"),)
+    asks = AssistantMessage(tool_calls=(ToolCall("c", "mail", arguments),), author="A")
+    assert redacted(asks) == (AssistantMessage(tool_calls=(ToolCall("c", "mail", left),), author="A"),)
 
 
 def test_reasoning_is_left_out() -> None:
@@ -347,9 +347,9 @@ def test_what_has_nothing_to_hide_is_the_very_same_message() -> None:
 @given(value=st.dictionaries(texts, json_values), secret=st.sampled_from(SECRETS))
 def test_any_arguments_stay_json_of_the_same_shape(value: dict[str, Any], secret: str) -> None:
     given_value = {"secret": f"x {secret}", "value": value}
-    (message,) = redacted(AssistantMessage(calls=(ToolCall("c", "t", json.dumps(given_value)),)))
+    (message,) = redacted(AssistantMessage(tool_calls=(ToolCall("c", "t", json.dumps(given_value)),)))
     assert isinstance(message, AssistantMessage)
-    left = json.loads(message.calls[0].arguments)
+    left = json.loads(message.tool_calls[0].arguments)
     assert left["secret"].endswith(" removed]")
     assert _shape(left["value"]) == _shape(value)
 

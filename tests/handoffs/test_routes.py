@@ -4,7 +4,8 @@ import pytest
 
 from baton import Agent
 from baton.flow import Team
-from baton.handoffs import Handoff, Refusal, Route, Routes
+from baton.handoffs import Handoff
+from baton.handoffs.routes import Route, Routes, TransferRefusal
 from baton.messages import ToolCall
 
 
@@ -12,9 +13,9 @@ from baton.messages import ToolCall
 def routes() -> Routes:
     """An agent with a child, a parent, a handoff, and an edge only code follows."""
     child, desk = Agent("Child", description="c"), Agent("Desk", description="d")
-    middle = Agent("Middle", sub_agents=[child], handoffs=[desk, Handoff(agent="Hidden", is_shown=False)])
+    middle = Agent("Middle", sub_agents=[child], handoffs=[desk, Handoff(agent="Hidden", offered_to_model=False)])
     team = Team.compile(Agent("Parent", description="p", sub_agents=[middle]), extra=[Agent("Hidden")])
-    return team.seats["Middle"].routes
+    return team.members["Middle"].routes
 
 
 def test_what_is_reachable_and_what_is_shown(routes: Routes) -> None:
@@ -28,10 +29,10 @@ def test_what_is_reachable_and_what_is_shown(routes: Routes) -> None:
 
 def test_a_call_leads_along_its_edge(routes: Routes) -> None:
     # T16
-    by_name = routes.wanted_by(ToolCall("x", "transfer_to_agent", '{"agent_name": "Parent"}'))
+    by_name = routes.match(ToolCall("x", "transfer_to_agent", '{"agent_name": "Parent"}'))
     assert isinstance(by_name, Route)
     assert (by_name.target, by_name.result) == ("Parent", "successfully transferred to agent [Parent]")
-    by_tool = routes.wanted_by(ToolCall("x", "transfer_to_desk", "anything at all"))
+    by_tool = routes.match(ToolCall("x", "transfer_to_desk", "anything at all"))
     assert isinstance(by_tool, Route)
     assert (by_tool.target, by_tool.result) == ("Desk", '{"assistant":"Desk"}')
 
@@ -39,17 +40,17 @@ def test_a_call_leads_along_its_edge(routes: Routes) -> None:
 def test_a_call_that_leads_nowhere_is_refused_with_what_would_work(routes: Routes) -> None:
     # T14, T19
     for name in ("Kitchen", "Desk", "Hidden", "Middle", "child"):
-        refusal = routes.wanted_by(ToolCall("x", "transfer_to_agent", f'{{"agent_name": "{name}"}}'))
-        assert refusal == Refusal(
+        refusal = routes.match(ToolCall("x", "transfer_to_agent", f'{{"agent_name": "{name}"}}'))
+        assert refusal == TransferRefusal(
             name, f"Not transferred: there is no `{name}`; you can transfer to: `Child`, `Parent`."
         )
 
 
 def test_a_call_of_anything_else_asks_for_no_transfer(routes: Routes) -> None:
     # T10
-    assert routes.wanted_by(ToolCall("x", "look_up", "{}")) is None
-    assert routes.wanted_by(ToolCall("x", "transfer_to_hidden", "{}")) is None
-    assert Routes("A", []).wanted_by(ToolCall("x", "transfer_to_agent", '{"agent_name": "B"}')) is None
+    assert routes.match(ToolCall("x", "look_up", "{}")) is None
+    assert routes.match(ToolCall("x", "transfer_to_hidden", "{}")) is None
+    assert Routes("A", []).match(ToolCall("x", "transfer_to_agent", '{"agent_name": "B"}')) is None
 
 
 def test_code_finds_every_edge_and_a_call_its_own(routes: Routes) -> None:

@@ -3,13 +3,13 @@
 import sys
 from typing import Any
 
-from tests.adapters.a2a.stage import served
 from tests.interop.node import talked
+from tests.serving.a2a.stage import served
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.a2a import serve_a2a
 from baton.messages import ToolMessage, text_of
 from baton.models import ModelRequest
+from baton.serving.a2a import a2a_app
 from baton.testing import ScriptedModel, call
 
 
@@ -28,7 +28,7 @@ def _step(request: ModelRequest) -> Any:
 
 def _app() -> Any:
     model = ScriptedModel([_step], cycle=True, stream=True)
-    return serve_a2a(Runner(Agent("Desk", description="Helps.", tools=[ask_me]), model=model, store="memory:"))
+    return a2a_app(Runner(Agent("Desk", description="Helps.", tools=[ask_me]), model=model, store="memory:"))
 
 
 if __name__ == "__main__":

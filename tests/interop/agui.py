@@ -7,11 +7,11 @@ from typing import Any
 from tests.interop.node import talked
 
 from baton import Agent, RunContext, Runner, tool
-from baton.adapters.agui import frontend_tools, serve_agui
 from baton.messages import ToolMessage, UserMessage, text_of
 from baton.models import ModelRequest
-from baton.runner import Hub
-from baton.server import serving
+from baton.runner import BackgroundRunner
+from baton.serving import serve_in_background
+from baton.serving.agui import agui_app, with_frontend_tools
 from baton.testing import ScriptedModel, call
 
 
@@ -47,9 +47,9 @@ class Desk:
         tools = [ask_me, pay, note, helper.as_tool("helper", "Ask the helper."), asker.as_tool("asker", "Ask.")]
         tools += [tool(self.linger), tool(self.stop), tool(self.cancelled)]
         model = ScriptedModel([_step], cycle=True)
-        desk = frontend_tools(Agent("Desk", tools=tools, handoffs=[colleague], model=model))
-        self._hub = Hub(Runner(desk, store="memory:"))
-        self.app = serve_agui(self._hub)
+        desk = with_frontend_tools(Agent("Desk", tools=tools, handoffs=[colleague], model=model))
+        self._hub = BackgroundRunner(Runner(desk, store="memory:"))
+        self.app = agui_app(self._hub)
 
     async def linger(self, ctx: RunContext) -> str:
         """Never end, and say so again and again: what is not recorded reaches only those who listen already."""
@@ -62,7 +62,7 @@ class Desk:
 
     async def stop(self, ctx: RunContext) -> str:
         """Have somebody else cancel this run."""
-        stopping = asyncio.create_task(self._hub.stop(ctx.run_id))
+        stopping = asyncio.create_task(self._hub.cancel(ctx.run_id))
         await asyncio.Event().wait()
         return str(stopping)
 
@@ -98,4 +98,4 @@ def _step(request: ModelRequest) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(talked(serving(Desk().app), "agui_client.mjs", client="@ag-ui/client@>=1.0.0"))
+    sys.exit(talked(serve_in_background(Desk().app), "agui_client.mjs", client="@ag-ui/client@>=1.0.0"))

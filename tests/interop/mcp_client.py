@@ -13,8 +13,8 @@ import httpx2
 from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
 
 from baton import Agent, Runner
-from baton.adapters.mcp import AuthorizationCode, ClientCredentials, MCPServer, MemoryTokens
-from baton.adapters.mcp.tokens import Wallet
+from baton.mcp import AuthorizationCode, ClientCredentials, MCPToolset, MemoryTokenStore
+from baton.mcp.oauth import ServerCredentials
 from baton.messages import ToolMessage, ToolSpec
 from baton.models import ModelRequest
 from baton.runner import Interrupt
@@ -75,7 +75,7 @@ async def _auth(url: str) -> Any:
     if SCENARIO == "auth/enterprise-managed-authorization":
         return IdentityAssertionOAuthProvider(
             url,
-            Wallet(MemoryTokens(), url),
+            ServerCredentials(MemoryTokenStore(), url),
             **client,
             issuer=await _issuer_for(url),
             assertion_provider=_assertion,
@@ -118,7 +118,7 @@ async def _issuer_for(url: str) -> str:
 
 async def main(url: str) -> int:
     """Play the scenario; the exit code."""
-    server = MCPServer(url, auth=await _auth(url) if SCENARIO.startswith("auth/") else None)
+    server = MCPToolset(url, auth=await _auth(url) if SCENARIO.startswith("auth/") else None)
     runner = Runner(Agent("Client", tools=[server], model=ScriptedModel([_step], cycle=True)))
     result = await runner.run("Go.")
     while result.status == "suspended":

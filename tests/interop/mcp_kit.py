@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.adapters.mcp.servers import free_port, until_reachable
+from tests.mcp.servers import free_port, until_reachable
 
 HERE = Path(__file__).parent
 ROOM = HERE.parents[1] / ".venv" / "mcp-kit"

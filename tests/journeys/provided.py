@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tests.servers import AnthropicServer, GoogleServer, OpenAIServer, ProviderServer
+
 from baton.models import Model
 from baton.models.anthropic import AnthropicModel
 from baton.models.google import GoogleModel
 from baton.models.openai import OpenAIModel
-from baton.testing import Step
-from baton.testing.servers import AnthropicServer, GoogleServer, OpenAIServer, ProviderServer
+from baton.testing import ScriptStep
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,7 @@ class Provider:
     """A server and the model that speaks its language; `can` is what not every provider has a word for."""
 
     id: str
-    serve: Callable[[Sequence[Step]], ProviderServer]
+    serve: Callable[[Sequence[ScriptStep]], ProviderServer]
     make: Callable[..., Model]
     model: str
     can: frozenset[str] = frozenset()
@@ -29,12 +30,14 @@ class Provider:
         return self.make(self.model, base_url=server.base_url, api_key=server.api_key)
 
     @asynccontextmanager
-    async def playing(self, steps: Iterable[Step]) -> AsyncGenerator[tuple[ProviderServer, Model]]:
+    async def playing(self, steps: Iterable[ScriptStep]) -> AsyncGenerator[tuple[ProviderServer, Model]]:
         """A server that plays these steps, all of them and nothing refused, and a model for it."""
         async with self.serve(list(steps)) as server:
             model = self.model_for(server)
-            yield server, model
-            await closed(model)
+            try:
+                yield server, model
+            finally:
+                await closed(model)
 
 
 async def closed(model: Model) -> None:
@@ -49,7 +52,7 @@ CHAT = Provider(
     OpenAIServer,
     OpenAIModel,
     "gpt-4.1",
-    frozenset({"temperature", "seed", "stop", "one call at a time"}),
+    frozenset({"temperature", "seed", "stop_sequences", "one call at a time"}),
 )
 RESPONSES = Provider(
     "openai-responses",
@@ -59,9 +62,11 @@ RESPONSES = Provider(
     frozenset({"temperature", "one call at a time"}),
 )
 CLAUDE = Provider(
-    "anthropic", AnthropicServer, AnthropicModel, "claude-opus-5-5", frozenset({"stop", "one call at a time"})
+    "anthropic", AnthropicServer, AnthropicModel, "claude-opus-5-5", frozenset({"stop_sequences", "one call at a time"})
 )
-GEMINI = Provider("google", GoogleServer, GoogleModel, "gemini-3.8-flash", frozenset({"temperature", "seed", "stop"}))
+GEMINI = Provider(
+    "google", GoogleServer, GoogleModel, "gemini-3.8-flash", frozenset({"temperature", "seed", "stop_sequences"})
+)
 GEMINI_WITHOUT_IDS = Provider(
     "google-without-ids", partial(GoogleServer, call_ids=False), GoogleModel, "gemini-3.8-flash", GEMINI.can
 )

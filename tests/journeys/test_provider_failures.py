@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.journeys.provided import PROVIDERS, Provider
 
-from baton import Agent, Failover, Retry, Runner, tool
+from baton import Agent, FallbackModel, RetryModel, Runner, tool
 from baton.errors import (
     AuthenticationError,
     ModelConnectionError,
@@ -15,10 +15,10 @@ from baton.errors import (
     OverloadedError,
     RateLimitError,
 )
-from baton.events import Said, TextDelta
+from baton.events import AgentResponded, TextDelta
 from baton.messages import AssistantMessage, Reasoning, ToolMessage, text_of
-from baton.runner import LiveRun
-from baton.testing import Stream, call, transcript
+from baton.runner import RunStream
+from baton.testing import ScriptedStream, call, transcript
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
 
@@ -33,16 +33,16 @@ def desk() -> Agent:
     return Agent("Desk", tools=[look_up])
 
 
-def patient(model: Any, waits: list[float]) -> Retry:
+def patient(model: Any, waits: list[float]) -> RetryModel:
     """A Retry that notes how long it would wait."""
 
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    return Retry(model, initial=0.5, jitter=0, sleep=sleep)
+    return RetryModel(model, initial_delay=0.5, jitter=0, sleep=sleep)
 
 
-async def listened(run: LiveRun[Any], heard: list[str]) -> None:
+async def listened(run: RunStream[Any], heard: list[str]) -> None:
     """Note the text that a listener hears."""
     async with run:
         async for event in run:
@@ -64,7 +64,7 @@ async def test_who_asks_for_rest_gets_it_and_is_asked_again(provider: Provider) 
     assert [received.rejection is not None for received in server.requests] == [False, True, True, False]
     # The same question each time: nothing of a failed attempt gets into the history.
     assert server.requests[1].raw == server.requests[2].raw == server.requests[3].raw
-    assert [event.text for event in result.events if isinstance(event, Said)] == ["", "It is sunny."]
+    assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["", "It is sunny."]
 
 
 @every_provider
@@ -88,15 +88,15 @@ async def test_a_connection_that_is_cut_before_the_answer_is_tried_again(provide
 @every_provider
 async def test_what_was_heard_is_not_said_twice(provider: Provider) -> None:
     waits: list[float] = []
-    broken = Stream("Rome ", "is ", ModelConnectionError("cut"))
+    broken = ScriptedStream("Rome ", "is ", ModelConnectionError("cut"))
     async with (
         provider.playing([call("look_up", city="Rome"), broken, "Rome is sunny."]) as (server, model),
         provider.playing(["Never asked for."]) as (spare, other),
     ):
-        runner = Runner(desk(), model=Failover(patient(model, waits), other))
+        runner = Runner(desk(), model=FallbackModel(patient(model, waits), other))
         run = runner.stream("How is Rome?")
         heard: list[str] = []
-        with pytest.raises(ModelConnectionError, match="in the middle of its answer"):
+        with pytest.raises(ModelConnectionError, match="in the middle of the response"):
             await listened(run, heard)
         assert "".join(heard) == "Rome is "
         assert (waits, len(server.requests), len(spare.requests)) == ([], 2, 0)
@@ -121,11 +121,11 @@ async def test_a_conversation_that_changes_the_provider_twice(pair: tuple[Provid
         first.playing([thoughtful, OverloadedError("Too much."), "Both are sunny."]) as (one, model),
         second.playing([[call("look_up", city="Oslo"), call("look_up", city="Bergen")]]) as (two, spare),
     ):
-        result = await Runner(desk(), model=Failover(model, spare)).run("How is the weather?")
+        result = await Runner(desk(), model=FallbackModel(model, spare)).run("How is the weather?")
         one.assert_done()
         two.assert_done()
     assert result.output == "Both are sunny."
-    said = [event for event in result.events if isinstance(event, Said)]
+    said = [event for event in result.events if isinstance(event, AgentResponded)]
     assert [event.model for event in said] == [model.name, spare.name, model.name]
     # Neither refuses what the other one said, nor loses any of it; but thoughts are for those who thought them.
     assert [received.rejection.status for received in one.rejected if received.rejection is not None] in ([503], [529])
@@ -140,5 +140,5 @@ async def test_a_conversation_that_changes_the_provider_twice(pair: tuple[Provid
 
 def _told(messages: Any) -> tuple[list[str], list[str]]:
     """The calls and the results in a history."""
-    calls = [each.name for message in messages if isinstance(message, AssistantMessage) for each in message.calls]
+    calls = [each.name for message in messages if isinstance(message, AssistantMessage) for each in message.tool_calls]
     return calls, [text_of(message.content) for message in messages if isinstance(message, ToolMessage)]

@@ -8,9 +8,9 @@ from tests.journeys.provided import CHAT, CLAUDE, GEMINI, PROVIDERS, RESPONSES, 
 
 from baton import Agent, Runner, tool
 from baton.errors import ContentFilterError, OutputError
-from baton.events import Said
+from baton.events import AgentResponded
 from baton.messages import AssistantMessage, Image, Text, Usage, UserMessage
-from baton.models import ModelSettings, Response
+from baton.models import ModelResponse, ModelSettings
 from baton.testing import call, say
 
 every_provider = pytest.mark.parametrize("provider", PROVIDERS, ids=lambda provider: provider.id)
@@ -38,15 +38,15 @@ class Report(BaseModel):
 @every_provider
 async def test_settings_of_the_runner_and_of_an_agent(provider: Provider) -> None:
     everybody: dict[str, Any] = {"max_tokens": 500, "reasoning_effort": None}
-    wanted: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop": ("END",)}
+    wanted: dict[str, Any] = {"temperature": 0.5, "seed": 7, "stop_sequences": ("END",)}
     everybody |= {name: value for name, value in wanted.items() if name in provider.can}
     if "one call at a time" in provider.can:
         everybody["parallel_tool_calls"] = False
-    writer = Agent("Writer", tools=[look_up], settings=ModelSettings(max_tokens=50))
+    writer = Agent("Writer", tools=[look_up], model_settings=ModelSettings(max_tokens=50))
     desk = Agent("Desk", handoffs=[writer])
     async with provider.playing([call("transfer_to_writer"), "Done."]) as (server, model):
         settings = ModelSettings(**everybody, extra_headers={"x-tenant": "acme"})
-        assert (await Runner(desk, model=model, settings=settings).run("Hi")).output == "Done."
+        assert (await Runner(desk, model=model, model_settings=settings).run("Hi")).output == "Done."
     for asked, most in zip(server.understood, (500, 50), strict=True):
         assert {name: getattr(asked.settings, name) for name in everybody} == {**everybody, "max_tokens": most}
     assert [received.headers["x-tenant"] for received in server.requests] == ["acme", "acme"]
@@ -54,9 +54,9 @@ async def test_settings_of_the_runner_and_of_an_agent(provider: Provider) -> Non
 
 @every_provider
 async def test_how_hard_an_agent_thinks(provider: Provider) -> None:
-    thinker = Agent("Thinker", settings=ModelSettings(reasoning_effort="low"))
+    thinker = Agent("Thinker", model_settings=ModelSettings(reasoning_effort="low"))
     async with provider.playing(["Forty-two."]) as (server, model):
-        await Runner(thinker, model=model, settings=ModelSettings(reasoning_effort="high")).run("Why?")
+        await Runner(thinker, model=model, model_settings=ModelSettings(reasoning_effort="high")).run("Why?")
     assert server.understood[0].settings.reasoning_effort == "low"
 
 
@@ -72,7 +72,7 @@ async def test_how_hard_an_agent_thinks(provider: Provider) -> None:
 )
 async def test_what_only_one_provider_knows(provider: Provider, extra: dict[str, Any], place: str) -> None:
     async with provider.playing(["Done."]) as (server, model):
-        await Runner(Agent("Desk"), model=model, settings=ModelSettings(extra_body=extra)).run("Hi")
+        await Runner(Agent("Desk"), model=model, model_settings=ModelSettings(extra_body=extra)).run("Hi")
     assert server.requests[0].body[place] == extra[place]
 
 
@@ -80,10 +80,10 @@ async def test_what_only_one_provider_knows(provider: Provider, extra: dict[str,
 @pytest.mark.parametrize("choice", ["required", "none", "look_up"])
 async def test_what_the_first_turn_must_do(provider: Provider, choice: str) -> None:
     steps = ["It is sunny."] if choice == "none" else [call("look_up", city="Rome"), "It is sunny."]
-    desk = Agent("Desk", tools=[look_up], tool_use=choice)
+    desk = Agent("Desk", tools=[look_up], tool_choice=choice)
     async with provider.playing(steps) as (server, model):
         assert (await Runner(desk, model=model).run("How is Rome?")).output == "It is sunny."
-    first, *later = [asked.settings.tool_choice for asked in server.understood]
+    first, *later = [asked.tool_choice for asked in server.understood]
     assert first == choice
     assert all(each in (None, "auto") for each in later)
 
@@ -97,8 +97,8 @@ async def test_an_answer_of_a_type(provider: Provider) -> None:
     assert result.output == Report(city="Rome", degrees=25, winds=["scirocco"])
     assert server.rejected == []
     for asked in server.understood:
-        assert asked.output is not None
-        properties = asked.output.schema["properties"]
+        assert asked.output_schema is not None
+        properties = asked.output_schema.schema["properties"]
         assert [properties[name]["type"] for name in ("city", "degrees", "winds")] == ["string", "integer", "array"]
     assert "does not fit the required schema" in str(server.understood[-1].messages[-1].content)
 
@@ -125,16 +125,16 @@ async def test_what_was_used(provider: Provider, is_heard: bool) -> None:
 
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES, CLAUDE], ids=lambda provider: provider.id)
 async def test_a_refusal_is_an_answer(provider: Provider) -> None:
-    refusal = Response(AssistantMessage("I will not help with that."), stop_reason="refusal")
+    refusal = ModelResponse(AssistantMessage("I will not help with that."), stop_reason="refusal")
     async with provider.playing([refusal]) as (_, model):
         result = await Runner(Agent("Desk"), model=model).run("Do something bad")
     assert result.output == "I will not help with that."
-    assert [event.stop_reason for event in result.events if isinstance(event, Said)] == ["refusal"]
+    assert [event.stop_reason for event in result.events if isinstance(event, AgentResponded)] == ["refusal"]
 
 
 @pytest.mark.parametrize("provider", [CHAT, RESPONSES, CLAUDE], ids=lambda provider: provider.id)
 async def test_a_refusal_is_not_an_answer_of_a_type_and_not_asked_for_again(provider: Provider) -> None:
-    refusal = Response(AssistantMessage("I will not help with that."), stop_reason="refusal")
+    refusal = ModelResponse(AssistantMessage("I will not help with that."), stop_reason="refusal")
     async with provider.playing([refusal]) as (server, model):
         with pytest.raises(OutputError, match="refused: I will not help with that"):
             await Runner(Agent("Desk", output_type=Report), model=model).run("Do something bad")

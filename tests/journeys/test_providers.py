@@ -9,13 +9,13 @@ import pytest
 from inline_snapshot import snapshot
 from pydantic import BaseModel
 from tests.journeys.provided import CLAUDE, GEMINI, GEMINI_WITHOUT_IDS, PROVIDERS, Provider, closed
+from tests.servers import AnthropicServer, GoogleServer
 
 from baton import Agent, RunContext, Runner, RunResult, handoff, tool
-from baton.events import Delta, Event, Said, TextDelta, ToolCallDelta, encode_event
+from baton.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta, encode_event
 from baton.messages import AssistantMessage, Reasoning, Usage
-from baton.models import Model, Response
+from baton.models import Model, ModelResponse
 from baton.testing import ScriptedModel, call, transcript
-from baton.testing.servers import AnthropicServer, GoogleServer
 
 QUESTION = "How is the weather in Rome and Oslo? Wake me if it is worth it."
 ANSWER = "Rome has 25 degrees and Oslo 7. I shall wake you at six: 旅行 🎒!"
@@ -56,18 +56,18 @@ def team() -> Agent:
     return Agent("Router", instructions="Find the expert.", handoffs=[to_weather])
 
 
-def script() -> list[Response]:
+def script() -> list[ModelResponse]:
     both = (call("get_weather", city="Rome"), call("get_weather", city="Oslo"))
     thought = (Reasoning("They want the weather of two cities."),)
     return [
-        Response(
+        ModelResponse(
             AssistantMessage("", (call("transfer_to_weather", cities=["Rome", "Oslo"], purpose="leisure"),), thought),
             Usage(100, 20, cached_tokens=60, reasoning_tokens=8),
             "tool_calls",
         ),
-        Response(AssistantMessage("Let me look.", both), Usage(120, 12), "tool_calls"),
-        Response(AssistantMessage("", (call("set_alarm", hour=6),)), Usage(150, 9), "tool_calls"),
-        Response(AssistantMessage(ANSWER), Usage(170, 30), "stop"),
+        ModelResponse(AssistantMessage("Let me look.", both), Usage(120, 12), "tool_calls"),
+        ModelResponse(AssistantMessage("", (call("set_alarm", hour=6),)), Usage(150, 9), "tool_calls"),
+        ModelResponse(AssistantMessage(ANSWER), Usage(170, 30), "stop"),
     ]
 
 
@@ -81,14 +81,14 @@ def plain(events: Sequence[Event | Delta]) -> list[dict[str, Any]]:
     - `reasoning` is opaque: Chat Completions do not show it, and the others sign it in their own way.
     """
     logged = [event for event in events if isinstance(event, Event)]
-    ids = [each.id for event in logged if isinstance(event, Said) for each in event.message.calls]
+    ids = [each.id for event in logged if isinstance(event, AgentResponded) for each in event.message.tool_calls]
     lines: list[dict[str, Any]] = []
     for event in logged:
         text = encode_event(event).decode()
         for number, id in enumerate(ids, start=1):
             text = text.replace(id, f"<call {number}>")
         line = cast("dict[str, Any]", msgspec.json.decode(text))
-        for name in ("at", "run_id", "model"):
+        for name in ("timestamp", "run_id", "model"):
             line.pop(name, None)
         line.get("usage", {}).pop("model_calls", None)
         line.get("message", {}).pop("reasoning", None)
@@ -175,7 +175,7 @@ async def test_the_log_is_the_same_with_every_provider(
         server.assert_done()
     assert server.rejected == []
     assert result.output == ANSWER
-    assert {event.model for event in result.events if isinstance(event, Said)} == {model.name}
+    assert {event.model for event in result.events if isinstance(event, AgentResponded)} == {model.name}
     assert plain(result.events) == plain((await reference(place and tmp_path / "reference.db")).events)
     # What listeners hear is the log, and before each answer the pieces of it.
     assert not stream or plain(delivered) == plain(result.events)

@@ -133,7 +133,7 @@ async def test_a_triage_in_the_manner_of_swarm() -> None:
 
     sales = sales.clone(tools=[back_to_triage])
     # One at a time: which of two threads ends first is not part of the story.
-    triage = Agent("Triage", tools=[transfer_to_sales, transfer_to_refunds, remember], parallel_tools=False)
+    triage = Agent("Triage", tools=[transfer_to_sales, transfer_to_refunds, remember], concurrent_tools=False)
     model = ScriptedModel(
         {
             "Triage": [[call("remember", customer="Ada"), call("transfer_to_sales")], call("transfer_to_refunds")],
@@ -182,7 +182,7 @@ class Verdict(BaseModel):
 async def test_a_writer_and_a_reviewer_who_gives_the_text_back() -> None:
     # T5, T6, T21
     reviewer = Agent("Reviewer", description="reviews", output_type=Verdict, output_key="verdict")
-    writer = Agent("Writer", handoffs=[handoff(reviewer, returns="caller")], output_key="text")
+    writer = Agent("Writer", handoffs=[handoff(reviewer, return_to="caller")], output_key="text")
     model = ScriptedModel(
         {
             "Writer": [say("Draft: it rains.", call("transfer_to_reviewer")), "It rains, and it pours."],
@@ -232,7 +232,7 @@ async def test_a_chain_that_always_hands_on() -> None:
             "Edit": [call("exit", final_result="Rome enjoys 25 °C.")],
         }
     )
-    result = await Runner(research, agents=[write, edit], model=model).run("Report")
+    result = await Runner(research, extra_agents=[write, edit], model=model).run("Report")
     assert transcript(result.events) == snapshot(
         [
             'run of Research started with "Report"',
@@ -308,7 +308,9 @@ async def test_a_team_that_goes_round_in_circles_is_rescued() -> None:
         {"Left": [transfer_to("Right")], "Right": [transfer_to("Left")], "Human": ["A human takes over."]}, cycle=True
     )
     left = Agent("Left", sub_agents=[Agent("Right")])
-    runner = Runner(left, agents=[Agent("Human")], model=model, on_loop="Human", limits=Limits(round_trips=1))
+    runner = Runner(
+        left, extra_agents=[Agent("Human")], model=model, loop_fallback="Human", limits=Limits(idle_cycles=1)
+    )
     result = await runner.run("hi")
     assert transcript(result.events) == snapshot(
         [
@@ -345,7 +347,7 @@ async def test_an_agent_of_ones_own_among_agents_that_ask_models() -> None:
 
     desk = Agent("Desk", description="receives", handoffs=[gate])
     model = ScriptedModel([say("Wait.", call("transfer_to_gate"))])
-    result = await Runner(gate, agents=[desk], model=model).run("Hello?")
+    result = await Runner(gate, extra_agents=[desk], model=model).run("Hello?")
     assert transcript(result.events) == snapshot(
         [
             'run of Gate started with "Hello?"',

@@ -102,7 +102,7 @@ async def test_a_large_refund_is_approved_in_another_process() -> None:
 
     elsewhere = ScriptedModel({"Refunds": ["It is on its way."]}, stream=True)
     other = Runner(desk(), model=elsewhere)
-    run_id = other.adopt(decode_log(encode_log(suspended.events)))
+    run_id = other.load_log(decode_log(encode_log(suspended.events)))
     async with other.stream_resume(run_id, True, context=told) as live:
         heard = [event async for event in live]
     assert transcript(heard) == snapshot(
@@ -192,7 +192,7 @@ async def test_a_desk_in_chinese_by_day() -> None:
         },
         stream=True,
     )
-    runner = Runner(service, model=model, language="zh")
+    runner = Runner(service, model=model, prompt_language="zh")
     async with runner.stream("我想买票", values={"is_day": True}) as live:
         heard = [event async for event in live]
     assert transcript(heard) == snapshot(

@@ -6,11 +6,12 @@ from types import NoneType
 from typing import Any
 
 from tests.laws.plans import ReplyPlan, RunPlan, TeamPlan
+from tests.laws.play import OwnTasks
 from tests.laws.providers import objections
 from tests.laws.stage import Stage, Voice, runner_for, spoken
 from tests.laws.story import Story, check_deeds
 
-from baton import BatonError, LiveRun
+from baton import BatonError, RunStream
 from baton.events import Delta, Event
 from baton.messages import AssistantMessage
 from baton.models import ModelRequest
@@ -29,6 +30,8 @@ class AttendedRuns:
         self.loop = asyncio.new_event_loop()
         self.unnoticed: list[dict[str, Any]] = []
         self.loop.set_exception_handler(lambda _, context: self.unnoticed.append(context))
+        self.loop.set_task_factory(started := OwnTasks())
+        self.started = started.tasks
         self.stage = Stage()
         self.voice = Voice(self._wait_for_reply, in_pieces=is_streamed)
         self.runner = runner_for(team, run, self.stage, self.voice)
@@ -49,7 +52,7 @@ class AttendedRuns:
 
     def resume(self, answers: dict[str, Any] | None = None) -> None:
         """Take the run up again."""
-        self._follow(self.runner.stream_resume(self.live.run_id, answers), known=len(self.live.log.events))
+        self._follow(self.runner.stream_resume(self.live.run_id, answers), known=len(self.live.events))
 
     def say(self, reply: ReplyPlan) -> None:
         """Have the model that was asked say this."""
@@ -82,7 +85,7 @@ class AttendedRuns:
 
     def check(self) -> None:
         """Assert that everything so far is as the contract wants it."""
-        events = self.live.log.events
+        events = list(self.live.events)
         story = Story(self.team, self.run, self.voice)
         story.read(events)
         check_deeds(story, self.stage)
@@ -106,9 +109,9 @@ class AttendedRuns:
             key = self.team[story.agent].output_key
             assert result.output == story.output
             assert key is None or story.is_exit or result.values[key] == story.output
-        assert not asyncio.all_tasks(self.loop), "something is left running"
+        assert not self.started & asyncio.all_tasks(self.loop), "something is left running"
 
-    def _follow(self, live: LiveRun[Any], *, known: int) -> None:
+    def _follow(self, live: RunStream[Any], *, known: int) -> None:
         self.live = live
         self.known = known
         self.delivered: list[Event | Delta] = []
@@ -117,7 +120,7 @@ class AttendedRuns:
 
     async def _drive(self) -> None:
         with suppress(BatonError, asyncio.CancelledError):
-            await self.live.drive()
+            await self.live._drive()
 
     async def _listen(self) -> None:
         with suppress(BatonError):

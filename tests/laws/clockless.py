@@ -8,6 +8,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar, cast
 
+from tests.laws.play import OwnTasks
+
 T = TypeVar("T")
 
 
@@ -66,8 +68,9 @@ def without_a_clock(work: Coroutine[Any, Any, T]) -> T:
     async def watched() -> T:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: unnoticed.append(context))
+        loop.set_task_factory(started := OwnTasks())
         given = await work
-        left = asyncio.all_tasks() - {asyncio.current_task()}
+        left = started.tasks & asyncio.all_tasks()
         assert not left, f"still running: {left}"
         return given
 

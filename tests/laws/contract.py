@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, cast
 from tests.laws.plans import DEFAULT_WORD, AgentPlan, EdgePlan, RunPlan, TeamPlan, ToolPlan
 from tests.laws.readings import Line
 
-from baton.events import Asked, Said, ToolReturned
+from baton.events import AgentResponded, InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, Message, ToolCall, media_of, text_of
 
 Role: TypeAlias = Literal["ordinary", "wish", "refused", "disabled", "exit", "unknown"]
@@ -66,17 +66,17 @@ class Turn:
     team: TeamPlan
     agent: AgentPlan
     run: RunPlan
-    said: Said
+    said: AgentResponded
     activation: int
     results: dict[int, ToolReturned] = field(default_factory=dict[int, ToolReturned])
-    asked: dict[int, list[Asked]] = field(default_factory=dict[int, list[Asked]])
+    asked: dict[int, list[InterruptRaised]] = field(default_factory=dict[int, list[InterruptRaised]])
     answered: dict[str, Any] = field(default_factory=dict[str, Any])
     handed: set[int] = field(default_factory=set[int])
     """The positions of functions that have given an agent."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return self.said.message.calls
+        return self.said.message.tool_calls
 
     def position_of(self, call_id: str) -> int:
         """Where in the response this call stands."""
@@ -199,7 +199,7 @@ class Turn:
         """Assert that a call was told what it must be told."""
         call, role = self.calls[position], self.role(position)
         text = text_of(result.content)
-        assert (result.call_id, result.name) == (call.id, call.name)
+        assert (result.call_id, result.tool_name) == (call.id, call.name)
         if role == "unknown":
             assert result.is_error
             assert all(f"`{name}`" in text for name in self.team.tool_names(self.agent.name)), text
@@ -323,8 +323,8 @@ def _assistant(target: str) -> str:
 
 
 def _left(message: AssistantMessage, removed: set[int]) -> AssistantMessage | None:
-    calls = tuple(call for position, call in enumerate(message.calls) if position not in removed)
-    if calls == message.calls:
+    calls = tuple(call for position, call in enumerate(message.tool_calls) if position not in removed)
+    if calls == message.tool_calls:
         return message
     says_something = bool(calls or text_of(message.content) or media_of(message.content))
     return AssistantMessage(message.content, calls, message.reasoning) if says_something else None

@@ -42,14 +42,14 @@ parts: st.SearchStrategy[Part] = st.one_of(
 )
 contents: st.SearchStrategy[Content] = texts | st.lists(parts, max_size=3).map(tuple)
 calls = st.builds(ToolCall, id=texts, name=texts, arguments=texts)
-_reasoning = st.builds(Reasoning, text=texts, provider=texts, opaque=json_values)
+_reasoning = st.builds(Reasoning, text=texts, provider=texts, signature=json_values)
 assistant_messages = st.builds(
     AssistantMessage,
     content=contents,
-    calls=st.lists(calls, max_size=2).map(tuple),
+    tool_calls=st.lists(calls, max_size=2).map(tuple),
     reasoning=st.lists(_reasoning, max_size=2).map(tuple),
 )
-tool_messages = st.builds(ToolMessage, call_id=texts, name=texts, content=contents, is_error=st.booleans())
+tool_messages = st.builds(ToolMessage, tool_call_id=texts, name=texts, content=contents, is_error=st.booleans())
 messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(UserMessage, contents), st.builds(SystemMessage, contents), assistant_messages, tool_messages
 )
@@ -71,9 +71,9 @@ loose_messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(
         AssistantMessage,
         content=_few_words,
-        calls=st.lists(_loose_calls, max_size=2).map(tuple),
+        tool_calls=st.lists(_loose_calls, max_size=2).map(tuple),
     ),
-    st.builds(ToolMessage, call_id=_few_ids, name=st.just("look"), content=_few_words),
+    st.builds(ToolMessage, tool_call_id=_few_ids, name=st.just("look"), content=_few_words),
 )
 """Messages of a conversation that somebody has torn apart: results without calls, calls without results, nothing."""
 

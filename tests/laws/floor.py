@@ -11,7 +11,6 @@ from tests.laws.trees import NOTES, Chat, Own, Tree
 from baton import (
     Agent,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -21,20 +20,20 @@ from baton import (
     RunResult,
     SequentialAgent,
     Transfer,
-    break_loop_tool,
     tool,
 )
 from baton.agents import AgentContext
 from baton.errors import BatonError
 from baton.events import Action, Event
 from baton.messages import AssistantMessage, ToolCall, text_of
-from baton.models import Chunk, ModelRequest, Response
+from baton.models import Chunk, ModelRequest, ModelResponse
 from baton.testing import call, transfer_to
-from baton.workflows import append
+from baton.workflows import BreakLoop, break_loop_tool
+from baton.workflows.reducers import append
 
 RUN_ID = "r"
 REQUEST = "do it"
-NO_LIMITS = Limits(model_calls=None, transfers=None, round_trips=None)
+NO_LIMITS = Limits(model_calls=None, transfers=None, idle_cycles=None)
 
 
 def answer_to(payload: Any) -> str:
@@ -108,7 +107,7 @@ class Lines:
         # What others say reads as a user's: assistant messages are this agent's own.
         said = sum(isinstance(message, AssistantMessage) for message in request.messages)
         lines = self.by_agent[request.agent]
-        yield Response(lines[said % len(lines)])
+        yield ModelResponse(lines[said % len(lines)])
 
 
 def lines_of(plan: Chat) -> list[AssistantMessage]:
@@ -129,8 +128,8 @@ def lines_of(plan: Chat) -> list[AssistantMessage]:
             assert plan.partner is not None
             turns.append(transfer_to(plan.partner.name))
         case _:
-            return [*(AssistantMessage(calls=(turn,)) for turn in turns), AssistantMessage(f"{plan.name} is done")]
-    return [AssistantMessage(calls=(turn,)) for turn in turns]
+            return [*(AssistantMessage(tool_calls=(turn,)) for turn in turns), AssistantMessage(f"{plan.name} is done")]
+    return [AssistantMessage(tool_calls=(turn,)) for turn in turns]
 
 
 class Floor:
@@ -152,7 +151,7 @@ class Floor:
 
     def take(self, ctx: RunContext[Any]) -> str:
         """Take a step, which must happen once."""
-        self.taken[ctx.scope] += 1
+        self.taken[ctx._scope] += 1
         return f"step of {ctx.agent}"
 
     def _built(self, tree: Tree) -> BaseAgent[Any, Any]:
@@ -201,16 +200,16 @@ class Ended:
         result = self.result
         if result.error is not None:
             return result.status, type(result.error).__name__, str(result.error)
-        return result.status, result.output, result.agent, result.messages, result.values
+        return result.status, result._output, result.agent, result.messages, result.values
 
 
 async def run_to_end(floor: Floor, events: Sequence[Event] = (), *, order: Random | None = None) -> Ended:
     """The run to its end, each suspension answered in part and in any order; from the beginning, or on from a log."""
     runner = floor.runner()
-    live = runner.stream_resume(runner.adopt(events)) if events else runner.stream("go", run_id=RUN_ID)
+    live = runner.stream_resume(runner.load_log(events)) if events else runner.stream("go", run_id=RUN_ID)
     while True:
         try:
-            await live.drive()
+            await live._drive()
         except (BatonError, Broken):
             return Ended(live.result)
         if live.result.status != "suspended":

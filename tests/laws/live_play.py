@@ -18,10 +18,10 @@ from baton.errors import AnswerError
 from baton.events import Event
 from baton.messages import text_of
 from baton.models import ModelRequest
-from baton.realtime import Playback, RealtimeRunner, RealtimeSession
-from baton.realtime.commands import AddItem, Configure, Respond
+from baton.realtime import PlaybackTracker, RealtimeRunner, RealtimeSession
+from baton.realtime.protocol import AddItem, ConfigureSession, CreateResponse
 from baton.stores import Store
-from baton.testing import ScriptedRealtimeModel, Stream
+from baton.testing import ScriptedRealtimeModel, ScriptedStream
 
 ActKind: TypeAlias = Literal[
     "speaks",
@@ -41,7 +41,7 @@ ActKind: TypeAlias = Literal[
     "all rest",
     "answers",
 ]
-_COMMANDS = (AddItem, Configure, Respond)
+_COMMANDS = (AddItem, ConfigureSession, CreateResponse)
 RUN_ID = "r"
 
 
@@ -136,7 +136,7 @@ class LivePlay:
         """The rest of a conversation, by a new runner that has only its log; the user says one more thing."""
         runner = self._runner(store)
         if store is None:
-            runner.text.adopt(events)
+            runner.text_runner.load_log(events)
         session = runner.resume(RUN_ID, playback=_playback())
         with suppress(BatonError):
             async with session, _heard(session) as listening:
@@ -149,7 +149,7 @@ class LivePlay:
     async def take_up_by_the_clock(self, events: Sequence[Event], *, store: Store) -> RunResult[Any]:
         """The same in a loop like any other, with a store that has to be waited for."""
         runner = self._runner(store)
-        await runner.text.fork(events, run_id=RUN_ID)
+        await runner.text_runner.fork(events, run_id=RUN_ID)
         self.stage.has_open_gates = self._is_free = True
         session = runner.resume(RUN_ID)
         with suppress(BatonError):
@@ -168,9 +168,9 @@ class LivePlay:
     def complaints(self) -> list[str]:
         """What the provider has to complain of, but for results of calls of which it refused to be told again."""
         was_refused = any(act.kind == "is refused" for act in self.plan.acts) and len(self.model.connections) > 1
-        return [each for each in self.model.complaints if not (was_refused and "a call nobody made" in each)]
+        return [each for each in self.model.complaints if not (was_refused and "the unknown call" in each)]
 
-    def _say(self, request: ModelRequest) -> Stream:
+    def _say(self, request: ModelRequest) -> ScriptedStream:
         number = self._number = self._number + 1
         reply = self._replies.pop(0) if self._replies else ReplyPlan(f"that is all {number}")
         message = said_by(reply, self.plan.desk, request.agent, number=number)
@@ -180,7 +180,7 @@ class LivePlay:
         if not self._is_free and self.plan.held[number % len(self.plan.held)]:
             self.held.append(asyncio.Event())
             pieces.insert(middle, self.held[-1])
-        return Stream(*pieces, *message.calls)
+        return ScriptedStream(*pieces, *message.tool_calls)
 
     async def _act(self, session: RealtimeSession, act: Act) -> None:
         connection, pick = self.model.connections[-1], act.pick
@@ -253,8 +253,8 @@ class LivePlay:
         self._wishes.add(task)
 
 
-def _playback() -> Playback:
-    return Playback(clock=asyncio.get_running_loop().time)
+def _playback() -> PlaybackTracker:
+    return PlaybackTracker(clock=asyncio.get_running_loop().time)
 
 
 @asynccontextmanager
@@ -277,17 +277,17 @@ async def _heard(session: RealtimeSession) -> AsyncGenerator["asyncio.Task[None]
 
 async def _until_settled(session: RealtimeSession) -> None:
     """Answer whatever is asked until nothing more happens by itself."""
-    await session.settled()
+    await session.wait_until_idle()
     while session.interrupts:
         with suppress(BatonError):
             await _answer(session, 0)
-            await session.settled()
+            await session.wait_until_idle()
             continue
         return
 
 
 async def _answer(session: RealtimeSession, pick: int) -> None:
-    questions = session.log.open_questions()
+    questions = session.log.open_interrupts()
     id = [*questions][pick % len(questions)]
     with suppress(AnswerError):
         await session.answer(id, answer_to(questions[id]))

@@ -9,13 +9,13 @@ from tests.laws.plans import AgentPlan, ReplyPlan
 from tests.laws.stage import AnyAgent, Parts, Stage, cast_of, spoken
 
 from baton import Agent, AgentHooks, Limits, RunContext, RunHooks, Runner
-from baton.events import Asked, ToolReturned
+from baton.events import InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, ToolCall
-from baton.models import ModelRequest, Response
-from baton.realtime import Manners, RealtimeAgent, RealtimeModel, RealtimeRunner
+from baton.models import ModelRequest, ModelResponse
+from baton.realtime import RealtimeAgent, RealtimeModel, RealtimeRunner, RealtimeSettings
 from baton.testing import ScriptedModel
 
-NO_LIMITS = Limits(model_calls=None, transfers=None, round_trips=None)
+NO_LIMITS = Limits(model_calls=None, transfers=None, idle_cycles=None)
 Line = tuple[Any, ...]
 
 
@@ -40,7 +40,7 @@ class Ledger(RunHooks):
     def on_model_start(self, ctx: RunContext[Any], agent: Any, request: ModelRequest) -> None:
         self.lines.append(("is asked", agent.name, tuple(request.messages), request.instructions))
 
-    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Response) -> None:
+    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: ModelResponse) -> None:
         self.lines.append(("has answered", agent.name, response.message))
 
     def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> None:
@@ -82,11 +82,11 @@ def text_runner(desk: Desk, stage: Stage, model: ScriptedModel, ledger: Ledger) 
     root, *others = cast_of(desk.team, stage, make)
     return Runner(
         root,
-        agents=others,
+        extra_agents=others,
         model=model,
         history="verbatim",
         multiple_transfers=desk.multiple,
-        corrections=desk.corrections,
+        max_corrections=desk.corrections,
         limits=NO_LIMITS,
         hooks=ledger,
     )
@@ -104,11 +104,11 @@ def live_runner(
     root, *others = cast_of(desk.team, stage, make)
     return RealtimeRunner(
         root,
-        agents=others,
+        extra_agents=others,
         model=model,
-        manners=Manners(),
+        settings=RealtimeSettings(),
         multiple_transfers=desk.multiple,
-        corrections=desk.corrections,
+        max_corrections=desk.corrections,
         limits=NO_LIMITS,
         hooks=ledger,
         **options,
@@ -130,11 +130,11 @@ def _accepts(desk: Desk, plan: AgentPlan) -> Callable[[RunContext[Any], Any], bo
 def said_by(reply: ReplyPlan, desk: Desk, agent: str, *, number: int) -> AssistantMessage:
     """The reply in the mouth of this agent, as a realtime provider would send it: all arguments are JSON."""
     message = spoken(reply, desk.team, desk.team[agent], number=number)
-    calls = [each if _is_json(each.arguments) else ToolCall(each.id, each.name, "[]") for each in message.calls]
+    calls = [each if _is_json(each.arguments) else ToolCall(each.id, each.name, "[]") for each in message.tool_calls]
     return AssistantMessage(message.content, tuple(calls))
 
 
-def answer_to(asked: Asked) -> object:
+def answer_to(asked: InterruptRaised) -> object:
     """What the outside answers: the same whenever and wherever it is asked."""
     payload = cast("dict[str, Any]", asked.payload)
     if type(asked.payload) is not dict:

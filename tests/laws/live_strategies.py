@@ -90,7 +90,7 @@ def _tool_for_both(plan: ToolPlan, kinds: Sequence[ToolKind]) -> ToolPlan:
 
 
 def _edge_for_both(plan: EdgePlan) -> EdgePlan:
-    return replace(plan, returns="stay", history=None)
+    return replace(plan, returns=None, history=None)
 
 
 _calls = st.builds(

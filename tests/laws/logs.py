@@ -6,97 +6,99 @@ from hypothesis import strategies as st
 from tests.laws.conversations import assistant_messages, calls, contents, json_values, messages, texts, usages
 
 from baton.events import (
-    NOBODY,
-    Answered,
-    Asked,
-    Cancelled,
-    Changes,
-    Completed,
-    CutShort,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Event,
-    Failed,
-    Finished,
-    Heard,
+    InterruptAnswered,
+    InterruptRaised,
     Origin,
-    Resumed,
+    ResponseTruncated,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    RunSuspended,
+    StepCompleted,
     ToolReturned,
-    Transferred,
+    UserMessageAdded,
+    ValueChanges,
 )
+from baton.events.base import RUN_ORIGIN
 from baton.messages import UserMessage
 
 _times = st.floats(0, 4e9)
 _values = st.dictionaries(texts, json_values, max_size=3)
-_changes = st.none() | st.builds(Changes, written=_values, removed=st.lists(texts, max_size=2).map(tuple))
+_changes = st.none() | st.builds(ValueChanges, written=_values, removed=st.lists(texts, max_size=2).map(tuple))
 
 
 @st.composite
 def logs(draw: st.DrawFn) -> list[Event]:
     """Events as a run would write them, though they need not make sense together."""
     events: list[Event] = [
-        RunStarted("run", NOBODY, draw(_times), draw(texts), draw(texts), tuple(draw(st.lists(messages, max_size=2))))
+        RunStarted(
+            "run", RUN_ORIGIN, draw(_times), draw(texts), draw(texts), tuple(draw(st.lists(messages, max_size=2)))
+        )
     ]
     origin: Origin | None = None
     for hop in range(draw(st.integers(0, 3))):
         origin = Origin(f"{hop + 1}", draw(texts), origin)
-        events.append(Started(f"{origin.id}/start", origin, draw(_times)))
+        events.append(AgentStarted(f"{origin.id}/start", origin, draw(_times)))
         kinds = draw(st.lists(st.sampled_from(_KINDS), max_size=4))
         events += [draw(_event(kind, f"{origin.id}/{number}", origin)) for number, kind in enumerate(kinds)]
     return events
 
 
 def _event(kind: type[Event], key: str, origin: Origin) -> st.SearchStrategy[Event]:
-    whose = NOBODY if kind in _OF_NOBODY else origin
+    whose = RUN_ORIGIN if kind in _OF_THE_RUN else origin
     return st.builds(kind, st.just(key), st.just(whose), _times, **_FACTS[kind])
 
 
 _FACTS: dict[type[Event], dict[str, st.SearchStrategy[Any]]] = {
     RunStarted: {
         "run_id": texts,
-        "root": texts,
+        "root_agent": texts,
         "input": st.lists(messages, max_size=2).map(tuple),
         "values": _values,
     },
-    Resumed: {},
-    Started: {},
-    Said: {
+    RunResumed: {},
+    AgentStarted: {},
+    AgentResponded: {
         "message": assistant_messages,
         "model": texts,
         "usage": st.none() | usages,
         "stop_reason": texts,
-        "changes": _changes,
+        "value_changes": _changes,
     },
-    Heard: {"message": st.builds(UserMessage, contents), "item_id": texts},
-    CutShort: {"said": texts, "heard": texts, "played_ms": st.integers(0, 2**31)},
+    UserMessageAdded: {"message": st.builds(UserMessage, contents), "item_id": texts},
+    ResponseTruncated: {"response_key": texts, "heard_text": texts, "played_ms": st.integers(0, 2**31)},
     ToolReturned: {
         "call_id": texts,
-        "name": texts,
+        "tool_name": texts,
         "content": contents,
         "is_error": st.booleans(),
         "is_final": st.booleans(),
-        "changes": _changes,
+        "value_changes": _changes,
     },
-    Stepped: {"name": texts, "value": json_values, "changes": _changes},
-    Transferred: {
+    StepCompleted: {"name": texts, "result": json_values, "value_changes": _changes},
+    ControlTransferred: {
         "source": texts,
         "target": texts,
         "call_id": st.none() | texts,
         "payload": json_values,
         "reason": texts,
-        "changes": _changes,
+        "value_changes": _changes,
     },
-    Asked: {"payload": json_values, "call": st.none() | calls},
-    Answered: {"id": texts, "answer": json_values, "values": _values},
-    Finished: {"changes": _changes},
-    Completed: {},
-    Suspended: {"open": st.lists(texts, max_size=2).map(tuple)},
-    Failed: {"error": texts, "message": texts},
-    Cancelled: {},
+    InterruptRaised: {"payload": json_values, "tool_call": st.none() | calls},
+    InterruptAnswered: {"interrupt_id": texts, "answer": json_values, "values": _values},
+    AgentFinished: {"value_changes": _changes},
+    RunCompleted: {},
+    RunSuspended: {"interrupt_ids": st.lists(texts, max_size=2).map(tuple)},
+    RunFailed: {"error_type": texts, "message": texts},
+    RunCancelled: {},
 }
 _KINDS = [*_FACTS]
-_OF_NOBODY = (RunStarted, Resumed, Completed, Suspended, Failed, Cancelled)
+_OF_THE_RUN = (RunStarted, RunResumed, RunCompleted, RunSuspended, RunFailed, RunCancelled)
 ALL_KINDS = frozenset(_KINDS)

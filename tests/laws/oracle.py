@@ -138,7 +138,7 @@ class Oracle:
         return None, f"{plan.name} is done", breaks
 
     def _add_turn(self, lines: list[Line], path: Path, message: AssistantMessage, result: str) -> None:
-        (asked,) = message.calls
+        (asked,) = message.tool_calls
         self._say(lines, path, "", ((asked.name, asked.arguments),))
         lines.append(Line(path[-1], result, tool=asked.name))
 
@@ -188,7 +188,7 @@ class Oracle:
                 joined.append(([told], _Noting({})))
         if troubles and tree.on_error == "collect":
             each = "; ".join(f"`{name}`: {trouble}" for name, trouble in troubles.items())
-            raise Trouble("BranchesFailed", f"{len(troubles)} of the branches of `{tree.name}` failed: {each}")
+            raise Trouble("BranchesFailedError", f"{len(troubles)} of the branches of `{tree.name}` failed: {each}")
         for own_lines, own_values in joined:
             lines += own_lines
             for key in own_values.touched:

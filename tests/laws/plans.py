@@ -63,7 +63,7 @@ class EdgePlan(Plan):
     target: str
     tool: str
     by_name: bool = False
-    returns: str = "stay"
+    returns: str | None = None
     history: PolicyName | None = None
     is_enabled: bool = True
     needs_approval: bool = False
@@ -127,7 +127,7 @@ class RunPlan(Plan):
 
     multiple: Literal["first", "last", "error"] = "first"
     history: PolicyName = "rewritten"
-    transfers: Literal["shown", "hidden"] = "shown"
+    show_transfers: bool = True
     corrections: int = 2
     most_transfers: int = 32
     most_model_calls: int = 100

@@ -12,8 +12,8 @@ def objections(messages: Sequence[Message]) -> list[str]:
     waiting: list[str] = []
     for position, message in enumerate(messages):
         if isinstance(message, ToolMessage):
-            if not waiting or message.call_id != waiting[0]:
-                found.append(f"message {position} is the result of `{message.call_id}`; expected were {waiting}")
+            if not waiting or message.tool_call_id != waiting[0]:
+                found.append(f"message {position} is the result of `{message.tool_call_id}`; expected were {waiting}")
             waiting = waiting[1:]
             continue
         if waiting:
@@ -22,18 +22,18 @@ def objections(messages: Sequence[Message]) -> list[str]:
         if _says_nothing(message):
             found.append(f"message {position} is empty")
         if isinstance(message, AssistantMessage):
-            for call in message.calls:
+            for call in message.tool_calls:
                 if not call.id or call.id in ids:
                     found.append(f"message {position} has a second call with the id `{call.id}`")
                 ids.add(call.id)
-            waiting = [call.id for call in message.calls]
+            waiting = [call.id for call in message.tool_calls]
     if waiting:
         found.append(f"the results of {waiting} are missing at the end")
     return found
 
 
 def _says_nothing(message: Message) -> bool:
-    has_calls = isinstance(message, AssistantMessage) and bool(message.calls or message.reasoning)
+    has_calls = isinstance(message, AssistantMessage) and bool(message.tool_calls or message.reasoning)
     return not has_calls and not _has_substance(message.content)
 
 

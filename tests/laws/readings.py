@@ -13,7 +13,7 @@ from baton.messages import (
     UserMessage,
     is_empty,
     media_of,
-    paired,
+    pair_calls_with_results,
     text_of,
 )
 
@@ -44,7 +44,7 @@ def as_read(
             return [*(line.message for line in before if line.author is None), *own]
         case "answers":
             kept = [_as_spoken(line, me) for line in before if line.author is None or line.is_answer]
-            return [*paired(_told(kept, me, rewrites=True, hides=True)), *own]
+            return [*pair_calls_with_results(_told(kept, me, rewrites=True, hides=True)), *own]
         case "rewritten" | "lineage":
             # Transfers only ever lengthen the path, so that everybody before me is an ancestor of mine.
             return [*_told(before, me, rewrites=True, hides=hides_transfers), *own]
@@ -80,7 +80,9 @@ def _in_other_words(message: Message, author: str) -> Message | None:
         pieces += [f"[{author}] `{message.name}` tool returned result: {text}."] if text else []
     else:
         pieces += [f"[{author}] said: {text}."] if text else []
-        pieces += [f"[{author}] called tool: `{call.name}` with arguments: {call.arguments}." for call in message.calls]
+        pieces += [
+            f"[{author}] called tool: `{call.name}` with arguments: {call.arguments}." for call in message.tool_calls
+        ]
     if not pieces:
         return UserMessage(media) if media else None
     told = " ".join(["For context:", *pieces])

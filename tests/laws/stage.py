@@ -20,9 +20,9 @@ from tests.laws.plans import (
 )
 
 from baton import Agent, BaseAgent, Limits, RunContext, Runner, ToolError, handoff, then_transfer, tool
-from baton.agents import Projection
+from baton.agents import HistoryPolicy
 from baton.messages import AssistantMessage, Image, Message, Reasoning, Text, ToolCall, Usage
-from baton.models import CallChunk, Chunk, ModelRequest, ReasoningChunk, Response, TextChunk
+from baton.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
 
 AnyAgent: TypeAlias = BaseAgent[Any, Any]
 Decide: TypeAlias = Callable[[ModelRequest], AssistantMessage | Awaitable[AssistantMessage]]
@@ -54,8 +54,8 @@ class Stage:
 
     def note(self, ctx: RunContext[Any], tool_name: str, word: str) -> None:
         """An effect happened."""
-        assert ctx.call is not None
-        doer = Doer(ctx.run_id, ctx.call.id, ctx.agent, tool_name, word)
+        assert ctx.tool_call is not None
+        doer = Doer(ctx.run_id, ctx.tool_call.id, ctx.agent, tool_name, word)
         assert self.doers.setdefault(ctx.idempotency_key, doer) == doer, "two calls share an idempotency key"
         self.deeds[ctx.idempotency_key] += 1
 
@@ -81,8 +81,8 @@ class Stage:
         """Do what a tool of this kind does."""
         heard = await self._before_the_effect(plan, ctx, word)
         self.note(ctx, plan.name, word)
-        if plan.kind == "writing" and ctx.call is not None:
-            ctx.values.set(f"{plan.name}:{ctx.call.id}", word)
+        if plan.kind == "writing" and ctx.tool_call is not None:
+            ctx.values.set(f"{plan.name}:{ctx.tool_call.id}", word)
             await asyncio.sleep(0)
         if plan.kind == "failing":
             raise ValueError(f"{plan.name} broke {word}")
@@ -130,7 +130,7 @@ class Parts(TypedDict):
     handoffs: list[Any]
     exit_tool: bool
     disallow_transfer_to_parent: bool
-    parallel_tools: bool
+    concurrent_tools: bool
 
 
 def text_agent(plan: AgentPlan, parts: Parts) -> AnyAgent:
@@ -140,7 +140,7 @@ def text_agent(plan: AgentPlan, parts: Parts) -> AnyAgent:
         **parts,
         history=plan.history,
         max_turns=plan.max_turns,
-        on_limit=plan.on_limit,
+        on_max_turns=plan.on_limit,
         output_key=plan.output_key,
     )
     return agent if plan.then is None else then_transfer(agent, to=plan.then)
@@ -158,7 +158,7 @@ def cast_of(team: TeamPlan, stage: Stage, make: Callable[[AgentPlan, Parts], Any
             handoffs=[_edge(edge, made, stage) for edge in plan.edges],
             exit_tool=plan.has_exit,
             disallow_transfer_to_parent=plan.stays_from_parent,
-            parallel_tools=plan.is_parallel,
+            concurrent_tools=plan.is_parallel,
         )
         made[plan.name] = make(plan, parts)
     for assign in assigned:
@@ -174,18 +174,18 @@ def runner_for(team: TeamPlan, run: RunPlan, stage: Stage, voice: "Voice") -> Ru
 
 
 def runner_with(
-    root: AnyAgent, others: Sequence[AnyAgent], run: RunPlan, voice: "Voice", projection: Projection | None = None
+    root: AnyAgent, others: Sequence[AnyAgent], run: RunPlan, voice: "Voice", projection: HistoryPolicy | None = None
 ) -> Runner[Any, Any]:
     """Another runner for agents that are there already, as after a restart."""
     return Runner(
         root,
-        agents=others,
+        extra_agents=others,
         model=voice,
         history=projection or run.history,
-        transfers=run.transfers,
+        show_transfers=run.show_transfers,
         multiple_transfers=run.multiple,
-        corrections=run.corrections,
-        limits=Limits(transfers=run.most_transfers, model_calls=run.most_model_calls, round_trips=run.round_trips),
+        max_corrections=run.corrections,
+        limits=Limits(transfers=run.most_transfers, model_calls=run.most_model_calls, idle_cycles=run.round_trips),
     )
 
 
@@ -198,17 +198,18 @@ class Note(BaseModel):
 def _edge(plan: EdgePlan, made: dict[str, AnyAgent], stage: Stage) -> Any:
     def called_back(ctx: RunContext[Any]) -> None:
         stage.deeds[f"{ctx.idempotency_key}/step:on_handoff"] += 1
-        stage.callbacks.append(((ctx.call.id if ctx.call else ""), ctx.agent, ""))
+        stage.callbacks.append(((ctx.tool_call.id if ctx.tool_call else ""), ctx.agent, ""))
 
     async def called_back_with_input(ctx: RunContext[Any], note: Note) -> None:
         assert note.word
         called_back(ctx)
         stage.callbacks[-1] = (*stage.callbacks[-1][:2], note.word)
 
-    return handoff(
+    untyped: Any = handoff
+    return untyped(
         plan.target if plan.by_name else made[plan.target],
         tool_name_override=plan.tool,
-        returns=plan.returns,
+        return_to=plan.returns,
         history=plan.history,
         is_enabled=plan.is_enabled,
         needs_approval=plan.needs_approval,
@@ -238,9 +239,9 @@ def _tool(plan: ToolPlan, stage: Stage, assigned: list[Callable[[dict[str, AnyAg
         work,
         name=plan.name,
         effect="once" if plan.is_once else "idempotent",
-        returns_directly=plan.kind == "direct",
+        return_directly=plan.kind == "direct",
         needs_approval=plan.kind == "approved",
-        on_error="raise" if plan.kind == "raising" else "tell",
+        on_error="raise" if plan.kind == "raising" else "return",
     )
 
 
@@ -268,12 +269,12 @@ class Voice:
         if not isinstance(message, AssistantMessage):
             message = await message
         if not self.in_pieces:
-            yield Response(message, usage, "stop", self.name)
+            yield ModelResponse(message, usage, "stop", self.name)
             return
         for chunk in _pieces(message):
             yield chunk
         whole = None if isinstance(message.content, str) else message
-        yield Response(whole, usage, "stop", self.name)
+        yield ModelResponse(whole, usage, "stop", self.name)
 
 
 def _pieces(message: AssistantMessage) -> list[Chunk]:
@@ -281,10 +282,10 @@ def _pieces(message: AssistantMessage) -> list[Chunk]:
     if isinstance(message.content, str):
         content = message.content
         chunks += [TextChunk(content[start : start + 3]) for start in range(0, len(content), 3)]
-    for index, call in enumerate(message.calls):
+    for index, call in enumerate(message.tool_calls):
         middle = len(call.arguments) // 2
-        chunks.append(CallChunk(index, call.id, call.name, call.arguments[:middle]))
-        chunks.append(CallChunk(index, arguments=call.arguments[middle:]))
+        chunks.append(ToolCallChunk(index, call.id, call.name, call.arguments[:middle]))
+        chunks.append(ToolCallChunk(index, arguments=call.arguments[middle:]))
     return chunks
 
 

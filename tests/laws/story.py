@@ -11,21 +11,21 @@ from tests.laws.readings import Line, as_read
 from tests.laws.stage import Stage, Voice
 
 from baton.events import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
     Event,
-    Failed,
-    Finished,
-    Resumed,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
     RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
+    RunSuspended,
+    StepCompleted,
     ToolReturned,
-    Transferred,
 )
 from baton.messages import Message, ToolMessage, UserMessage, text_of
 
@@ -55,7 +55,7 @@ class Story:
         self.lines: list[Line] = []
         self.turns: list[Turn] = []
         self.turn: Turn | None = None
-        self.due: list[Due] = [Due(Started, team.agents[0].name)]
+        self.due: list[Due] = [Due(AgentStarted, team.agents[0].name)]
         self.frames: list[str] = []
         self.hop = 0
         self.path: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Story:
         self.was_faulty = False
         self.model_calls = 0
         self.transfers: list[frozenset[str]] = []
-        self.open: dict[str, Asked] = {}
+        self.open: dict[str, InterruptRaised] = {}
         self.approved_for_good: set[str] = set()
         self.output: Any = None
         self.is_exit = False
@@ -82,19 +82,19 @@ class Story:
             case RunStarted():
                 self.run_id = event.run_id
                 self.lines += [Line(message, None, 0, message, message) for message in event.input]
-            case Resumed():
+            case RunResumed():
                 self.status = "running"
-            case Cancelled():
+            case RunCancelled():
                 self.status = "cancelled"
-            case Suspended():
+            case RunSuspended():
                 self._suspend(event)
-            case Failed():
+            case RunFailed():
                 self._fail(event)
-            case Answered():
+            case InterruptAnswered():
                 self._answer(event)
-            case Asked():
+            case InterruptRaised():
                 self._ask(event)
-            case Stepped():
+            case StepCompleted():
                 self._step(event)
             case ToolReturned() if self.turn is not None:
                 self._return(self.turn, event)
@@ -107,20 +107,20 @@ class Story:
         due = self.due.pop(0)
         assert type(event) is due.kind, f"{due} should happen, but there is {event}"
         match event:
-            case Started():
+            case AgentStarted():
                 self._start(event, due)
-            case Said():
+            case AgentResponded():
                 self._say(event, due)
             case ToolReturned():
                 self._add_line(event.message)
-            case Transferred():
+            case ControlTransferred():
                 self._transfer(event, due)
-            case Finished():
+            case AgentFinished():
                 assert event.agent == self.agent
                 if self.handed_over is not None:
                     self._add_line(self.handed_over)
                     self.handed_over = None
-            case Completed():
+            case RunCompleted():
                 self.status = "completed"
             case _:
                 raise AssertionError(f"{event} should not be there")
@@ -130,7 +130,7 @@ class Story:
         """Who has the floor."""
         return self.path[-1]
 
-    def _start(self, event: Started, due: Due) -> None:
+    def _start(self, event: AgentStarted, due: Due) -> None:
         self.hop += 1
         self.path = (*self.path, due.agent)
         self.turns_taken = self.failed_corrections = 0
@@ -141,9 +141,9 @@ class Story:
     def _await_model(self) -> None:
         plan = self.team[self.agent]
         is_spent = self.turns_taken >= plan.max_turns and plan.on_limit == "error"
-        self.due = [Due(None, error="TurnLimitError") if is_spent else Due(Said)]
+        self.due = [Due(None, error="TurnLimitError") if is_spent else Due(AgentResponded)]
 
-    def _say(self, event: Said, due: Due) -> None:
+    def _say(self, event: AgentResponded, due: Due) -> None:
         assert event.path == self.path
         if due.agent:
             self._hand_on(event, due.agent)
@@ -153,7 +153,7 @@ class Story:
         plan = self.team[self.agent]
         is_last = self.turns_taken > plan.max_turns
         self._check_request(event, is_last=is_last)
-        if not event.message.calls:
+        if not event.message.tool_calls:
             self._add_line(event.message, is_answer=True)
             self._end(text_of(event.message.content))
         elif is_last:
@@ -166,12 +166,12 @@ class Story:
             ), "two calls have the same id"
             self.due = []
 
-    def _check_request(self, event: Said, *, is_last: bool) -> None:
+    def _check_request(self, event: AgentResponded, *, is_last: bool) -> None:
         assert event.usage is not None
         number = event.usage.input_tokens - 1
         request = self.voice.requests[number]
         policy = self.policy or self.team[self.agent].history or self.run.history
-        hides = self.run.transfers == "hidden"
+        hides = not self.run.show_transfers
         expected = as_read(self.lines, self.agent, self.hop, policy, hides_transfers=hides)
         expected += [UserMessage(LAST_TURN)] if is_last else []
         assert request.agent == self.agent
@@ -179,8 +179,8 @@ class Story:
         assert seen == expected, f"read:\n{seen}\nshould read:\n{expected}"
         assert {spec.name for spec in request.tools} == (set() if is_last else self.team.tool_names(self.agent))
 
-    def _hand_on(self, event: Said, target: str) -> None:
-        (call,) = event.message.calls
+    def _hand_on(self, event: AgentResponded, target: str) -> None:
+        (call,) = event.message.tool_calls
         assert call.name == "transfer_to_agent"
         self._add_line(event.message, is_transfer=True)
         result = Due(ToolReturned, call_id=call.id)
@@ -192,28 +192,28 @@ class Story:
         bare = None if is_transfer else message
         self.lines.append(Line(message, self.agent, self.hop, message, bare, is_answer=is_answer))
 
-    def _ask(self, event: Asked) -> None:
+    def _ask(self, event: InterruptRaised) -> None:
         turn = self.turn
         assert turn is not None
-        assert event.call is not None
-        position = turn.position_of(event.call.id)
-        assert event.call == turn.calls[position]
+        assert event.tool_call is not None
+        position = turn.position_of(event.tool_call.id)
+        assert event.tool_call == turn.calls[position]
         if turn.role(position) != "ordinary":
             winner = turn.winner()
             assert turn.are_tools_done, "a person was asked about a transfer before the tools had ended"
             assert winner is not None
             assert winner.position == position
             assert turn.verdict(winner).waits
-        assert event.call.name not in self.approved_for_good
+        assert event.tool_call.name not in self.approved_for_good
         turn.asked.setdefault(position, []).append(event)
         self.open[event.key] = event
 
-    def _answer(self, event: Answered) -> None:
+    def _answer(self, event: InterruptAnswered) -> None:
         assert self.turn is not None
-        self.turn.answered[event.id] = event.answer
-        del self.open[event.id]
+        self.turn.answered[event.interrupt_id] = event.answer
+        del self.open[event.interrupt_id]
 
-    def _step(self, event: Stepped) -> None:
+    def _step(self, event: StepCompleted) -> None:
         assert self.turn is not None
         tool = self.turn.agent.tool(event.name)
         if tool is not None and tool.kind == "handing":
@@ -257,7 +257,7 @@ class Story:
             self.due = [Due(None, error=error)]
         elif outcome.wish is not None:
             wish = outcome.wish
-            returns = wish.edge.returns if wish.edge is not None else "stay"
+            returns = wish.edge.returns if wish.edge is not None else None
             self.due = self._passage(wish.target, turn.calls[wish.position].id, returns, outcome.payload)
             self.policy = wish.edge.history if wish.edge is not None else None
             if outcome.payload is not None and wish.edge is not None and not wish.edge.calls_back:
@@ -265,7 +265,7 @@ class Story:
                 self.handed_over = UserMessage(f"For context: [{self.agent}] handed over with: {told}.")
         elif outcome.exit is not None:
             self.output, self.is_exit = outcome.exit, True
-            self.due = [Due(Finished), Due(Completed)]
+            self.due = [Due(AgentFinished), Due(RunCompleted)]
         elif outcome.answer is not None:
             self._end(outcome.answer)
         else:
@@ -281,59 +281,67 @@ class Story:
         is_settled = outcome.wish is not None or outcome.exit is not None
         return outcome.fault if self.failed_corrections >= self.run.corrections and not is_settled else None
 
-    def _passage(self, target: str, call_id: str | None, returns: str, payload: object = None) -> list[Due]:
+    def _passage(self, target: str, call_id: str | None, returns: str | None, payload: object = None) -> list[Due]:
         """A transfer. Whoever waits for control to come back is remembered."""
         if self.frames and self.frames[-1] == target:
             self.frames.pop()
         if returns == "caller":
             self.frames.append(self.agent)
-        elif returns not in ("", "stay"):
+        elif returns:
             self.frames.append(returns)
-        return [Due(Transferred, target, call_id, payload=payload), Due(Finished), Due(Started, target)]
+        return [
+            Due(ControlTransferred, target, call_id, payload=payload),
+            Due(AgentFinished),
+            Due(AgentStarted, target),
+        ]
 
     def _end(self, output: str) -> None:
         """The agent has answered: who is next, if anybody?"""
         then = self.team[self.agent].then
         if then is not None:
-            self.due = [Due(Said, then)]
+            self.due = [Due(AgentResponded, then)]
         elif self.frames:
             target = self.frames.pop()
-            self.due = [Due(Transferred, target, reason="returned"), Due(Finished), Due(Started, target)]
+            self.due = [
+                Due(ControlTransferred, target, reason="returned"),
+                Due(AgentFinished),
+                Due(AgentStarted, target),
+            ]
             self.policy = None
         else:
             self.output = output
-            self.due = [Due(Finished), Due(Completed)]
+            self.due = [Due(AgentFinished), Due(RunCompleted)]
 
-    def _transfer(self, event: Transferred, due: Due) -> None:
+    def _transfer(self, event: ControlTransferred, due: Due) -> None:
         assert (event.source, event.target) == (self.agent, due.agent)
         assert (event.call_id, event.reason, event.payload) == (due.call_id, due.reason, due.payload)
         self.transfers.append(frozenset((event.source, event.target)))
         assert len(self.transfers) <= self.run.most_transfers
 
-    def _suspend(self, event: Suspended) -> None:
+    def _suspend(self, event: RunSuspended) -> None:
         self.status = "suspended"
         turn = self.turn
         assert turn is not None, "suspended though no tool asks anything"
         assert self.open
-        assert set(event.open) == set(self.open)
+        assert set(event.interrupt_ids) == set(self.open)
         for position in turn.positions("ordinary"):
             assert turn.is_settled(position) or turn.deed(position).waits, "suspended before all tools had ended"
 
-    def _fail(self, event: Failed) -> None:
+    def _fail(self, event: RunFailed) -> None:
         self.status = "failed"
-        assert event.error in self._possible_errors(), f"{event.error}: {event.message}"
+        assert event.error_type in self._possible_errors(), f"{event.error_type}: {event.message}"
 
     def _possible_errors(self) -> Sequence[str]:
         if self.turn is not None:
             raises = [self.turn.deed(position).raises for position in self.turn.positions("ordinary")]
-            return ["ToolFailed"] if any(raises) else []
+            return ["ToolFailedError"] if any(raises) else []
         due = self.due[0]
         if due.error:
             return [due.error]
-        if due.kind is Said and not due.agent:
+        if due.kind is AgentResponded and not due.agent:
             is_spent = self.model_calls >= self.run.most_model_calls
             return ["LimitError"] if is_spent else ["EmptyResponseError"]
-        if due.kind is Transferred:
+        if due.kind is ControlTransferred:
             if len(self.transfers) >= self.run.most_transfers:
                 return ["LimitError"]
             return ["LoopError"] if self._goes_round(due.agent) else []

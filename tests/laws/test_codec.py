@@ -10,16 +10,16 @@ from tests.laws.conversations import json_values, texts
 from tests.laws.logs import ALL_KINDS, logs
 
 from baton import events as events_room
-from baton.context import as_json_value
+from baton.context.values import to_json_value
 from baton.errors import LogError, NotEncodableError
-from baton.events import Event, Origin, Stepped, Unknown, decode_event, decode_log, encode_event, encode_log
+from baton.events import Event, Origin, StepCompleted, UnknownEvent, decode_event, decode_log, encode_event, encode_log
 
 
 def test_every_kind_of_event_is_tried() -> None:
     public = {getattr(events_room, name) for name in events_room.__all__}
     kinds = {kind for kind in public if isinstance(kind, type) and issubclass(kind, Event)}
 
-    assert kinds - {Event, Unknown} == ALL_KINDS
+    assert kinds - {Event, UnknownEvent} == ALL_KINDS
 
 
 @given(log=logs())
@@ -54,15 +54,15 @@ def test_an_event_is_one_line(log: list[Event]) -> None:
 def test_events_of_the_future_are_kept_byte_for_byte(log: list[Event], kind: str, facts: dict[str, Any]) -> None:
     origin = log[-1].origin
     parent = None if origin.parent is None else origin.parent.id
-    future = {"type": kind, "key": "future", "origin": [origin.id, origin.agent, parent], "at": 1.5, **facts}
+    future = {"type": kind, "key": "future", "origin": [origin.id, origin.agent, parent], "timestamp": 1.5, **facts}
     line = msgspec.json.encode(future)
     data = encode_log(log) + line + b"\n"
 
     *known, last = decode_log(data)
 
     assert known == log
-    assert isinstance(last, Unknown)
-    assert (last.kind, last.key, last.path) == (kind, "future", origin.path)
+    assert isinstance(last, UnknownEvent)
+    assert (last.event_type, last.key, last.path) == (kind, "future", origin.path)
     assert encode_log([*known, last]) == data
 
 
@@ -116,13 +116,13 @@ _live_values: st.SearchStrategy[Any] = st.recursive(
 def test_a_value_is_refused_or_read_back_as_it_was_accepted(value: Any) -> None:
     """So that a first run and a resumed one see the same."""
     try:
-        plain = as_json_value("it", value)
+        plain = to_json_value("it", value)
     except NotEncodableError:
         return
-    stepped = Stepped("k", Origin("1", "A"), 0.0, "n", plain)
+    stepped = StepCompleted("k", Origin("1", "A"), 0.0, "n", plain)
 
     assert decode_event(encode_event(stepped)) == stepped
-    assert as_json_value("it", plain) == plain
+    assert to_json_value("it", plain) == plain
 
 
 def _read(data: bytes) -> list[Event] | None:

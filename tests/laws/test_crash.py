@@ -8,7 +8,16 @@ from tests.laws.play import RUN_ID, Play, in_loop
 from tests.laws.strategies import scenarios
 
 from baton import RunResult
-from baton.events import Asked, Event, Said, Stepped, ToolReturned, Transferred, decode_log, encode_log
+from baton.events import (
+    AgentResponded,
+    ControlTransferred,
+    Event,
+    InterruptRaised,
+    StepCompleted,
+    ToolReturned,
+    decode_log,
+    encode_log,
+)
 
 
 @settings(max_examples=settings().max_examples // 2)  # Each is run again after each of its events.
@@ -32,17 +41,17 @@ def test_a_run_survives_a_crash_after_every_event(scenario: Scenario) -> None:
 
 
 def _what_counts(result: RunResult[object]) -> tuple[object, ...]:
-    return result.status, result.output, result.agent, result.messages, result.values
+    return result.status, result._output, result.agent, result.messages, result.values
 
 
 def _effects(events: tuple[Event, ...]) -> Counter[tuple[str, str]]:
-    kinds = (Said, ToolReturned, Stepped, Transferred, Asked)
+    kinds = (AgentResponded, ToolReturned, StepCompleted, ControlTransferred, InterruptRaised)
     return Counter((type(event).__name__, event.key) for event in events if isinstance(event, kinds))
 
 
 def _check_nothing_was_done_again(whole: Play, after: Play, recorded: list[Event]) -> None:
     keys = {event.key for event in recorded}
-    said = sum(isinstance(event, Said) and bool(event.model) for event in recorded)
+    said = sum(isinstance(event, AgentResponded) and bool(event.model) for event in recorded)
     assert not [key for key in after.stage.deeds if _is_recorded(key, keys)], "what was recorded was done again"
     assert all(count == 1 for count in after.stage.deeds.values())
     assert all(key in after.stage.deeds or _is_recorded(key, keys) for key in whole.stage.deeds), "something is undone"

@@ -7,12 +7,30 @@ import pytest
 
 from baton import Agent, RunContext, Runner, RunResult, agent, handoff, then_transfer, tool
 from baton.agents import AgentContext
-from baton.context import Entry
+from baton.context import HistoryEntry
 from baton.errors import BatonError, LogError, NotEncodableError
-from baton.events import Answered, Origin, Said, Stepped, ToolReturned, decode_event, decode_log, encode_event
-from baton.messages import AssistantMessage, Message, Text, ToolCall, ToolMessage, UserMessage, paired, text_of
+from baton.events import (
+    AgentResponded,
+    InterruptAnswered,
+    Origin,
+    StepCompleted,
+    ToolReturned,
+    decode_event,
+    decode_log,
+    encode_event,
+)
+from baton.messages import (
+    AssistantMessage,
+    Message,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    pair_calls_with_results,
+    text_of,
+)
 from baton.testing import ScriptedModel, call, transfer_to
-from baton.testing.steps import Step
+from baton.testing.scripted import ScriptStep
 
 
 @tool
@@ -28,10 +46,10 @@ async def ask(ctx: RunContext) -> str:
 
 
 def _calls(messages: "list[Message] | tuple[Message, ...]") -> list[str]:
-    return [each.id for message in messages if isinstance(message, AssistantMessage) for each in message.calls]
+    return [each.id for message in messages if isinstance(message, AssistantMessage) for each in message.tool_calls]
 
 
-async def _ids(steps: list[Step], given: "str | list[Message]" = "go") -> list[str]:
+async def _ids(steps: list[ScriptStep], given: "str | list[Message]" = "go") -> list[str]:
     result = await Runner(Agent("A", tools=[look]), model=ScriptedModel(steps)).run(given)
     return _calls(result.messages)
 
@@ -60,7 +78,7 @@ async def test_then_transfer_can_be_hidden() -> None:
     model = ScriptedModel({"A": ["a"], "B": ["b"]})
     team = Agent("Root", sub_agents=[then_transfer(Agent("A"), to="B"), Agent("B")])
     first = team.sub_agents[0]
-    await Runner(first, agents=[team], model=model, transfers="hidden").run("go")
+    await Runner(first, extra_agents=[team], model=model, show_transfers=False).run("go")
 
     assert list(model.requests[-1].messages) == [UserMessage("go"), UserMessage("For context: [A] said: a.")]
 
@@ -76,7 +94,7 @@ async def test_nothing_is_left_of_a_refused_transfer_with_an_empty_part() -> Non
 
 async def test_the_edge_that_was_asked_for_is_the_one_that_is_followed() -> None:
     b = Agent("B")
-    a = Agent("A", sub_agents=[b], handoffs=[handoff(b, returns="caller")])
+    a = Agent("A", sub_agents=[b], handoffs=[handoff(b, return_to="caller")])
     result = await Runner(a, model=ScriptedModel([call("transfer_to_b"), "b", "a"])).run("go")
 
     assert result.output == "a"
@@ -108,7 +126,7 @@ async def test_a_resumed_agent_is_rewritten_for_the_next_one() -> None:
 
 
 async def test_a_direct_result_that_a_transfer_beats_is_no_answer() -> None:
-    shout = tool(_shout, name="shout", returns_directly=True)
+    shout = tool(_shout, name="shout", return_directly=True)
     model = ScriptedModel([[call("shout"), transfer_to("B")], "done"])
     await Runner(Agent("A", tools=[shout], sub_agents=[Agent("B")]), model=model, history="answers").run("go")
 
@@ -116,10 +134,10 @@ async def test_a_direct_result_that_a_transfer_beats_is_no_answer() -> None:
 
 
 async def test_of_several_direct_results_only_the_last_is_an_answer() -> None:
-    shout = tool(_shout, name="shout", returns_directly=True)
+    shout = tool(_shout, name="shout", return_directly=True)
     a = Agent("A", tools=[shout])
     model = ScriptedModel([call("transfer_to_a"), [call("shout", word="1"), call("shout", word="2")], "done"])
-    root = Agent("Root", handoffs=[handoff(a, returns="caller")])
+    root = Agent("Root", handoffs=[handoff(a, return_to="caller")])
     await Runner(root, model=model, history="answers").run("go")
 
     assert len(model.requests[-1].messages) == 2
@@ -139,7 +157,7 @@ async def test_a_function_that_looks_up_an_agent_works_after_a_resume() -> None:
 
     b = register["B"] = Agent("B")
     model = ScriptedModel([[call("fetch"), call("ask")], "done"])
-    runner = Runner(Agent("A", tools=[fetch, ask]), agents=[b], model=model)
+    runner = Runner(Agent("A", tools=[fetch, ask]), extra_agents=[b], model=model)
     result = await runner.resume((await runner.run("go")).run_id, "yes")
 
     assert (result.agent, result.output) == ("B", "done")
@@ -156,9 +174,9 @@ async def test_a_function_that_looks_up_an_agent_works_after_a_restart() -> None
     b = register["B"] = Agent("B")
     model = ScriptedModel([[call("fetch"), call("ask")], "done"])
     a = Agent("A", tools=[fetch, ask])
-    result = await Runner(a, agents=[b], model=model).run("go")
-    runner = Runner(a, agents=[b], model=model)
-    result = await runner.resume(runner.adopt(result.events), "yes")
+    result = await Runner(a, extra_agents=[b], model=model).run("go")
+    runner = Runner(a, extra_agents=[b], model=model)
+    result = await runner.resume(runner.load_log(result.events), "yes")
 
     assert (result.agent, result.output) == ("B", "done")
 
@@ -186,7 +204,7 @@ async def test_a_replay_asks_no_model() -> None:
     runner = Runner(Agent("A"), model=model)
     result = await runner.run("go")
     with pytest.raises(BatonError):
-        await runner.replay([event for event in result.events[:2] if not isinstance(event, Said)])
+        await runner.replay([event for event in result.events[:2] if not isinstance(event, AgentResponded)])
 
     assert len(model.requests) == 1
 
@@ -201,7 +219,7 @@ async def test_a_replay_runs_no_tool() -> None:
 
     runner = Runner(Agent("A", tools=[work]), model=ScriptedModel([call("work"), "done"]))
     result = await runner.run("go")
-    until_said = next(i for i, event in enumerate(result.events) if isinstance(event, Said)) + 1
+    until_said = next(i for i, event in enumerate(result.events) if isinstance(event, AgentResponded)) + 1
     with pytest.raises(BatonError):
         await runner.replay(result.events[:until_said])
 
@@ -226,7 +244,7 @@ async def test_a_replay_does_not_finish_a_tool_that_was_answered() -> None:
 
     runner = Runner(Agent("A", tools=[work]), model=ScriptedModel([call("work"), "done"]))
     result = await runner.resume((await runner.run("go")).run_id, "yes")
-    until_answered = next(i for i, event in enumerate(result.events) if isinstance(event, Answered)) + 1
+    until_answered = next(i for i, event in enumerate(result.events) if isinstance(event, InterruptAnswered)) + 1
     with pytest.raises(BatonError):
         await runner.replay(result.events[:until_answered])
 
@@ -235,7 +253,7 @@ async def test_a_replay_does_not_finish_a_tool_that_was_answered() -> None:
 
 async def test_then_transfer_goes_by_no_other_rules() -> None:
     b = Agent("B")
-    a = then_transfer(Agent("A", handoffs=[handoff(b, returns="caller")]), to="B")
+    a = then_transfer(Agent("A", handoffs=[handoff(b, return_to="caller")]), to="B")
     result = await Runner(a, model=ScriptedModel(["a", "b"])).run("go")
 
     assert result.output == "b"
@@ -261,14 +279,16 @@ def test_two_calls_with_one_id_keep_their_results() -> None:
     calls = (ToolCall("x", "look"), ToolCall("x", "listen"))
     told = [ToolMessage("x", "look", "1"), ToolMessage("x", "listen", "2")]
 
-    said, *results = paired([AssistantMessage("", calls), *told])
+    said, *results = pair_calls_with_results([AssistantMessage("", calls), *told])
 
     assert [text_of(result.content) for result in results] == ["1", "2"]
     assert len(set(_calls([said]))) == 2
 
 
 def test_a_call_without_an_id_gets_one() -> None:
-    said, result = paired([AssistantMessage("", (ToolCall("", "look"),)), ToolMessage("", "look", "1")])
+    said, result = pair_calls_with_results(
+        [AssistantMessage("", (ToolCall("", "look"),)), ToolMessage("", "look", "1")]
+    )
 
     (id,) = _calls([said])
     assert id
@@ -276,7 +296,7 @@ def test_a_call_without_an_id_gets_one() -> None:
 
 
 async def test_an_id_that_a_projection_has_changed() -> None:
-    def twice(entries: Sequence[Entry]) -> Sequence[Message]:
+    def twice(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in entries for _ in range(2)]
 
     async def ids_with(id: str) -> list[str]:
@@ -289,7 +309,7 @@ async def test_an_id_that_a_projection_has_changed() -> None:
 
 
 async def test_a_projection_that_repeats_a_message_with_calls() -> None:
-    def twice(entries: Sequence[Entry]) -> Sequence[Message]:
+    def twice(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entry.message for entry in entries for _ in range(2)]
 
     model = ScriptedModel([call("transfer_to_b"), "done"])
@@ -320,7 +340,7 @@ def test_a_log_that_is_nested_too_deeply() -> None:
 
 def test_text_that_utf8_cannot_hold() -> None:
     with pytest.raises(NotEncodableError):
-        encode_event(Stepped("k", Origin("1", "A"), 0.0, "n", "\ud800"))
+        encode_event(StepCompleted("k", Origin("1", "A"), 0.0, "n", "\ud800"))
 
 
 @pytest.mark.parametrize(
@@ -345,5 +365,5 @@ async def test_a_value_that_the_log_would_change_is_refused(value: object) -> No
         result = await Runner(a).run("go")
     except NotEncodableError:
         return
-    stepped = next(event for event in result.events if isinstance(event, Stepped))
+    stepped = next(event for event in result.events if isinstance(event, StepCompleted))
     assert decode_event(encode_event(stepped)) == stepped

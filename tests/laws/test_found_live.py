@@ -9,12 +9,11 @@ from tests.laws.clockless import rest, without_a_clock
 
 from baton import tool
 from baton.errors import BatonError, TransferError
-from baton.events import Event, Said, Transferred
-from baton.flow import recalled
+from baton.events import AgentResponded, ControlTransferred, Event
+from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, ToolMessage
 from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession, realtime_handoff
-from baton.realtime.commands import AddItem
-from baton.realtime.signals import ResponseEnded, ResponseStarted
+from baton.realtime.protocol import AddItem, ResponseEnded, ResponseStarted
 from baton.testing import ScriptedRealtimeModel, call
 
 
@@ -25,10 +24,10 @@ def _desk(model: ScriptedRealtimeModel, *tools: Any, has_exit: bool = False, **o
 
 
 def _said(events: tuple[Event, ...]) -> list[tuple[str, object]]:
-    return [(each.agent, each.message.content) for each in events if isinstance(each, Said)]
+    return [(each.agent, each.message.content) for each in events if isinstance(each, AgentResponded)]
 
 
-def test_what_was_told_before_an_error_ended_it_is_in_the_history() -> None:
+def test_results_recorded_before_an_error_are_in_the_history() -> None:
     """The policy `error` tells each of several transfers that it is not followed, and then ends the run (R5)."""
 
     async def held() -> RealtimeSession:
@@ -43,10 +42,10 @@ def test_what_was_told_before_an_error_ended_it_is_in_the_history() -> None:
     result = without_a_clock(held()).result
     assert isinstance(result.error, TransferError)
     assert [type(each) for each in result.messages[-3:]] == [AssistantMessage, ToolMessage, ToolMessage]
-    assert list(result.messages) == [entry.message for entry in recalled(result.events)]
+    assert list(result.messages) == [entry.message for entry in history_from_log(result.events)]
 
 
-def test_a_line_that_is_found_gone_in_sending_is_not_taken_for_a_good_end() -> None:
+def test_a_connection_lost_in_sending_is_not_a_normal_end() -> None:
     """Closing what is broken ends the reading of it in good order, and it is broken all the same (R9)."""
 
     @tool
@@ -59,8 +58,8 @@ def test_a_line_that_is_found_gone_in_sending_is_not_taken_for_a_good_end() -> N
         async with _desk(model, look).connect() as session:
             await session.send_text("look")
             model.cut_at(AddItem)
-            await session.settled()
-            assert session.agent == "A"
+            await session.wait_until_idle()
+            assert session.active_agent == "A"
         return session, model
 
     session, model = without_a_clock(held())
@@ -69,7 +68,7 @@ def test_a_line_that_is_found_gone_in_sending_is_not_taken_for_a_good_end() -> N
     assert not model.complaints
 
 
-def test_what_is_said_while_the_floor_is_wanted_elsewhere_is_of_whoever_said_it() -> None:
+def test_a_response_during_a_requested_transfer_belongs_to_its_agent() -> None:
     """The response has ended on the wire, and whoever has the floor has not taken note of it yet (R4)."""
 
     async def held() -> RealtimeSession:
@@ -81,7 +80,7 @@ def test_what_is_said_while_the_floor_is_wanted_elsewhere_is_of_whoever_said_it(
             wish = asyncio.create_task(session.handoff_to("B"))
             connection.emit(ResponseEnded("of A", "completed", AssistantMessage("I am A.")))
             await wish
-            await session.settled()
+            await session.wait_until_idle()
         return session
 
     events = without_a_clock(held()).result.events
@@ -117,11 +116,11 @@ def test_of_an_exit_and_a_transfer_in_two_responses_the_log_says_which_it_was() 
     session, runner = without_a_clock(held())
     result = session.result
     assert (result.status, result.output) == ("completed", "the end")
-    again = without_a_clock(runner.text.replay(result.events))
+    again = without_a_clock(runner.text_runner.replay(result.events))
     assert (again.status, again.output, again.messages) == ("completed", "the end", result.messages)
 
 
-def test_a_floor_that_is_promised_stays_promised_after_a_crash() -> None:
+def test_a_claimed_transfer_stays_claimed_after_a_crash() -> None:
     """Two responses were carried out, one of them had won a transfer; the other one must not win it again (R5)."""
     gate = asyncio.Event()
 
@@ -146,17 +145,17 @@ def test_a_floor_that_is_promised_stays_promised_after_a_crash() -> None:
         gate.set()
         model = ScriptedRealtimeModel(["I am B."])
         runner = _desk(model, wait)
-        async with runner.resume(runner.text.adopt(events)) as session:
-            await session.settled()
+        async with runner.resume(runner.text_runner.load_log(events)) as session:
+            await session.wait_until_idle()
         return session
 
     result = without_a_clock(taken_up(without_a_clock(held()))).result
     results = [each for each in result.messages if isinstance(each, ToolMessage) and each.name == "transfer_to_b"]
     assert [each.is_error for each in results] == [True, False]
-    assert sum(isinstance(each, Transferred) for each in result.events) == 1
+    assert sum(isinstance(each, ControlTransferred) for each in result.events) == 1
 
 
-def test_what_was_said_in_the_moment_of_an_error_is_there_when_it_is_taken_up() -> None:
+def test_messages_at_the_moment_of_an_error_survive_a_resume() -> None:
     """A run that has failed fails again; its history is that of its log all the same (D8)."""
 
     async def held() -> tuple[Event, ...]:
@@ -170,16 +169,16 @@ def test_what_was_said_in_the_moment_of_an_error_is_there_when_it_is_taken_up() 
 
     async def taken_up(events: tuple[Event, ...]) -> RealtimeSession:
         runner = _desk(ScriptedRealtimeModel([]), multiple_transfers="error")
-        session = runner.resume(runner.text.adopt(events))
+        session = runner.resume(runner.text_runner.load_log(events))
         with suppress(BatonError):
             async with session:
                 pass
         return session
 
     *before, failed = without_a_clock(held())
-    said = next(each for each in before if isinstance(each, Said))
+    said = next(each for each in before if isinstance(each, AgentResponded))
     beside = replace(said, key="1/i9", message=AssistantMessage("so be it."))
     result = without_a_clock(taken_up((*before, beside, failed))).result
     assert result.status == "failed"
-    assert list(result.messages) == [entry.message for entry in recalled(result.events)]
+    assert list(result.messages) == [entry.message for entry in history_from_log(result.events)]
     assert result.messages[-1] == AssistantMessage("so be it.")

@@ -51,10 +51,10 @@ class HandoffContract(RuleBasedStateMachine):
     @precondition(lambda self: self.run.status == "suspended")
     @rule()
     def outside_answers_what_nobody_asked(self) -> None:
-        before = list(self.run.live.log.events)
+        before = self.run.live.events
         with pytest.raises(AnswerError):
             self.run.resume({"nobody/ask1": True})
-        assert self.run.live.log.events == before
+        assert self.run.live.events == before
 
     @precondition(lambda self: self.run.status in ("failed", "cancelled"))
     @rule(approval=approvals, answer=answers, how_many=st.integers(0, 4))

@@ -15,21 +15,21 @@ from tests.laws.stage import Stage
 
 from baton import RunResult
 from baton.events import (
-    Asked,
-    Completed,
+    AgentResponded,
     Event,
-    Failed,
-    Said,
-    Stepped,
+    InterruptRaised,
+    RunCompleted,
+    RunFailed,
+    StepCompleted,
     ToolReturned,
     decode_lines,
     decode_log,
     encode_log,
 )
-from baton.flow import recalled
+from baton.flow.log_history import history_from_log
 from baton.messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
 from baton.stores import SQLiteStore
-from baton.testing.mortal import Moment, MortalStore
+from baton.testing.crash_lab import CrashingStore, Moment
 
 _HANDED_OVER = "handed over with:"
 
@@ -45,7 +45,7 @@ def test_a_live_conversation_is_replayed_as_it_was(plan: LivePlan) -> None:
     _check_history(result)
     before = play.stage.deeds.copy(), len(play.model.requests), len(play.model.connections)
     if result.status == "completed":
-        again = in_loop(live_runner(plan.desk, play.stage, play.model).text.replay(result.events))
+        again = in_loop(live_runner(plan.desk, play.stage, play.model).text_runner.replay(result.events))
         assert again.events == result.events
         assert _what_counts(again) == _what_counts(result)
     assert (play.stage.deeds, len(play.model.requests), len(play.model.connections)) == before
@@ -59,7 +59,7 @@ def test_a_live_conversation_survives_a_crash_after_every_event(plan: LivePlan) 
     result = without_a_clock(LivePlay(plan).hold())
 
     for length in range(1, len(result.events)):
-        if any(isinstance(each, Completed) for each in result.events[:length]):
+        if any(isinstance(each, RunCompleted) for each in result.events[:length]):
             break
         note(f"crashed after {length} events, the last being {result.events[length - 1]}")
         recorded = decode_log(encode_log(result.events[:length]))
@@ -77,14 +77,14 @@ def test_a_live_conversation_survives_a_crash_after_every_event(plan: LivePlan) 
 @given(plan=live_plans(), moment=st.sampled_from(get_args(Moment)))
 def test_a_kept_conversation_survives_the_death_of_its_process(plan: LivePlan, moment: Moment) -> None:
     note(repr(plan))
-    whole = MortalStore()
+    whole = CrashingStore()
     without_a_clock(LivePlay(plan).hold(store=whole))
     length = whole.commits[-1]
 
     for last in range(1, length):
         note(f"died at event {last}, {moment}")
-        store, stage = MortalStore(), Stage()
-        store.let_die(last, moment)
+        store, stage = CrashingStore(), Stage()
+        store.die_at(last, moment)
         without_a_clock(LivePlay(plan, stage=stage).hold(store=store))
         if not store.is_dead:
             continue
@@ -106,7 +106,7 @@ def test_a_conversation_in_sqlite_goes_on_after_any_event(plan: LivePlan, cut: i
     note(repr(plan))
     result = without_a_clock(LivePlay(plan).hold())
     # How it ended is not part of what another run begins with.
-    happened = [each for each in result.events if not isinstance(each, Completed | Failed)]
+    happened = [each for each in result.events if not isinstance(each, RunCompleted | RunFailed)]
     recorded = happened[: 1 + cut % len(happened)]
     after = LivePlay(plan, number=1000, replies=())
     with TemporaryDirectory() as directory:
@@ -120,7 +120,7 @@ def test_a_conversation_in_sqlite_goes_on_after_any_event(plan: LivePlan, cut: i
     _check_nothing_was_done_again(after, recorded, ended.events)
 
 
-async def _stored(store: MortalStore) -> list[Event]:
+async def _stored(store: CrashingStore) -> list[Event]:
     return decode_lines(await store.load(RUN_ID))
 
 
@@ -136,16 +136,18 @@ def _what_counts(result: RunResult[Any]) -> tuple[object, ...]:
 
 def _check_history(result: RunResult[Any]) -> None:
     """The session's own history is what the log says, and each call in it has one result, behind it."""
-    assert _without_payloads(entry.message for entry in recalled(result.events)) == _without_payloads(result.messages)
+    assert _without_payloads(entry.message for entry in history_from_log(result.events)) == _without_payloads(
+        result.messages
+    )
     waiting: set[str] = set()
     seen: Counter[str] = Counter()
     for message in result.messages:
         if isinstance(message, AssistantMessage):
-            waiting |= {call.id for call in message.calls}
-            seen.update(call.id for call in message.calls)
+            waiting |= {call.id for call in message.tool_calls}
+            seen.update(call.id for call in message.tool_calls)
         elif isinstance(message, ToolMessage):
-            assert message.call_id in waiting, f"a result for `{message.call_id}`, which waits for none"
-            waiting.remove(message.call_id)
+            assert message.tool_call_id in waiting, f"a result for `{message.tool_call_id}`, which waits for none"
+            waiting.remove(message.tool_call_id)
     assert not waiting, "calls without a result"
     assert all(count == 1 for count in seen.values()), "a call id was used twice"
 
@@ -165,13 +167,13 @@ def _check_nothing_was_done_again(after: LivePlay, recorded: Sequence[Event], ev
     begun = {each.key.rpartition("/intent")[0] for each in recorded if _is_intent(each)}
     known = {each.key for each in recorded if isinstance(each, ToolReturned)}
     assert not (begun - known) & done, "what must not be done twice was begun again"
-    asked = {each.key for each in events if isinstance(each, Asked)}
+    asked = {each.key for each in events if isinstance(each, InterruptRaised)}
     ended = {each.key for each in events if isinstance(each, ToolReturned)}
     for scope in (begun - known) & ended:
         assert any(key.startswith(f"{scope}/unknown") for key in asked), f"nobody asked what became of {scope}"
-    said = [each.key for each in events if isinstance(each, Said)]
+    said = [each.key for each in events if isinstance(each, AgentResponded)]
     assert len(said) == len(set(said))
 
 
 def _is_intent(each: Event) -> bool:
-    return isinstance(each, Stepped) and "/intent" in each.key
+    return isinstance(each, StepCompleted) and "/intent" in each.key

@@ -11,7 +11,7 @@ from tests.laws.play import in_loop
 from baton import BaseAgent, Exit, Limits, Runner, RunResult, Transfer
 from baton.agents import AgentContext
 from baton.errors import LimitError
-from baton.events import Answered, Event, Stepped, decode_log, encode_log
+from baton.events import Event, InterruptAnswered, StepCompleted, decode_log, encode_log
 from baton.messages import text_of
 
 Deed: TypeAlias = tuple[Literal["say", "step", "ask", "write", "delete"], int]
@@ -82,7 +82,9 @@ class Works:
         )
 
     def runner(self) -> Runner[Any, Any]:
-        return Runner(self._root, agents=[self._other], limits=Limits(transfers=_MOST_TRANSFERS, round_trips=None))
+        return Runner(
+            self._root, extra_agents=[self._other], limits=Limits(transfers=_MOST_TRANSFERS, idle_cycles=None)
+        )
 
     async def run(self) -> RunResult[Any] | None:
         """The whole run; None if it goes round in circles."""
@@ -94,12 +96,12 @@ class Works:
 
     async def take_up(self, events: list[Event]) -> RunResult[Any]:
         runner = self.runner()
-        return await self._answered(runner, await runner.resume(runner.adopt(events)))
+        return await self._answered(runner, await runner.resume(runner.load_log(events)))
 
     async def _answered(self, runner: Runner[Any, Any], result: RunResult[Any]) -> RunResult[Any]:
         while result.status == "suspended":
             (question,) = result.interrupts
-            answered = sum(isinstance(event, Answered) for event in result.events)
+            answered = sum(isinstance(event, InterruptAnswered) for event in result.events)
             result = await runner.resume("r", {question.id: f"answer {answered + 1}"})
         return result
 
@@ -141,12 +143,12 @@ def test_own_agents_survive_a_crash_after_every_event(programs: tuple[Program, P
         return
     said = [text_of(message.content) for message in result.messages[1:]]
     assert (said, result.values, result.output) == _expected(programs)
-    assert works.taken.total() == sum(isinstance(event, Stepped) for event in result.events)
+    assert works.taken.total() == sum(isinstance(event, StepCompleted) for event in result.events)
 
     for length in range(1, len(result.events)):
         recorded = decode_log(encode_log(result.events[:length]))
         after = Works(programs)
-        after.taken["before the crash"] = sum(isinstance(event, Stepped) for event in recorded)
+        after.taken["before the crash"] = sum(isinstance(event, StepCompleted) for event in recorded)
         ended = in_loop(after.take_up(recorded))
 
         assert _what_counts(ended) == _what_counts(result)
@@ -169,4 +171,4 @@ def test_own_agents_are_replayed_as_they_were(programs: tuple[Program, Program])
 
 
 def _what_counts(result: RunResult[Any]) -> tuple[object, ...]:
-    return result.status, result.output, result.agent, result.messages, result.values
+    return result.status, result._output, result.agent, result.messages, result.values

@@ -13,14 +13,14 @@ from tests.laws.play import Play, in_loop
 from tests.laws.providers import objections
 from tests.laws.strategies import scenarios
 
-from baton.context import Entry
-from baton.messages import AssistantMessage, Content, Message, ToolMessage, paired
+from baton.context import HistoryEntry
+from baton.messages import AssistantMessage, Content, Message, ToolMessage, pair_calls_with_results
 
 
-def _jumbled(picks: list[int]) -> Callable[[Sequence[Entry]], Sequence[Message]]:
+def _jumbled(picks: list[int]) -> Callable[[Sequence[HistoryEntry]], Sequence[Message]]:
     """A projection that leaves out, moves and, where a pick is there twice, repeats entries."""
 
-    def project(entries: Sequence[Entry]) -> Sequence[Message]:
+    def project(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entries[pick % len(entries)].message for pick in picks] if entries else []
 
     return project
@@ -44,8 +44,8 @@ def test_a_projection_that_repeats(scenario: Scenario, picks: list[int]) -> None
     assert [objections(seen) for seen in play.voice.seen] == [[]] * len(play.voice.seen)
 
 
-def _shuffled(picks: list[int]) -> Callable[[Sequence[Entry]], Sequence[Message]]:
-    def project(entries: Sequence[Entry]) -> Sequence[Message]:
+def _shuffled(picks: list[int]) -> Callable[[Sequence[HistoryEntry]], Sequence[Message]]:
+    def project(entries: Sequence[HistoryEntry]) -> Sequence[Message]:
         return [entries[pick].message for pick in picks if pick < len(entries)]
 
     return project
@@ -62,22 +62,22 @@ def test_an_input_that_is_torn_apart(scenario: Scenario, given_messages: list[Me
 
 @given(conversation=torn_conversations)
 def test_pairs_are_made_of_what_is_torn_apart(conversation: list[Message]) -> None:
-    whole = paired(conversation)
+    whole = pair_calls_with_results(conversation)
 
     assert objections(whole) == []
-    assert paired(whole) == whole
+    assert pair_calls_with_results(whole) == whole
 
 
 @given(conversation=st.lists(messages, max_size=8))
 def test_pairing_is_done_once_and_for_all(conversation: list[Message]) -> None:
-    whole = paired(conversation)
+    whole = pair_calls_with_results(conversation)
 
-    assert paired(whole) == whole
+    assert pair_calls_with_results(whole) == whole
 
 
 @given(conversation=torn_conversations)
 def test_pairing_loses_nothing_but_what_is_empty_or_alone(conversation: list[Message]) -> None:
-    whole = paired(conversation)
+    whole = pair_calls_with_results(conversation)
 
     said = [message for message in conversation if not isinstance(message, ToolMessage) and not _is_empty(message)]
     assert [_gist(message) for message in whole if not isinstance(message, ToolMessage)] == list(map(_gist, said))
@@ -93,16 +93,18 @@ def test_a_call_gets_the_first_result_after_it_that_is_left(conversation: list[M
     left = {number: message for number, message in enumerate(numbered) if isinstance(message, ToolMessage)}
     expected: list[Content] = []
     for number, message in enumerate(numbered):
-        for call in message.calls if isinstance(message, AssistantMessage) else ():
-            fitting = [each for each in left if each > number and left[each].call_id == call.id]
+        for call in message.tool_calls if isinstance(message, AssistantMessage) else ():
+            fitting = [each for each in left if each > number and left[each].tool_call_id == call.id]
             expected.append(left.pop(fitting[0]).content if fitting else "The result of this call is not available.")
 
-    assert [message.content for message in paired(numbered) if isinstance(message, ToolMessage)] == expected
+    assert [
+        message.content for message in pair_calls_with_results(numbered) if isinstance(message, ToolMessage)
+    ] == expected
 
 
 def _gist(message: Message) -> object:
     """What is said, but for the ids of calls."""
-    calls = message.calls if isinstance(message, AssistantMessage) else ()
+    calls = message.tool_calls if isinstance(message, AssistantMessage) else ()
     return type(message), message.content, [(call.name, call.arguments) for call in calls]
 
 

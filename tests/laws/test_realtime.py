@@ -21,7 +21,7 @@ from tests.laws.play import in_loop
 from tests.laws.stage import Stage
 
 from baton import BatonError, Runner, RunResult
-from baton.events import Asked, Delta, Event, Said, ToolReturned, Transferred
+from baton.events import AgentResponded, ControlTransferred, Delta, Event, InterruptRaised, ToolReturned
 from baton.messages import AssistantMessage, Message, ToolMessage, is_empty
 from baton.models import ModelRequest
 from baton.realtime import RealtimeSession
@@ -103,11 +103,11 @@ async def _one_run(runner: Runner[Any, Any], run_id: str, text: str) -> tuple[Ru
     live = runner.stream(text, thread="t", run_id=run_id)
     while True:
         with suppress(BatonError):
-            await live.drive()
+            await live._drive()
         if live.result.status != "suspended":
             error = live.result.error
             return live.result, "" if error is None else type(error).__name__
-        questions = live.log.open_questions()
+        questions = live._log.open_interrupts()
         live = runner.stream_resume(run_id, {id: answer_to(asked) for id, asked in questions.items()})
 
 
@@ -139,9 +139,9 @@ async def _is_answered(session: RealtimeSession, events: Any) -> bool:
     """Go on until the model says something and calls nothing; False if the conversation ends before that."""
     happened: Event | Delta
     async for happened in events:
-        if isinstance(happened, Asked):
+        if isinstance(happened, InterruptRaised):
             await session.answer(happened.key, answer_to(happened))
-        elif isinstance(happened, Said) and not happened.message.calls:
+        elif isinstance(happened, AgentResponded) and not happened.message.tool_calls:
             return True
     return False
 
@@ -150,14 +150,21 @@ def _what_happened(events: Iterable[Event]) -> list[Line]:
     """Responses, results and transfers; results of one response in the order of its calls."""
     told: list[Line] = []
     for each in events:
-        if isinstance(each, Said):
+        if isinstance(each, AgentResponded):
             # Which edges are closed matters only to calls.
-            told.append(("said", each.agent, each.message, each.disabled if each.message.calls else ()))
+            told.append(("said", each.agent, each.message, each.disabled_handoffs if each.message.tool_calls else ()))
         elif isinstance(each, ToolReturned):
             place = int(each.key.rsplit(".", 1)[1])
-            facts = (each.call_id, each.name, each.content, each.is_error, each.wanted, each.is_undone)
-            told.append(("returned", place, *facts, each.changes))
-        elif isinstance(each, Transferred):
+            facts = (
+                each.call_id,
+                each.tool_name,
+                each.content,
+                each.is_error,
+                each.requested_agent,
+                each.is_transfer_refused,
+            )
+            told.append(("returned", place, *facts, each.value_changes))
+        elif isinstance(each, ControlTransferred):
             told.append(("transferred", each.source, each.target, each.call_id, each.payload, each.reason))
     return _in_order_of_calls(told, "returned")
 
@@ -183,22 +190,22 @@ def _comparable(lines: Sequence[Line], undone: set[str]) -> list[Line]:
             told.append((*line[:2], _without(line[2], undone), *line[3:]) if is_first else line[:2])
         else:
             told.append(line)
-        if line[0] == "has answered" and not line[2].calls:
+        if line[0] == "has answered" and not line[2].tool_calls:
             is_first = False
     return told
 
 
 def _undone(events: Iterable[Event]) -> set[str]:
-    return {each.call_id for each in events if isinstance(each, ToolReturned) and each.is_undone}
+    return {each.call_id for each in events if isinstance(each, ToolReturned) and each.is_transfer_refused}
 
 
 def _without(messages: Iterable[Message], call_ids: set[str]) -> list[Message]:
     left: list[Message] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            calls = tuple([call for call in message.calls if call.id not in call_ids])
+            calls = tuple([call for call in message.tool_calls if call.id not in call_ids])
             message = AssistantMessage(message.content, calls)
-        if not (is_empty(message) or (isinstance(message, ToolMessage) and message.call_id in call_ids)):
+        if not (is_empty(message) or (isinstance(message, ToolMessage) and message.tool_call_id in call_ids)):
             left.append(message)
     return left
 
@@ -219,4 +226,4 @@ def _as_one_run(runs: Sequence[list[Line]]) -> list[Line]:
 
 
 def _has_exit(events: Iterable[Event]) -> bool:
-    return any(isinstance(each, ToolReturned) and each.name == "exit" and not each.is_error for each in events)
+    return any(isinstance(each, ToolReturned) and each.tool_name == "exit" and not each.is_error for each in events)

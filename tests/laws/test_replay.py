@@ -44,7 +44,7 @@ def test_a_failed_run_fails_again_in_the_same_way(scenario: Scenario) -> None:
 
 
 def _what_counts(result: RunResult[object]) -> tuple[object, ...]:
-    return result.status, result.output, result.agent, result.messages, result.values, result.run_id
+    return result.status, result._output, result.agent, result.messages, result.values, result.run_id
 
 
 @given(scenario=scenarios())

@@ -11,7 +11,7 @@ from tests.laws.play import RUN_ID, Play, in_loop
 from tests.laws.strategies import scenarios
 
 from baton import BatonError, RunResult
-from baton.events import Delta, Event, Said, TextDelta, ToolCallDelta
+from baton.events import AgentResponded, Delta, Event, TextDelta, ToolCallDelta
 from baton.messages import text_of
 
 
@@ -25,7 +25,7 @@ def test_the_log_is_the_same_streamed_or_not(scenario: Scenario) -> None:
     result = in_loop(streamed.run(deliver_to=delivered))
 
     assert _timeless(result.events) == _timeless(expected.events)
-    assert (result.status, result.output, result.values) == (expected.status, expected.output, expected.values)
+    assert (result.status, result._output, result.values) == (expected.status, expected._output, expected.values)
     assert result.messages == expected.messages
     assert streamed.voice.seen == silent.voice.seen
     assert streamed.stage.deeds == silent.stage.deeds
@@ -55,11 +55,11 @@ def test_deltas_make_up_what_is_said_afterwards(scenario: Scenario) -> None:
             text += event.text
         elif isinstance(event, ToolCallDelta):
             arguments[event.index] += event.arguments
-        elif isinstance(event, Said) and event.model:
+        elif isinstance(event, AgentResponded) and event.model:
             message = event.message
             assert text == (text_of(message.content) if isinstance(message.content, str) else "")
-            assert [arguments[index] or "{}" for index in range(len(message.calls))] == [
-                call.arguments for call in message.calls
+            assert [arguments[index] or "{}" for index in range(len(message.tool_calls))] == [
+                call.arguments for call in message.tool_calls
             ]
             text, arguments = "", defaultdict[int, str](str)
     assert (text, arguments) == ("", {})
@@ -76,7 +76,7 @@ def test_who_leaves_early_leaves_a_run_that_can_be_resumed(scenario: Scenario, h
         return
     resumed = in_loop(play.take_up(left.events))
 
-    assert (resumed.status, resumed.output, resumed.values) == (expected.status, expected.output, expected.values)
+    assert (resumed.status, resumed._output, resumed.values) == (expected.status, expected._output, expected.values)
     assert resumed.messages == expected.messages
 
 
@@ -92,4 +92,4 @@ async def _left_after(how_many: int, play: Play) -> RunResult[object]:
 
 
 def _timeless(events: tuple[Event, ...]) -> list[Event]:
-    return [replace(event, at=0.0) for event in events]
+    return [replace(event, timestamp=0.0) for event in events]

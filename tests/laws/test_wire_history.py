@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from tests.laws.conversations import messages, torn_conversations
+from tests.servers import AnthropicServer, GoogleServer, ProviderServer, ReceivedRequest
+from tests.servers.base import APIEndpoint
 
-from baton.errors import RequestError
+from baton.errors import ModelRequestError
 from baton.messages import Message, ToolSpec
 from baton.models import ModelRequest
-from baton.models.anthropic.request import parameters as for_anthropic
-from baton.models.google.request import parameters as for_google
-from baton.testing.servers import AnthropicServer, GoogleServer, ProviderServer, Received
-from baton.testing.servers.base import Endpoint
+from baton.models.anthropic.request import build_parameters as for_anthropic
+from baton.models.google.request import build_parameters as for_google
 
 CONVERSATIONS = torn_conversations | st.lists(messages, max_size=8)
 TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])
@@ -21,9 +21,9 @@ TOOLS = st.sampled_from([(), (ToolSpec("wave"),)])
 def read_by(server: ProviderServer, path: str, body: object) -> ModelRequest:
     headers = {"x-api-key": "test-key", "x-goog-api-key": "test-key", "anthropic-version": "2026-10-21"}
     raw = msgspec.json.encode(body)
-    received = Received("POST", path, query={"alt": "sse"}, headers=headers, raw=raw)
+    received = ReceivedRequest("POST", path, query={"alt": "sse"}, headers=headers, raw=raw)
     endpoint = server.route(received)
-    assert isinstance(endpoint, Endpoint)
+    assert isinstance(endpoint, APIEndpoint)
     return endpoint.read(received).request
 
 
@@ -32,7 +32,7 @@ def test_anthropic_takes_any_conversation(conversation: list[Message], tools: tu
     request = ModelRequest(conversation, tools=tools)
     try:
         body = for_anthropic(request, "claude-opus-5-5", "anthropic:claude-opus-5-5")
-    except RequestError:
+    except ModelRequestError:
         # There are media that Claude cannot be given.
         reject()
     understood = read_by(AnthropicServer([]), "/v1/messages", body)

@@ -15,7 +15,7 @@ from tests.laws.oracle import End, Line, Oracle, Trouble
 from tests.laws.play import in_loop
 from tests.laws.trees import Tree, trees
 
-from baton.events import Asked, Event, Said, Stepped, decode_log, encode_log
+from baton.events import AgentResponded, Event, InterruptRaised, StepCompleted, decode_log, encode_log
 from baton.messages import text_of
 
 _MANY = settings().max_examples * 3
@@ -37,7 +37,7 @@ def test_questions_answered_in_any_order_come_to_the_same(tree: Tree, order: Ran
     known = in_loop(run_to_end(Floor(tree, is_known=True)))
     floor = Floor(tree)
     asked = in_loop(run_to_end(floor, order=order))
-    assume(any(isinstance(event, Asked) for event in asked.events))
+    assume(any(isinstance(event, InterruptRaised) for event in asked.events))
 
     assert asked.what_counts == known.what_counts
     _check_against_oracle(asked, tree)
@@ -101,8 +101,8 @@ def _end_of(oracle: Oracle, tree: Tree, lines: list[Line], values: dict[str, Any
 
 
 def _steps(events: Sequence[Event]) -> int:
-    return sum(isinstance(event, Stepped) and event.name == "s" for event in events)
+    return sum(isinstance(event, StepCompleted) and event.name == "s" for event in events)
 
 
 def _said(events: Sequence[Event]) -> Counter[tuple[tuple[str, ...], str]]:
-    return Counter((event.path, event.text) for event in events if isinstance(event, Said))
+    return Counter((event.path, event.text) for event in events if isinstance(event, AgentResponded))

@@ -6,7 +6,7 @@ import pytest
 
 from baton import Agent, Runner
 from baton.errors import SetupError
-from baton.models import resolve
+from baton.models import resolve_model
 
 
 @pytest.mark.parametrize(
@@ -30,4 +30,4 @@ def test_a_missing_extra(model: str, module: str, what: str, extra: str, monkeyp
 
 
 def test_what_is_there_is_not_missed() -> None:
-    assert resolve("openai:gpt-5").name == "openai:gpt-5"
+    assert resolve_model("openai:gpt-5").name == "openai:gpt-5"

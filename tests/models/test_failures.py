@@ -6,7 +6,7 @@ from email.utils import formatdate
 import pytest
 
 from baton.errors import ContentFilterError, EmptyResponseError, ModelError
-from baton.models.failures import Objection, empty, refused, retry_after
+from baton.models.provider_errors import RejectionReason, empty, rejected, retry_after
 
 
 @pytest.mark.parametrize(
@@ -33,22 +33,22 @@ def test_how_long_to_wait_until_a_date() -> None:
 
 
 @pytest.mark.parametrize(
-    ("objection", "retryable", "advice"),
+    ("reason", "retryable", "advice"),
     [
-        ("key", False, "check the key"),
-        ("no model", False, "check the name"),
-        ("no address", False, "check base_url"),
-        ("too long", False, "shorten the history"),
+        ("authentication", False, "check the key"),
+        ("unknown_model", False, "check the name"),
+        ("unknown_url", False, "check base_url"),
+        ("too_long", False, "shorten the history"),
         ("filtered", False, "stopped this request"),
-        ("too many", True, "wrap the model in Retry"),
-        ("no credit", False, "to wait does not help"),
-        ("overloaded", True, "Retry or Failover"),
-        ("too slow", True, "gave up waiting"),
-        ("bad request", False, "does not take this request"),
+        ("rate_limit", True, "wrap the model in RetryModel"),
+        ("quota", False, "retrying will not help"),
+        ("overloaded", True, "RetryModel or FallbackModel"),
+        ("timeout", True, "timed out"),
+        ("bad_request", False, "rejected the request"),
     ],
 )
-def test_each_objection_says_what_to_do(objection: Objection, retryable: bool, advice: str) -> None:
-    error = refused("some:model", objection, "it says no", retry_after=2.0)
+def test_each_rejection_has_advice(reason: RejectionReason, retryable: bool, advice: str) -> None:
+    error = rejected("some:model", reason, "it says no", retry_after=2.0)
     assert isinstance(error, ModelError)
     assert (error.retryable, error.model) == (retryable, "some:model")
     assert "it says no" in str(error)

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from weakref import ref
 
-from baton.models.per_loop import PerLoop
+from baton.models.sdk_clients import PerEventLoop
 
 
 class Client:
@@ -16,7 +16,7 @@ class Client:
 
 
 def test_each_loop_has_its_own_and_closes_it_when_it_ends() -> None:
-    clients = PerLoop(Client, Client.close)
+    clients = PerEventLoop(Client, Client.close)
 
     async def twice() -> tuple[Client, Client]:
         return await clients.get(), await clients.get()
@@ -30,7 +30,7 @@ def test_each_loop_has_its_own_and_closes_it_when_it_ends() -> None:
 
 
 def test_a_loop_that_has_ended_is_not_kept() -> None:
-    clients = PerLoop(Client, Client.close)
+    clients = PerEventLoop(Client, Client.close)
 
     async def use() -> "ref[asyncio.AbstractEventLoop]":
         await clients.get()
@@ -42,7 +42,7 @@ def test_a_loop_that_has_ended_is_not_kept() -> None:
 
 
 async def test_a_closed_one_is_made_anew() -> None:
-    clients = PerLoop(Client, Client.close)
+    clients = PerEventLoop(Client, Client.close)
     first = await clients.get()
     await clients.close()
     await clients.close()

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import pytest
 
 from baton.errors import SetupError
-from baton.models import Model, register, resolve
+from baton.models import Model, register_model, resolve_model
 from baton.testing import ScriptedModel
 
 Install: TypeAlias = Callable[[str, str], None]
@@ -41,74 +41,74 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
 
 def test_a_model_is_itself() -> None:
     model = ScriptedModel([])
-    assert resolve(model) is model
+    assert resolve_model(model) is model
 
 
 def test_a_registered_prefix_makes_a_model_once_for_each_string() -> None:
-    register("fake", make_fake)
-    assert resolve("fake:one").name == "fake:one"
-    assert resolve("fake:one") is resolve("fake:one")
-    assert resolve("fake:one") is not resolve("fake:two")
+    register_model("fake", make_fake)
+    assert resolve_model("fake:one").name == "fake:one"
+    assert resolve_model("fake:one") is resolve_model("fake:one")
+    assert resolve_model("fake:one") is not resolve_model("fake:two")
 
 
 def test_only_the_first_colon_divides() -> None:
-    register("fake", make_fake)
-    assert resolve("fake:llama:8b").name == "fake:llama:8b"
+    register_model("fake", make_fake)
+    assert resolve_model("fake:llama:8b").name == "fake:llama:8b"
 
 
 def test_registering_again_counts_for_strings_resolved_before() -> None:
-    register("fake", make_fake)
-    register("other", make_fake)
-    old, other = resolve("fake:one"), resolve("other:one")
-    register("fake", make_fake)
-    assert resolve("fake:one") is not old
-    assert resolve("other:one") is other
+    register_model("fake", make_fake)
+    register_model("other", make_fake)
+    old, other = resolve_model("fake:one"), resolve_model("other:one")
+    register_model("fake", make_fake)
+    assert resolve_model("fake:one") is not old
+    assert resolve_model("other:one") is other
 
 
 def test_an_installed_provider_is_found_by_its_entry_point(install: Install) -> None:
     install("provider_one", "one = provider_one:make")
-    assert resolve("one:large").name == "installed:large"
-    assert resolve("one:large") is resolve("one:large")
+    assert resolve_model("one:large").name == "installed:large"
+    assert resolve_model("one:large") is resolve_model("one:large")
 
 
 def test_what_is_registered_comes_before_what_is_installed(install: Install) -> None:
     install("provider_two", "two = provider_two:make")
-    register("two", make_fake)
-    assert resolve("two:large").name == "fake:large"
+    register_model("two", make_fake)
+    assert resolve_model("two:large").name == "fake:large"
 
 
 def test_an_unknown_provider_is_explained(install: Install) -> None:
     install("provider_three", "installed = provider_three:make")
-    register("registered", make_fake)
+    register_model("registered", make_fake)
     with pytest.raises(SetupError) as raised:
-        resolve("openia:gpt-5", wanted_by="Desk")
+        resolve_model("openia:gpt-5", wanted_by="Desk")
     message = str(raised.value)
-    assert message.startswith("the model `openia:gpt-5` for `Desk` needs the provider `openia`; available: `")
+    assert message.startswith(
+        "the model `openia:gpt-5` for `Desk` needs the provider `openia`, which is not installed; "
+        "did you mean `openai`? "
+    )
     assert "`installed`" in message
     assert "`registered`" in message
     assert message.endswith(
         "Install a package with an entry point `openia` in the group `baton.models`, "
-        "or call baton.models.register('openia', factory)"
+        "or call baton.models.register_model('openia', factory)"
     )
 
 
 @pytest.mark.parametrize("text", ["gpt-5", "fake:", ":gpt-5", ""])
 def test_a_string_without_provider_or_name_is_explained(text: str) -> None:
-    register("fake", make_fake)
+    register_model("fake", make_fake)
     with pytest.raises(SetupError) as raised:
-        resolve(text)
+        resolve_model(text)
     message = str(raised.value)
-    assert message.startswith(
-        f"the model `{text}` does not say which provider and which of its models is meant; "
-        "write it as `provider:name`, with one of: `"
-    )
+    assert message.startswith(f"the model `{text}` has no provider prefix; write it as `provider:name`, with one of: `")
     assert "`fake`" in message
 
 
 def test_a_provider_that_cannot_be_imported_says_what_is_missing(install: Install) -> None:
     install("provider_four", "four = no_such_package:make [sdk]")
     with pytest.raises(SetupError) as raised:
-        resolve("four:large", wanted_by="Desk")
+        resolve_model("four:large", wanted_by="Desk")
     assert str(raised.value) == (
         "the provider `four` for `Desk` cannot be imported from `provider_four`: No module named 'no_such_package'; "
         "install what it needs, for instance with: pip install 'provider_four[sdk]'"
@@ -119,45 +119,45 @@ def test_a_provider_that_cannot_be_imported_says_what_is_missing(install: Instal
 def test_two_packages_that_claim_one_prefix_are_not_chosen_between(install: Install) -> None:
     install("provider_five", "five = provider_five:make")
     install("provider_six", "five = provider_six:make")
-    with pytest.raises(SetupError, match="claim the provider `five`: `provider_five:make`, `provider_six:make`"):
-        resolve("five:large")
-    register("five", make_fake)
-    assert resolve("five:large").name == "fake:large"
+    with pytest.raises(SetupError, match="provide `five`: `provider_five:make`, `provider_six:make`"):
+        resolve_model("five:large")
+    register_model("five", make_fake)
+    assert resolve_model("five:large").name == "fake:large"
 
 
 def test_no_model_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("BATON_MODEL", raising=False)
     with pytest.raises(
-        SetupError, match=r"no model was given for `Desk`; give a Model, or a string .* or set BATON_MODEL"
+        SetupError, match=r"no model was given for `Desk`; pass a Model or a string .* or set BATON_MODEL"
     ):
-        resolve(None, wanted_by="Desk")
+        resolve_model(None, wanted_by="Desk")
 
 
 def test_no_model_means_the_one_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    register("fake", make_fake)
+    register_model("fake", make_fake)
     monkeypatch.setenv("BATON_MODEL", "fake:default")
-    assert resolve(None).name == "fake:default"
+    assert resolve_model(None).name == "fake:default"
     monkeypatch.setenv("BATON_MODEL", "")
     with pytest.raises(SetupError, match="no model was given"):
-        resolve(None)
+        resolve_model(None)
 
 
 @pytest.mark.parametrize(("given", "shown"), [(7, "a int"), (ScriptedModel, "the class ScriptedModel itself")])
 def test_something_that_is_no_model_is_explained(given: object, shown: str) -> None:
     with pytest.raises(SetupError, match=f"is {shown}; a model is an object with `name` and `respond"):
-        resolve(given)  # pyright: ignore[reportArgumentType]
+        resolve_model(given)  # pyright: ignore[reportArgumentType]
 
 
 def test_a_factory_that_makes_no_model_is_explained() -> None:
-    register("fake", lambda name: None)  # pyright: ignore[reportArgumentType]
-    with pytest.raises(SetupError, match="the provider `fake` made a NoneType of `fake:one`"):
-        resolve("fake:one")
+    register_model("fake", lambda name: None)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match="the provider `fake` returned a NoneType for `fake:one`"):
+        resolve_model("fake:one")
 
 
 @pytest.mark.parametrize("prefix", ["", "a:b"])
 def test_a_prefix_that_could_never_be_asked_for_is_refused(prefix: str) -> None:
-    with pytest.raises(SetupError, match="cannot be the prefix"):
-        register(prefix, make_fake)
+    with pytest.raises(SetupError, match="is not a valid provider prefix"):
+        register_model(prefix, make_fake)
 
 
 def test_importing_the_room_loads_neither_pydantic_nor_metadata_nor_a_provider() -> None:

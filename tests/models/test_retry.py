@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 from baton.errors import ModelError, SetupError
 from baton.messages import AssistantMessage, Image, ToolCall, Usage, UserMessage
 from baton.models import (
-    CallChunk,
     Chunk,
     Model,
     ModelRequest,
+    ModelResponse,
     PartChunk,
     ReasoningChunk,
-    Response,
-    Retry,
+    RetryModel,
     TextChunk,
-    collect,
+    ToolCallChunk,
+    collect_response,
 )
-from baton.testing import ScriptedModel, Stream, say
+from baton.testing import ScriptedModel, ScriptedStream, say
 
 REQUEST = ModelRequest((UserMessage("my secret"),), agent="Desk")
 
@@ -64,15 +64,15 @@ class Watched:
 
 def retrying(
     model: Model, waits: Waits, *, jitter: float = 0.0, attempts: int = 3, after_output: bool = False
-) -> Retry:
-    return Retry(model, sleep=waits, jitter=jitter, attempts=attempts, after_output=after_output)
+) -> RetryModel:
+    return RetryModel(model, sleep=waits, jitter=jitter, attempts=attempts, after_output=after_output)
 
 
 async def test_it_asks_again_until_it_gets_an_answer_and_waits_twice_as_long_each_time() -> None:
     model = ScriptedModel([overloaded(), overloaded(), overloaded(), "Hello"])
     waits = Waits()
-    response = await collect(retrying(model, waits, attempts=5).respond(REQUEST))
-    assert response == Response(AssistantMessage("Hello"), model="scripted")
+    response = await collect_response(retrying(model, waits, attempts=5).respond(REQUEST))
+    assert response == ModelResponse(AssistantMessage("Hello"), model="scripted")
     assert waits == [0.5, 1.0, 2.0]
     assert model.requests == [REQUEST] * 4
 
@@ -81,10 +81,10 @@ async def test_the_last_error_is_raised_and_says_how_often_the_model_was_asked()
     errors = [overloaded(), overloaded(), overloaded()]
     model = ScriptedModel([*errors, "never asked for"])
     with pytest.raises(ModelError) as raised:
-        await collect(retrying(model, Waits()).respond(REQUEST))
+        await collect_response(retrying(model, Waits()).respond(REQUEST))
     assert raised.value is errors[2]
     assert raised.value.__notes__ == [
-        "`scripted` was asked 3 times; not again, because Retry(attempts=3) allows no more"
+        "`scripted` was called 3 times; not retried because RetryModel(attempts=3) allows no more"
     ]
     assert model.remaining == 1
 
@@ -93,24 +93,24 @@ async def test_an_error_that_is_not_retryable_is_raised_at_once() -> None:
     model = ScriptedModel([ModelError("wrong key"), "never asked for"])
     waits = Waits()
     with pytest.raises(ModelError, match="wrong key"):
-        await collect(retrying(model, waits).respond(REQUEST))
+        await collect_response(retrying(model, waits).respond(REQUEST))
     assert (waits, model.remaining) == ([], 1)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), SetupError("no key")])
 async def test_errors_that_are_not_the_models_pass_through(error: Exception) -> None:
     with pytest.raises(type(error)):
-        await collect(Retry(ScriptedModel([error]), should_retry=lambda _: True).respond(REQUEST))
+        await collect_response(RetryModel(ScriptedModel([error]), should_retry=lambda _: True).respond(REQUEST))
 
 
 async def test_should_retry_decides_in_place_of_the_error() -> None:
     waits = Waits()
-    picky = Retry(
+    picky = RetryModel(
         ScriptedModel([ModelError("odd"), overloaded()]), sleep=waits, should_retry=lambda error: not error.retryable
     )
     with pytest.raises(ModelError, match="overloaded") as raised:
-        await collect(picky.respond(REQUEST))
-    assert raised.value.__notes__ == ["`scripted` was asked 2 times; not again, because this error is not one to retry"]
+        await collect_response(picky.respond(REQUEST))
+    assert raised.value.__notes__ == ["`scripted` was called 2 times; not retried because this error is not retryable"]
     assert len(waits) == 1
 
 
@@ -126,17 +126,17 @@ def test_every_wait_lies_between_what_jitter_leaves_and_the_doubled_bounded_one(
 ) -> None:
     waits = Waits()
     model = ScriptedModel([overloaded()] * attempts)
-    retry = Retry(
+    retry = RetryModel(
         model,
         attempts=attempts,
-        initial=initial,
-        maximum=maximum,
+        initial_delay=initial,
+        max_delay=maximum,
         jitter=jitter,
         sleep=waits,
         random=lambda: chance,
     )
     with pytest.raises(ModelError):
-        asyncio.run(collect(retry.respond(REQUEST)))
+        asyncio.run(collect_response(retry.respond(REQUEST)))
     assert len(waits) == attempts - 1
     longest = initial
     for wait in waits:
@@ -150,14 +150,16 @@ async def test_full_jitter_is_the_default() -> None:
     chances = iter([0.0, 0.25, 1.0])
     model = ScriptedModel([overloaded()] * 4)
     with pytest.raises(ModelError):
-        await collect(Retry(model, attempts=4, sleep=waits, random=lambda: next(chances)).respond(REQUEST))
+        await collect_response(
+            RetryModel(model, attempts=4, sleep=waits, random=lambda: next(chances)).respond(REQUEST)
+        )
     assert waits == [0.5, 0.75, 0.0]
 
 
 async def test_retry_after_is_obeyed_to_the_second_even_beyond_maximum() -> None:
     waits = Waits()
     model = ScriptedModel([overloaded(0.0), overloaded(45.0), "Hello"])
-    await collect(Retry(model, sleep=waits, maximum=30.0).respond(REQUEST))
+    await collect_response(RetryModel(model, sleep=waits, max_delay=30.0).respond(REQUEST))
     assert waits == [0.0, 45.0]
 
 
@@ -165,9 +167,10 @@ async def test_retry_after_beyond_patience_is_raised_at_once() -> None:
     waits = Waits()
     model = ScriptedModel([overloaded(3600.0), "never asked for"])
     with pytest.raises(ModelError) as raised:
-        await collect(Retry(model, sleep=waits, patience=60).respond(REQUEST))
+        await collect_response(RetryModel(model, sleep=waits, max_retry_after=60).respond(REQUEST))
     assert raised.value.__notes__ == [
-        "`scripted` was asked once; not again, because it wants 3600 s of rest and Retry(patience=60) is shorter"
+        "`scripted` was called once; not retried because the provider asks to wait 3600 s, "
+        "longer than RetryModel(max_retry_after=60)"
     ]
     assert waits == []
 
@@ -176,9 +179,9 @@ async def test_retry_after_beyond_patience_is_raised_at_once() -> None:
     "output",
     [
         TextChunk("Hel"),
-        CallChunk(0, "a", "look_up"),
+        ToolCallChunk(0, "a", "look_up"),
         PartChunk(Image(url="https://example.org/cat.png")),
-        Response(AssistantMessage("Hello"), model="watched"),
+        ModelResponse(AssistantMessage("Hello"), model="watched"),
     ],
 )
 async def test_it_does_not_ask_again_after_output(output: Chunk) -> None:
@@ -192,23 +195,23 @@ async def test_it_does_not_ask_again_after_output(output: Chunk) -> None:
     with pytest.raises(ModelError) as raised:
         await read()
     assert seen == [output]
-    assert "a part of its answer had been passed on already" in raised.value.__notes__[0]
+    assert "part of the response was already passed on" in raised.value.__notes__[0]
     assert (model.begun, model.closed) == (1, 1)
 
 
 async def test_thoughts_and_empty_text_are_no_output_and_do_not_get_into_the_answer() -> None:
     model = Watched(
         [ReasoningChunk("Hm"), TextChunk(""), overloaded()],
-        [ReasoningChunk("Aha"), TextChunk("Hello"), Response(usage=Usage(3, 4))],
+        [ReasoningChunk("Aha"), TextChunk("Hello"), ModelResponse(usage=Usage(3, 4))],
     )
-    response = await collect(retrying(model, Waits()).respond(REQUEST))
+    response = await collect_response(retrying(model, Waits()).respond(REQUEST))
     assert response.message is not None
     assert [block.text for block in response.message.reasoning] == ["Aha"]
     assert (response.message.content, response.usage, response.model) == ("Hello", Usage(3, 4), "watched")
 
 
 async def test_after_output_gives_the_answer_of_the_last_attempt_alone() -> None:
-    model = ScriptedModel([Stream("Good", overloaded()), Stream("Hel", "lo", ToolCall("a", "wave"))])
+    model = ScriptedModel([ScriptedStream("Good", overloaded()), ScriptedStream("Hel", "lo", ToolCall("a", "wave"))])
     pieces: list[str] = []
     chunks: list[Chunk] = []
     async for chunk in retrying(model, Waits(), after_output=True).respond(REQUEST):
@@ -216,20 +219,25 @@ async def test_after_output_gives_the_answer_of_the_last_attempt_alone() -> None
         if isinstance(chunk, TextChunk):
             pieces.append(chunk.text)
     assert pieces == ["Good", "Hel", "lo"]
-    assert chunks[-1] == Response(AssistantMessage("Hello", (ToolCall("a", "wave"),)), model="scripted")
-    assert sum(isinstance(chunk, Response) for chunk in chunks) == 1
+    assert chunks[-1] == ModelResponse(AssistantMessage("Hello", (ToolCall("a", "wave"),)), model="scripted")
+    assert sum(isinstance(chunk, ModelResponse) for chunk in chunks) == 1
 
 
 async def test_an_answer_that_succeeds_at_once_passes_through_as_it_is() -> None:
-    chunks = [ReasoningChunk("Hm"), TextChunk("Hel"), TextChunk("lo"), Response(usage=Usage(1, 2), model="watched-2")]
+    chunks = [
+        ReasoningChunk("Hm"),
+        TextChunk("Hel"),
+        TextChunk("lo"),
+        ModelResponse(usage=Usage(1, 2), model="watched-2"),
+    ]
     model = Watched(chunks)
-    assert [chunk async for chunk in Retry(model).respond(REQUEST)] == chunks
+    assert [chunk async for chunk in RetryModel(model).respond(REQUEST)] == chunks
     assert (model.begun, model.closed) == (1, 1)
 
 
 async def test_a_reader_that_leaves_closes_the_model_inside() -> None:
     model = Watched([TextChunk("Hel"), TextChunk("lo")])
-    chunks = Retry(model).respond(REQUEST)
+    chunks = RetryModel(model).respond(REQUEST)
     assert await anext(chunks) == TextChunk("Hel")
     await chunks.aclose()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
     assert (model.begun, model.closed) == (1, 1)
@@ -241,7 +249,7 @@ async def test_cancelling_closes_the_model_inside() -> None:
     reached = asyncio.Event()
 
     async def read() -> None:
-        async for _ in Retry(model).respond(REQUEST):
+        async for _ in RetryModel(model).respond(REQUEST):
             reached.set()
 
     task = asyncio.create_task(read())
@@ -260,7 +268,7 @@ async def test_cancelling_while_it_waits_asks_no_more() -> None:
         is_waiting.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(collect(Retry(model, sleep=wait_for_ever).respond(REQUEST)))
+    task = asyncio.create_task(collect_response(RetryModel(model, sleep=wait_for_ever).respond(REQUEST)))
     await is_waiting.wait()
     assert model.closed == 1
     task.cancel()
@@ -287,30 +295,30 @@ async def test_an_iterator_that_cannot_be_closed_will_do() -> None:
                 raise StopAsyncIteration
             return self._chunks.pop()
 
-    assert (await collect(Retry(OneChunk()).respond(REQUEST))).message == AssistantMessage("Hello")
+    assert (await collect_response(RetryModel(OneChunk()).respond(REQUEST))).message == AssistantMessage("Hello")
 
 
 async def test_it_logs_each_retry_but_nothing_that_was_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, logger="baton")
-    await collect(retrying(ScriptedModel([overloaded(), say("Hello")]), Waits()).respond(REQUEST))
+    await collect_response(retrying(ScriptedModel([overloaded(), say("Hello")]), Waits()).respond(REQUEST))
     assert [record.getMessage() for record in caplog.records] == [
         "model scripted failed with ModelError; attempt 2 of 3 follows in 0.50 s"
     ]
 
 
 def test_it_has_the_name_of_the_model_inside() -> None:
-    assert Retry(ScriptedModel([], name="fake:one")).name == "fake:one"
+    assert RetryModel(ScriptedModel([], name="fake:one")).name == "fake:one"
 
 
 @pytest.mark.parametrize(
     ("make", "problem"),
     [
-        (lambda: Retry(ScriptedModel([]), attempts=0), "attempts=0"),
-        (lambda: Retry(ScriptedModel([]), jitter=1.5), "jitter=1.5"),
-        (lambda: Retry(ScriptedModel([]), initial=-1), "less than no time"),
-        (lambda: Retry("no-such-provider:x"), "for `Retry` needs the provider `no-such-provider`"),
+        (lambda: RetryModel(ScriptedModel([]), attempts=0), "attempts=0"),
+        (lambda: RetryModel(ScriptedModel([]), jitter=1.5), "jitter=1.5"),
+        (lambda: RetryModel(ScriptedModel([]), initial_delay=-1), "of at least 0"),
+        (lambda: RetryModel("no-such-provider:x"), "for `RetryModel` needs the provider `no-such-provider`"),
     ],
 )
-def test_a_retry_that_cannot_work_is_refused(make: Callable[[], Retry], problem: str) -> None:
+def test_a_retry_that_cannot_work_is_refused(make: Callable[[], RetryModel], problem: str) -> None:
     with pytest.raises(SetupError, match=problem):
         make()

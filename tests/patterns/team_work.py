@@ -25,5 +25,5 @@ async def taken_up(
 ) -> RunResult[Any]:
     """The run gone on with in a new runner, over the log as it was written and read back."""
     runner = make()
-    run_id = runner.adopt(decode_log(encode_log(stopped.events)))
+    run_id = runner.load_log(decode_log(encode_log(stopped.events)))
     return await runner.resume(run_id, answers)

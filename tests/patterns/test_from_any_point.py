@@ -15,18 +15,22 @@ from baton import (
     RunResult,
     SequentialAgent,
     deep_agent,
-    make_executor,
-    make_planner,
-    make_replanner,
     plan_execute,
     supervisor,
     tool,
 )
 from baton.events import Event, ToolReturned, decode_log, encode_log
-from baton.flow import recalled
+from baton.flow.log_history import history_from_log
 from baton.messages import ToolCall, ToolMessage, text_of
 from baton.models import ModelRequest
-from baton.patterns import GENERAL_PURPOSE, ParallelPlan, scratch_tools
+from baton.patterns import (
+    GENERAL_PURPOSE,
+    ParallelPlan,
+    make_executor,
+    make_planner,
+    make_replanner,
+    scratch_file_tools,
+)
 from baton.testing import ScriptedModel, call
 
 done: Counter[str] = Counter()
@@ -121,7 +125,7 @@ def supervising() -> tuple[BaseAgent[Any, Any], dict[str, Any]]:
 
 
 def digging() -> tuple[BaseAgent[Any, Any], dict[str, Any]]:
-    writer = Agent("Writer", description="d", tools=[do, *scratch_tools()])
+    writer = Agent("Writer", description="d", tools=[do, *scratch_file_tools()])
     team = deep_agent(None, [do], [writer], name="Deep", files=True)
     both = [
         call("task", subagent="Writer", description="write"),
@@ -151,11 +155,11 @@ async def test_a_run_goes_on_from_any_event(make: Any) -> None:
     for length in range(1, len(events)):
         done.clear()
         runner = runner_for(make)
-        result = await runner.resume(runner.adopt(events[:length]))
+        result = await runner.resume(runner.load_log(events[:length]))
         assert (result.status, result.output) == ("completed", whole.output)
         assert (result.values, _texts(result)) == (whole.values, _texts(whole)), f"after {length} events"
         assert not set(done) & _recorded(events[:length]), f"done again after {length} events"
-    assert [entry.message for entry in recalled(events)] == [*whole.messages]
+    assert [entry.message for entry in history_from_log(events)] == [*whole.messages]
     replayed = await runner_for(make).replay(events)
     assert (replayed.output, replayed.values) == (whole.output, whole.values)
 
@@ -168,4 +172,4 @@ def _texts(result: RunResult[Any]) -> list[str]:
 def _recorded(events: list[Event]) -> set[str]:
     """The calls of `do` that have their result, as the tool names them."""
     run_id: Any = getattr(events[0], "run_id", "")
-    return {f"{run_id}:{event.key}" for event in events if isinstance(event, ToolReturned) and event.name == "do"}
+    return {f"{run_id}:{event.key}" for event in events if isinstance(event, ToolReturned) and event.tool_name == "do"}

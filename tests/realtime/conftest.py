@@ -1,30 +1,30 @@
-"""Every test of a conversation that wants a stage is played on both."""
+"""Fixtures: each test that takes `backend` runs in memory and over a websocket."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.realtime.stages import InMemory, OverTheWire, Stage
+from tests.realtime.backends import Backend, InMemory, OverTheWire
 
 
 @pytest.fixture(params=["in memory", "over the wire"])
-async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
+async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     """A provider in memory, then a server behind a websocket."""
-    there: Stage = InMemory() if request.param == "in memory" else OverTheWire()
-    yield there
-    await there.close()
+    backend: Backend = InMemory() if request.param == "in memory" else OverTheWire()
+    yield backend
+    await backend.close()
 
 
 @pytest.fixture
 async def wire() -> AsyncIterator[OverTheWire]:
     """A server behind a websocket."""
-    there = OverTheWire()
-    yield there
-    await there.close()
+    backend = OverTheWire()
+    yield backend
+    await backend.close()
 
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[InMemory]:
     """A provider in memory."""
-    there = InMemory()
-    yield there
-    await there.close()
+    backend = InMemory()
+    yield backend
+    await backend.close()

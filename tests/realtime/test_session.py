@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.adapters.spans import Traced
-from tests.realtime.listening import WRITTEN, listening_to, runner_of
-from tests.realtime.stages import InMemory, OverTheWire, Stage, says
+from tests.otel.spans import Traced
+from tests.realtime.backends import Backend, InMemory, OverTheWire, says
+from tests.realtime.listener import WRITTEN, listening_to, make_runner
+from tests.servers.realtime import speech
 
 from baton import Limits, RunContext, RunHooks, tool
-from baton.adapters import OTel
 from baton.errors import (
     AnswerError,
     AuthenticationError,
@@ -20,96 +20,97 @@ from baton.errors import (
     TransferError,
 )
 from baton.events import (
-    Answered,
-    Asked,
-    Completed,
-    Finished,
-    Heard,
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCompleted,
     RunStarted,
-    Said,
-    Started,
     ToolReturned,
-    Transferred,
+    UserMessageAdded,
 )
 from baton.messages import Usage
+from baton.otel import OTelObserver
 from baton.realtime import (
+    AudioCompleted,
     AudioDelta,
-    AudioDone,
-    Manners,
     RealtimeAgent,
     RealtimeRunner,
-    SessionTrouble,
+    RealtimeSettings,
+    SessionErrorReported,
     SpeechStarted,
     SpeechStopped,
     TranscriptDelta,
 )
 from baton.realtime.openai import OpenAIRealtimeModel
-from baton.testing import ScriptedRealtimeModel, Stream, call, say
-from baton.testing.servers.realtime import speech
+from baton.runner import Interrupt
+from baton.testing import ScriptedRealtimeModel, ScriptedStream, call, say
 
 
-async def test_what_is_delivered_and_what_is_logged(stage: Stage) -> None:
+async def test_deltas_are_delivered_and_events_are_logged(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays(["Good morning to you."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=Manners()).connect()) as heard:
-        await says(stage, heard.session, "Hello there")
+    model = await backend.plays(["Good morning to you."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model, settings=RealtimeSettings()).connect()) as heard:
+        await says(backend, heard.session, "Hello there")
         await heard.said()
-        await heard.until(Heard)
-        await heard.session.settled()
+        await heard.until(UserMessageAdded)
+        await heard.session.wait_until_idle()
     kinds = {type(event) for event in heard.events}
     assert kinds == {
-        *(RunStarted, Started, Heard, Said, Finished, Completed),
-        *(SpeechStarted, SpeechStopped, TranscriptDelta, AudioDelta, AudioDone),
+        *(RunStarted, AgentStarted, UserMessageAdded, AgentResponded, AgentFinished, RunCompleted),
+        *(SpeechStarted, SpeechStopped, TranscriptDelta, AudioDelta, AudioCompleted),
     }
     logged = [type(event) for event in heard.session.log.events]
-    assert logged == [RunStarted, Started, Heard, Said, Finished, Completed]
+    assert logged == [RunStarted, AgentStarted, UserMessageAdded, AgentResponded, AgentFinished, RunCompleted]
     words = "".join(delta.text for delta in heard.all(TranscriptDelta) if delta.speaker == "agent")
     assert words == heard.words[0] == "Good morning to you."
     assert sum(len(delta.audio) for delta in heard.all(AudioDelta)) == 48 * 200 * 4
-    assert {event.agent for event in heard.events if isinstance(event, AudioDelta | Said)} == {"Desk"}
+    assert {event.agent for event in heard.events if isinstance(event, AudioDelta | AgentResponded)} == {"Desk"}
     assert heard.session.result.output == "Good morning to you."
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_audio_is_committed_by_hand_where_nobody_listens_for_pauses(stage: Stage) -> None:
+async def test_audio_is_committed_manually_without_turn_detection(backend: Backend) -> None:
     """R2: `send_audio(…, commit=True)`, and `clear_audio`."""
-    manners = Manners(turn_detection=None)
-    if isinstance(stage, OverTheWire):
-        model: Any = await stage.plays(["I heard you."])
-        stage.words.append("Hello there")
+    settings = RealtimeSettings(turn_detection=None)
+    if isinstance(backend, OverTheWire):
+        model: Any = await backend.plays(["I heard you."])
+        backend.words.append("Hello there")
     else:
-        assert isinstance(stage, InMemory)
-        model = stage.model = ScriptedRealtimeModel(["I heard you."], hears=["Hello there"])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model, manners=manners).connect()) as heard:
+        assert isinstance(backend, InMemory)
+        model = backend.model = ScriptedRealtimeModel(["I heard you."], hears=["Hello there"])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model, settings=settings).connect()) as heard:
         await heard.session.send_audio(speech("a cough"))
         await heard.session.clear_audio()
         await heard.session.send_audio(speech("Hello"))
         await heard.session.send_audio(speech("there"), commit=True)
         await heard.said()
-        await heard.until(Heard)
-        await heard.session.settled()
-    assert stage.commands() == ["clear", "commit", "respond"]
-    assert [event.text for event in heard.all(Heard)] == ["Hello there"]
-    assert stage.complaints == []
+        await heard.until(UserMessageAdded)
+        await heard.session.wait_until_idle()
+    assert backend.commands() == ["clear", "commit", "respond"]
+    assert [event.text for event in heard.all(UserMessageAdded)] == ["Hello there"]
+    assert backend.complaints == []
 
 
-async def test_words_can_be_sent_without_wanting_an_answer(stage: Stage) -> None:
+async def test_words_can_be_sent_without_wanting_an_answer(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays(["Yes."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays(["Yes."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("I am in Paris.", respond=False)
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
         assert heard.words == []
         await heard.session.send_text("Did you get that?")
         await heard.said()
-    assert stage.commands() == ["user", "user", "respond"]
-    assert stage.complaints == []
+    assert backend.commands() == ["user", "user", "respond"]
+    assert backend.complaints == []
 
 
 async def test_before_it_is_open_nothing_can_be_sent(scripted: InMemory) -> None:
     """R2."""
     model = await scripted.plays([])
-    session = runner_of(RealtimeAgent("Desk"), model).connect()
+    session = make_runner(RealtimeAgent("Desk"), model).connect()
     for send in (
         session.send_text("Hi"),
         session.send_audio(b"\0\0"),
@@ -119,14 +120,14 @@ async def test_before_it_is_open_nothing_can_be_sent(scripted: InMemory) -> None
         session.handoff_to("Desk"),
         session.answer("?", 1),
     ):
-        with pytest.raises(RunError, match="open the conversation first"):
+        with pytest.raises(RunError, match="the session is not open; use `async with"):
             await send
 
 
-async def test_what_cannot_be_done_is_refused_and_the_conversation_goes_on(stage: Stage) -> None:
+async def test_invalid_requests_are_rejected_and_the_session_continues(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays(["Still here."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays(["Still here."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         with pytest.raises(TransferError, match="Kitchen"):
             await heard.session.handoff_to("Kitchen")
         with pytest.raises(AnswerError):
@@ -134,11 +135,11 @@ async def test_what_cannot_be_done_is_refused_and_the_conversation_goes_on(stage
         await heard.session.send_text("Hi")
         await heard.said()
     assert heard.failure is None
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
 async def test_a_target_that_cannot_be_set_up_is_refused_to_the_application(
-    stage: Stage, caplog: pytest.LogCaptureFixture
+    backend: Backend, caplog: pytest.LogCaptureFixture
 ) -> None:
     """R2, R4: `handoff_to` and `update_agent`."""
 
@@ -146,54 +147,56 @@ async def test_a_target_that_cannot_be_set_up_is_refused_to_the_application(
         raise LookupError("no such customer")
 
     desk = RealtimeAgent("Desk", handoffs=[RealtimeAgent("Billing", instructions=broken)])
-    model = await stage.plays(["Still me."])
-    async with listening_to(runner_of(desk, model).connect()) as heard:
+    model = await backend.plays(["Still me."])
+    async with listening_to(make_runner(desk, model).connect()) as heard:
         with pytest.raises(RunError, match="could not be set up: no such customer"):
             await heard.session.handoff_to("Billing")
         with pytest.raises(RunError, match="could not be set up: no such customer"):
             await heard.session.update_agent(desk.clone(instructions=broken))
         await heard.session.send_text("Hi")
         await heard.said()
-        assert heard.session.agent == "Desk"
-    assert stage.commands() == ["user", "respond"]
-    assert "could not be made ready" in caplog.text
-    assert stage.complaints == []
+        assert heard.session.active_agent == "Desk"
+    assert backend.commands() == ["user", "respond"]
+    assert "could not set up `" in caplog.text
+    assert backend.complaints == []
 
 
-async def test_the_application_hands_over_while_the_agent_speaks(stage: Stage) -> None:
+async def test_the_application_hands_over_while_the_agent_speaks(backend: Backend) -> None:
     """R2: what it was saying is stopped first."""
     billing = RealtimeAgent("Billing", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
-    model = await stage.plays({"Desk": [Stream("One two three", asyncio.Event())], "Billing": ["Billing here."]})
-    async with listening_to(runner_of(desk, model).connect()) as heard:
+    model = await backend.plays(
+        {"Desk": [ScriptedStream("One two three", asyncio.Event())], "Billing": ["Billing here."]}
+    )
+    async with listening_to(make_runner(desk, model).connect()) as heard:
         await heard.session.send_text("Count")
         await heard.until(TranscriptDelta, where=lambda delta: "three" in delta.text)
         await heard.session.handoff_to("Billing")
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
     assert heard.words == ["One two three", "Billing here."]
-    assert stage.commands() == ["user", "respond", "cancel", "configure", "respond"]
-    assert stage.complaints == []
+    assert backend.commands() == ["user", "respond", "cancel", "configure", "respond"]
+    assert backend.complaints == []
 
 
-async def test_usage_is_counted(stage: Stage) -> None:
+async def test_usage_is_counted(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(20, 7, cached_tokens=3))])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(20, 7, cached_tokens=3))])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         for number in (1, 2):
             await heard.session.send_text("Hi")
             await heard.said(number)
     usage = heard.session.result.usage.total
     assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == (30, 12, 3)
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
 @pytest.mark.parametrize(
     ("limits", "what"), [(Limits(model_calls=1), "model_calls"), (Limits(tokens=12), "tokens")], ids=["calls", "tokens"]
 )
-async def test_limits_hold(stage: Stage, limits: Limits, what: str) -> None:
+async def test_limits_hold(backend: Backend, limits: Limits, what: str) -> None:
     """R2."""
-    model = await stage.plays([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(10, 5))])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect(limits=limits)) as heard:
+    model = await backend.plays([say("One.", usage=Usage(10, 5)), say("Two.", usage=Usage(10, 5))])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(limits=limits)) as heard:
         await heard.session.send_text("Hi")
         if what == "model_calls":
             await heard.said()
@@ -201,24 +204,24 @@ async def test_limits_hold(stage: Stage, limits: Limits, what: str) -> None:
         await heard.until_over()
     assert isinstance(heard.failure, LimitError)
     assert heard.failure.limit == what
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_a_conversation_can_have_its_time(stage: Stage) -> None:
+async def test_a_conversation_can_have_its_time(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays(["One."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=0.3))) as heard:
+    model = await backend.plays(["One."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect(limits=Limits(seconds=2.0))) as heard:
         await heard.until_over()
     assert isinstance(heard.failure, LimitError)
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_transfers_can_be_limited(stage: Stage) -> None:
+async def test_transfers_can_be_limited(backend: Backend) -> None:
     """R2."""
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", sub_agents=[billing])
-    model = await stage.plays({"Desk": ["Hi."], "Billing": ["Hi."]})
-    async with listening_to(runner_of(desk, model).connect(limits=Limits(transfers=1))) as heard:
+    model = await backend.plays({"Desk": ["Hi."], "Billing": ["Hi."]})
+    async with listening_to(make_runner(desk, model).connect(limits=Limits(transfers=1))) as heard:
         await heard.session.handoff_to("Billing")
         await heard.said()
         await heard.session.handoff_to("Desk")
@@ -247,11 +250,11 @@ class Told(RunHooks):
     def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: Any, result: Any) -> Any:
         self.told.append(f"{call.name}: {result.content}")
 
-    async def on_interrupt(self, ctx: RunContext[Any], asked: Asked) -> None:
+    async def on_interrupt(self, ctx: RunContext[Any], interrupt: Interrupt) -> None:
         self.told.append("question")
 
 
-async def test_hooks_are_told_as_in_every_run(stage: Stage) -> None:
+async def test_hooks_are_told_as_in_every_run(backend: Backend) -> None:
     """R2."""
     told = Told()
 
@@ -260,12 +263,12 @@ async def test_hooks_are_told_as_in_every_run(stage: Stage) -> None:
         """Pay."""
         return "paid"
 
-    model = await stage.plays([call("pay"), "It is paid."])
-    async with listening_to(runner_of(RealtimeAgent("Desk", tools=[pay]), model, hooks=told).connect()) as heard:
+    model = await backend.plays([call("pay"), "It is paid."])
+    async with listening_to(make_runner(RealtimeAgent("Desk", tools=[pay]), model, hooks=told).connect()) as heard:
         await heard.session.send_text("Pay")
-        asked = await heard.until(Asked)
+        asked = await heard.until(InterruptRaised)
         await heard.session.answer(asked.key, True)
-        await heard.until(Said, 2)
+        await heard.until(AgentResponded, 2)
     assert told.told == [
         "run starts",
         "model is asked: 1",
@@ -276,14 +279,16 @@ async def test_hooks_are_told_as_in_every_run(stage: Stage) -> None:
         "model has answered",
         "run ends: It is paid.",
     ]
-    assert [type(event) for event in heard.session.log.events if isinstance(event, Asked | Answered)] == [
-        Asked,
-        Answered,
+    assert [
+        type(event) for event in heard.session.log.events if isinstance(event, InterruptRaised | InterruptAnswered)
+    ] == [
+        InterruptRaised,
+        InterruptAnswered,
     ]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_spans_are_made_of_it_as_of_every_run(stage: Stage) -> None:
+async def test_spans_are_made_of_it_as_of_every_run(backend: Backend) -> None:
     """R2: tracing is a reading of the log, also of a live one."""
 
     @tool
@@ -293,12 +298,12 @@ async def test_spans_are_made_of_it_as_of_every_run(stage: Stage) -> None:
 
     billing = RealtimeAgent("Billing", description="Settles.", instructions="Billing: be kind.")
     desk = RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing], tools=[look_up])
-    model = await stage.plays({"Desk": [call("look_up"), call("transfer_to_billing")], "Billing": ["Hello."]})
+    model = await backend.plays({"Desk": [call("look_up"), call("transfer_to_billing")], "Billing": ["Hello."]})
     traced = Traced()
-    readers = [OTel(traced.provider)]
-    async with listening_to(runner_of(desk, model, readers=readers).connect()) as heard:
+    readers = [OTelObserver(traced.provider)]
+    async with listening_to(make_runner(desk, model, observers=readers).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
     names = ["chat" if span.name == f"chat {model.name}" else span.name for span in traced.spans]
     assert sorted(names) == sorted(
         [
@@ -306,10 +311,10 @@ async def test_spans_are_made_of_it_as_of_every_run(stage: Stage) -> None:
             *("chat", "chat", "chat", "execute_tool look_up", "handoff Desk to Billing"),
         ]
     )
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_values_and_context_reach_tools(stage: Stage) -> None:
+async def test_values_and_context_reach_tools(backend: Backend) -> None:
     """R2."""
 
     @tool
@@ -317,13 +322,13 @@ async def test_values_and_context_reach_tools(stage: Stage) -> None:
         """Say who it is."""
         return f"{ctx.context['user']} of {ctx.values['city']}"
 
-    model = await stage.plays([call("who"), "I see."])
-    runner = runner_of(RealtimeAgent("Desk", tools=[who]), model)
+    model = await backend.plays([call("who"), "I see."])
+    runner = make_runner(RealtimeAgent("Desk", tools=[who]), model)
     async with listening_to(runner.connect(context={"user": "Ada"}, values={"city": "Paris"})) as heard:
         await heard.session.send_text("Who am I?")
-        await heard.until(Said, 2)
+        await heard.until(AgentResponded, 2)
     assert heard.results == [("who", "Ada of Paris")]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
 async def test_if_it_cannot_be_opened_the_error_comes_from_async_with(wire: OverTheWire) -> None:
@@ -333,31 +338,31 @@ async def test_if_it_cannot_be_opened_the_error_comes_from_async_with(wire: Over
     nowhere = OpenAIRealtimeModel(api_key="any", base_url="http://127.0.0.1:9")
     for model, error in ((wrong, AuthenticationError), (nowhere, ModelConnectionError)):
         with pytest.raises(error):
-            async with RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=WRITTEN).connect():
+            async with RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=WRITTEN).connect():
                 raise AssertionError("it was opened")
         await model.aclose()
 
 
-async def test_a_response_that_fails_is_told_and_the_conversation_goes_on(stage: Stage) -> None:
+async def test_a_response_that_fails_is_told_and_the_conversation_goes_on(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays([OverloadedError("too many at once"), "Here I am again."])
-    async with listening_to(runner_of(RealtimeAgent("Desk"), model).connect()) as heard:
+    model = await backend.plays([OverloadedError("too many at once"), "Here I am again."])
+    async with listening_to(make_runner(RealtimeAgent("Desk"), model).connect()) as heard:
         await heard.session.send_text("Hi")
-        await heard.until(SessionTrouble)
+        await heard.until(SessionErrorReported)
         await heard.session.send_text("Hi?")
         await heard.said()
     assert heard.words == ["Here I am again."]
     assert heard.failure is None
 
 
-async def test_many_conversations_at_once_do_not_mix(stage: Stage) -> None:
+async def test_many_conversations_at_once_do_not_mix(backend: Backend) -> None:
     """R2: one runner, one model."""
 
     def echo(request: Any) -> str:
         return f"You said {request.messages[-1].content}"
 
-    model = await stage.plays([echo] * 40)
-    runner = runner_of(RealtimeAgent("Desk"), model)
+    model = await backend.plays([echo] * 40)
+    runner = make_runner(RealtimeAgent("Desk"), model)
 
     async def hold(number: int) -> list[str]:
         async with listening_to(runner.connect()) as heard:
@@ -368,17 +373,17 @@ async def test_many_conversations_at_once_do_not_mix(stage: Stage) -> None:
 
     held = await asyncio.gather(*[hold(number) for number in range(20)])
     assert held == [[f"You said {number}.1", f"You said {number}.2"] for number in range(20)]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_exit_ends_the_conversation(stage: Stage) -> None:
+async def test_exit_ends_the_conversation(backend: Backend) -> None:
     """R2: a model may end it, as it may end every run."""
-    model = await stage.plays([call("exit", final_result="Goodbye.")])
-    async with listening_to(runner_of(RealtimeAgent("Desk", exit_tool=True), model).connect()) as heard:
+    model = await backend.plays([call("exit", final_result="Goodbye.")])
+    async with listening_to(make_runner(RealtimeAgent("Desk", exit_tool=True), model).connect()) as heard:
         await heard.session.send_text("Bye")
         await heard.until_over()
     assert heard.session.result.output == "Goodbye."
     assert heard.session.result.status == "completed"
-    assert heard.all(Transferred) == []
-    assert [result.name for result in heard.all(ToolReturned)] == ["exit"]
-    assert stage.complaints == []
+    assert heard.all(ControlTransferred) == []
+    assert [result.tool_name for result in heard.all(ToolReturned)] == ["exit"]
+    assert backend.complaints == []

@@ -1,13 +1,19 @@
 """R3, R7: what is known of a conversation, in which order, though it becomes known in another."""
 
-from tests.realtime.listening import listening_to
-from tests.realtime.stages import InMemory, OverTheWire, Stage, says
+from tests.realtime.backends import Backend, InMemory, OverTheWire, says
+from tests.realtime.listener import listening_to
 
-from baton.events import Heard, Said
-from baton.flow.recall import recalled
+from baton.events import AgentResponded, UserMessageAdded
+from baton.flow.log_history import history_from_log
 from baton.messages import Message, text_of
-from baton.realtime import Manners, RealtimeAgent, RealtimeRunner, SessionTrouble, TurnDetection
-from baton.realtime.signals import AudioCommitted, SpeechBegan, SpeechEnded, Transcribed, TranscriptionFailed
+from baton.realtime import RealtimeAgent, RealtimeRunner, RealtimeSettings, SessionErrorReported, TurnDetection
+from baton.realtime.protocol import (
+    AudioCommitted,
+    TranscriptionCompleted,
+    TranscriptionFailed,
+    UserSpeechEnded,
+    UserSpeechStarted,
+)
 from baton.testing import call
 
 
@@ -20,39 +26,39 @@ def desk_and_billing() -> RealtimeAgent:
     return RealtimeAgent("Desk", instructions="Desk: be kind.", handoffs=[billing])
 
 
-async def test_what_the_user_said_is_written_down_before_the_answer(stage: Stage) -> None:
+async def test_the_users_transcript_comes_before_the_answer(backend: Backend) -> None:
     """R2, R3."""
-    model = await stage.plays(["Hello to you."])
+    model = await backend.plays(["Hello to you."])
     async with listening_to(RealtimeRunner(RealtimeAgent("Desk"), model=model).connect()) as heard:
-        await says(stage, heard.session, "Good morning")
+        await says(backend, heard.session, "Good morning")
         await heard.said()
-        await heard.until(Heard)
-        await heard.session.settled()
+        await heard.until(UserMessageAdded)
+        await heard.session.wait_until_idle()
     assert shown(heard.session.result.messages) == ["Good morning", "Hello to you."]
-    assert [text_of(entry.message.content) for entry in recalled(heard.session.log.events)] == [
+    assert [text_of(entry.message.content) for entry in history_from_log(heard.session.log.events)] == [
         "Good morning",
         "Hello to you.",
     ]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_a_transcript_that_comes_after_the_floor_has_changed_holds_nothing_up(scripted: InMemory) -> None:
+async def test_a_transcript_after_a_transfer_blocks_nothing(scripted: InMemory) -> None:
     """R4: providers write down what the user said when they find time."""
     model = await scripted.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Hello.", "Gladly."]})
     async with listening_to(RealtimeRunner(desk_and_billing(), model=model).connect()) as heard:
         connection = scripted.at()
-        connection.emit(SpeechBegan("late"), SpeechEnded("late"), AudioCommitted("late"))
+        connection.emit(UserSpeechStarted("late"), UserSpeechEnded("late"), AudioCommitted("late"))
         await heard.session.send_text("Are you there?")
-        await heard.until(Said, where=lambda said: said.text == "Hello.")
-        connection.emit(Transcribed("late", "Where is my invoice?"))
-        await heard.until(Heard, 2)
+        await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
+        connection.emit(TranscriptionCompleted("late", "Where is my invoice?"))
+        await heard.until(UserMessageAdded, 2)
         await heard.session.send_text("Please look.")
-        await heard.until(Said, where=lambda said: said.text == "Gladly.")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Gladly.")
     assert scripted.commands() == ["user", "respond", "configure", "result", "respond", "user", "respond"]
     messages = shown(heard.session.result.messages)
     assert messages[0] == "Are you there?"
     assert messages[2:] == ["Where is my invoice?", "Hello.", "Please look.", "Gladly."]
-    assert shown([entry.message for entry in recalled(heard.session.log.events)]) == messages
+    assert shown([entry.message for entry in history_from_log(heard.session.log.events)]) == messages
     assert scripted.complaints == []
 
 
@@ -63,11 +69,11 @@ async def test_late_transcripts_over_the_wire() -> None:
         model = await slow.plays({"Desk": [call("transfer_to_billing")], "Billing": ["Hello.", "Gladly."]})
         async with listening_to(RealtimeRunner(desk_and_billing(), model=model).connect()) as heard:
             await says(slow, heard.session, "Where is my invoice?")
-            await heard.until(Said, where=lambda said: said.text == "Hello.")
-            await heard.until(Heard)
+            await heard.until(AgentResponded, where=lambda said: said.text == "Hello.")
+            await heard.until(UserMessageAdded)
             await heard.session.send_text("Please look.")
-            await heard.until(Said, where=lambda said: said.text == "Gladly.")
-            await heard.session.settled()
+            await heard.until(AgentResponded, where=lambda said: said.text == "Gladly.")
+            await heard.session.wait_until_idle()
         assert slow.commands() == ["configure", "result", "respond", "user", "respond"]
         assert shown(heard.session.result.messages)[-1] == "Gladly."
         assert "Where is my invoice?" in shown(heard.session.result.messages)
@@ -76,51 +82,51 @@ async def test_late_transcripts_over_the_wire() -> None:
         await slow.close()
 
 
-async def test_without_transcription_nothing_waits_for_one(stage: Stage) -> None:
+async def test_without_transcription_nothing_waits_for_one(backend: Backend) -> None:
     """R2: `transcription=None` keeps no record of what the user says."""
     desk = desk_and_billing()
-    model = await stage.plays({"Desk": ["Hello.", call("transfer_to_billing")], "Billing": ["Billing here.", "Yes."]})
-    runner = RealtimeRunner(desk, model=model, manners=Manners(transcription=None))
+    model = await backend.plays({"Desk": ["Hello.", call("transfer_to_billing")], "Billing": ["Billing here.", "Yes."]})
+    runner = RealtimeRunner(desk, model=model, settings=RealtimeSettings(transcription=None))
     async with listening_to(runner.connect()) as heard:
-        await says(stage, heard.session, "Good morning")
+        await says(backend, heard.session, "Good morning")
         await heard.said()
-        await says(stage, heard.session, "Billing, please")
-        await heard.until(Said, where=lambda said: said.text == "Billing here.")
-        await says(stage, heard.session, "Can you hear me?")
-        await heard.until(Said, where=lambda said: said.text == "Yes.")
-        await heard.session.settled()
+        await says(backend, heard.session, "Billing, please")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Billing here.")
+        await says(backend, heard.session, "Can you hear me?")
+        await heard.until(AgentResponded, where=lambda said: said.text == "Yes.")
+        await heard.session.wait_until_idle()
     assert shown(heard.session.result.messages)[-1] == "Yes."
-    assert shown([entry.message for entry in recalled(heard.session.log.events)]) == shown(
+    assert shown([entry.message for entry in history_from_log(heard.session.log.events)]) == shown(
         heard.session.result.messages
     )
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
-async def test_what_nobody_understood_is_put_down_as_such(stage: Stage) -> None:
+async def test_failed_transcriptions_are_recorded_as_such(backend: Backend) -> None:
     """R2."""
-    model = await stage.plays(["Pardon?"])
+    model = await backend.plays(["Pardon?"])
     async with listening_to(RealtimeRunner(RealtimeAgent("Desk"), model=model).connect()) as heard:
-        if isinstance(stage, OverTheWire):
-            await stage.begins_to_speak(heard.session)
-            stage.words.append(ValueError("nobody could make it out"))
+        if isinstance(backend, OverTheWire):
+            await backend.begins_to_speak(heard.session)
+            backend.words.append(ValueError("nobody could make it out"))
             await heard.session.send_audio(bytes(48 * 700))
         else:
-            assert isinstance(stage, InMemory)
-            stage.at().user_speaks(None)
-        trouble = await heard.until(SessionTrouble)
+            assert isinstance(backend, InMemory)
+            backend.at().user_speaks(None)
+        trouble = await heard.until(SessionErrorReported)
         await heard.said()
-        await heard.session.settled()
+        await heard.session.wait_until_idle()
     assert trouble.code == "transcription_failed"
     assert shown(heard.session.result.messages) == ["(something that could not be understood)", "Pardon?"]
-    assert stage.complaints == []
+    assert backend.complaints == []
 
 
 async def test_silence_that_was_taken_for_speech_leaves_no_trace(scripted: InMemory) -> None:
     model = await scripted.plays(["Yes?"])
-    quiet = Manners(turn_detection=TurnDetection(creates_response=False))
-    async with listening_to(RealtimeRunner(RealtimeAgent("Desk"), model=model, manners=quiet).connect()) as heard:
-        scripted.at().emit(AudioCommitted("nothing"), Transcribed("nothing", "  "))
-        scripted.at().emit(TranscriptionFailed("unknown", "?"), Transcribed("unknown", "never committed"))
+    quiet = RealtimeSettings(turn_detection=TurnDetection(create_response=False))
+    async with listening_to(RealtimeRunner(RealtimeAgent("Desk"), model=model, settings=quiet).connect()) as heard:
+        scripted.at().emit(AudioCommitted("nothing"), TranscriptionCompleted("nothing", "  "))
+        scripted.at().emit(TranscriptionFailed("unknown", "?"), TranscriptionCompleted("unknown", "never committed"))
         await heard.session.send_text("Hello")
         await heard.said()
     assert shown(heard.session.result.messages) == ["Hello", "Yes?"]

@@ -1,15 +1,15 @@
-"""Answers from outside: checked against what was asked for before anything is written."""
+"""Answers to interrupts are validated before anything is written."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
-from tests.runner.kept import Watched, events_in, known
+from tests.runner.recording_store import RecordingStore, get_record, load_events
 
 from baton import Agent, AgentContext, RunContext, Runner, agent, tool
 from baton.errors import AnswerError
-from baton.events import Answered
+from baton.events import InterruptAnswered
 from baton.messages import ToolMessage
 from baton.testing import ScriptedModel, call
 
@@ -58,7 +58,7 @@ async def test_an_answer_that_fits_comes_back_as_what_was_asked_for(
 ) -> None:
     # D1
     heard: list[Any] = []
-    runner = asking(schema, heard, Watched() if is_stored else None)
+    runner = asking(schema, heard, RecordingStore() if is_stored else None)
     waiting = await runner.run("hi")
     (question,) = waiting.interrupts
     assert (question.schema is None) == (schema is None)
@@ -82,27 +82,27 @@ async def test_an_answer_that_does_not_fit_is_refused_and_nothing_is_written(
 ) -> None:
     # D1
     heard: list[Any] = []
-    store = Watched()
+    store = RecordingStore()
     stored, plain = asking(schema, heard, store), asking(schema, heard)
     for runner in (stored, plain):
         waiting = await runner.run("hi", run_id="r")
         before, given = await runner.events("r"), {waiting.interrupts[0].id: answer}
-        with pytest.raises(AnswerError, match="does not fit what was asked for") as caught:
+        with pytest.raises(AnswerError, match="does not fit its schema") as caught:
             await runner.resume("r", given)
         assert problem in str(caught.value)
         if runner is stored:
-            with pytest.raises(AnswerError, match="does not fit what was asked for"):
+            with pytest.raises(AnswerError, match="does not fit its schema"):
                 await runner.answer("r", given)
         assert await runner.events("r") == before
         assert (await runner.resume("r")).interrupts == waiting.interrupts
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("suspended", 0.0)
     assert heard == []
 
 
 async def test_several_questions_are_checked_before_any_answer_is_written() -> None:
     # D4
-    store = Watched()
+    store = RecordingStore()
 
     @tool
     async def ask(ctx: RunContext, kind: str) -> str:
@@ -115,13 +115,13 @@ async def test_several_questions_are_checked_before_any_answer_is_written() -> N
     number, text = [question.id for question in waiting.interrupts]
     with pytest.raises(AnswerError, match=text):
         await runner.resume("r", {number: 5, text: 6})
-    assert not [event for event in await events_in(store, "r") if isinstance(event, Answered)]
+    assert not [event for event in await load_events(store, "r") if isinstance(event, InterruptAnswered)]
     assert (await runner.resume("r", {number: 5, text: "six"})).output == "done"
 
 
 async def test_ids_of_questions_stay_the_same_for_their_place() -> None:
     # D1: the activation and an ordinal.
-    store = Watched()
+    store = RecordingStore()
 
     @agent("A")
     async def a(ctx: AgentContext) -> None:
@@ -142,7 +142,7 @@ async def test_ids_of_questions_stay_the_same_for_their_place() -> None:
 
 async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
     # D1: also on a replay, where what was read before the answer is read again as it was.
-    store = Watched()
+    store = RecordingStore()
 
     @agent("A")
     async def a(ctx: AgentContext) -> None:
@@ -161,14 +161,14 @@ async def test_values_come_with_an_answer_and_are_there_from_then_on() -> None:
     result = await runner.replay("r")
     assert result.output == "ann bob cleo"
     assert dict(result.values) == {"who": "cleo", "mine": "kept"}
-    answered = [event.values for event in await events_in(store, "r") if isinstance(event, Answered)]
+    answered = [event.values for event in await load_events(store, "r") if isinstance(event, InterruptAnswered)]
     assert answered == [{"who": "bob"}, {"who": "cleo"}]
 
 
 async def test_values_without_an_answer_are_refused() -> None:
     runner = asking(None, [])
     waiting = await runner.run("hi")
-    with pytest.raises(AnswerError, match="`who` came with none"):
+    with pytest.raises(AnswerError, match="got `who` without one"):
         await runner.resume(waiting.run_id, values={"who": "bob"})
 
 

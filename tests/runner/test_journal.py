@@ -1,22 +1,23 @@
-"""What happens is stored first and told afterwards, whatever becomes of those who wait for it."""
+"""Events are stored before they are delivered, even if waiters are cancelled."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from tests.runner.kept import Watched, events_in, known, left_behind
+from tests.runner.recording_store import RecordingStore, copy_without_leases, get_record, load_events
 
 from baton import Agent, ParallelAgent, RunContext, Runner, tool
-from baton.errors import NotEncodableError, RunConflict, RunNotFoundError, StoreError
-from baton.events import Delta, Event, Finished, Origin, Started, TextDelta, decode_lines, encode_head
+from baton.errors import NotEncodableError, RunConflictError, RunNotFoundError, StoreError
+from baton.events import AgentFinished, AgentStarted, Delta, Event, Origin, TextDelta, decode_lines
+from baton.events.codec import encode_header
 from baton.log import Log
-from baton.runner.channel import Channel
 from baton.runner.journal import Journal
+from baton.runner.stream import EventQueue
 from baton.stores import Lease, MemoryStore
 from baton.testing import ScriptedModel, call, transcript
 
 A = Origin("1", "A")
-START, END = Started("1/start", A, 1.0), Finished("1/end", A, 2.0)
+START, END = AgentStarted("1/start", A, 1.0), AgentFinished("1/end", A, 2.0)
 
 
 @pytest.fixture(autouse=True)
@@ -37,18 +38,18 @@ async def act(word: str) -> str:
     return f"did {word}"
 
 
-async def journal_in(store: MemoryStore, listener: Channel | None = None) -> Journal:
+async def journal_in(store: MemoryStore, sink: EventQueue | None = None) -> Journal:
     """The journal of a run that has no events yet."""
-    lease = await store.create("r", [encode_head()], owner="me", ttl=60)
-    return Journal(store, lease=lease, seq=1, listener=listener)
+    lease = await store.create("r", [encode_header()], worker="me", ttl=60)
+    return Journal(store, lease=lease, seq=1, sink=sink)
 
 
 # --- order
 
 
-async def test_nothing_is_told_before_the_store_has_it() -> None:
+async def test_nothing_is_delivered_before_it_is_stored() -> None:
     # DESIGN §6: write-ahead.
-    store = Watched()
+    store = RecordingStore()
     model = ScriptedModel([[call("look", word="x"), call("act", word="y")], "done"], stream=True)
     told: list[str] = []
     async with Runner(Agent("A", model=model, tools=[look, act]), store=store).stream("hi", run_id="r") as live:
@@ -59,26 +60,26 @@ async def test_nothing_is_told_before_the_store_has_it() -> None:
     assert told == store.keys("r")
 
 
-async def test_deltas_keep_their_place_between_events() -> None:
+async def test_deltas_keep_their_order_between_events() -> None:
     # DESIGN §6: a piece of an answer is not told before the event that came before it.
-    store, ear = Watched(), Channel()
+    store, ear = RecordingStore(), EventQueue()
     journal = await journal_in(store, ear)
     gate = asyncio.Event()
     store.faults["append"].append(gate.wait)
     journal.put(START)
-    storing = asyncio.create_task(journal.room())
+    storing = asyncio.create_task(journal.drain())
     await asyncio.sleep(0)
     journal.put(TextDelta(A, "meanwhile"))
     journal.put(END)
     journal.put(TextDelta(A, "at last"))
     gate.set()
     await storing
-    await journal.room()
+    await journal.drain()
     assert await ear.take() == [START, TextDelta(A, "meanwhile"), END, TextDelta(A, "at last")]
 
 
-async def test_a_delta_with_nothing_before_it_is_told_at_once() -> None:
-    store, ear = Watched(), Channel()
+async def test_a_delta_is_delivered_at_once_if_no_event_precedes_it() -> None:
+    store, ear = RecordingStore(), EventQueue()
     journal = await journal_in(store, ear)
     journal.put(TextDelta(A, "hello"))
     assert await ear.take() == [TextDelta(A, "hello")]
@@ -87,11 +88,11 @@ async def test_a_delta_with_nothing_before_it_is_told_at_once() -> None:
 
 async def test_branches_at_once_share_a_commit() -> None:
     # DESIGN §9
-    store = Watched()
+    store = RecordingStore()
     journal = await journal_in(store)
     journal.put(START)
     journal.put(END)
-    await asyncio.gather(journal.room(), journal.room(), journal.room())
+    await asyncio.gather(journal.drain(), journal.drain(), journal.drain())
     assert store.asked.count("append") == 1
     assert store.keys("r") == ["1/start", "1/end"]
 
@@ -101,7 +102,7 @@ async def test_a_turn_costs_one_commit_if_its_tools_read_and_two_if_they_act(too
     # DESIGN §9
     counts: list[int] = []
     for turns in (2, 12):
-        store = Watched()
+        store = RecordingStore()
         model = ScriptedModel([*[call(tool_name, word="x")] * turns, "done"])
         await Runner(Agent("A", model=model, tools=[look, act]), store=store).run("hi")
         counts.append(store.asked.count("append"))
@@ -110,7 +111,7 @@ async def test_a_turn_costs_one_commit_if_its_tools_read_and_two_if_they_act(too
 
 async def test_an_acting_tool_runs_only_when_the_response_that_asked_for_it_is_stored() -> None:
     # DESIGN §6
-    store = Watched()
+    store = RecordingStore()
     stored: list[list[str]] = []
 
     @tool
@@ -125,63 +126,63 @@ async def test_an_acting_tool_runs_only_when_the_response_that_asked_for_it_is_s
     assert stored == [["run", "1/start", "1/m1"]]
 
 
-async def test_what_happens_in_silence_is_stored_all_the_same() -> None:
+async def test_hushed_events_are_stored() -> None:
     # D8: otherwise whoever takes the run up would do it again.
-    store = Watched()
+    store = RecordingStore()
     inner = Agent("Inner", description="i", tools=[act])
-    outer = Agent("Outer", tools=[inner.as_tool(events="silent")])
+    outer = Agent("Outer", tools=[inner.as_tool(stream_events=False)])
     steps = {"Outer": [call("inner", request="go"), "done"], "Inner": [call("act", word="x"), "inner done"]}
     heard: list[Event | Delta] = []
     async with Runner(outer, model=ScriptedModel(steps), store=store).stream("hi", run_id="r") as live:
         heard.extend([event async for event in live])
     assert "Inner" not in {event.agent for event in heard}
-    assert tuple(await events_in(store, "r")) == live.result.events
-    assert "Inner: act -> did x" in transcript(await events_in(store, "r"))
+    assert tuple(await load_events(store, "r")) == live.result.events
+    assert "Inner: act -> did x" in transcript(await load_events(store, "r"))
 
 
 # --- who waits for it is cancelled
 
 
-async def test_a_write_whose_waiter_is_cancelled_is_known_to_be_done_or_not() -> None:
+async def test_the_outcome_of_a_cancelled_write_is_known() -> None:
     # D8, D10: neither lost nor written twice, and told in the end.
     for when in ("before", "after"):
-        store, ear = Watched(), Channel()
+        store, ear = RecordingStore(), EventQueue()
         journal = await journal_in(store, ear)
         never = asyncio.Event()
         (store.faults if when == "before" else store.after)["append"].append(never.wait)
         journal.put(START)
-        waiting = asyncio.create_task(journal.room())
+        waiting = asyncio.create_task(journal.drain())
         await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
         journal.put(END)
-        await journal.room()
+        await journal.drain()
         assert store.keys("r") == ["1/start", "1/end"], when
         assert await ear.take() == [START, END], when
 
 
 async def test_a_write_that_fails_while_its_waiter_is_cancelled_fails_the_journal() -> None:
     # D8: a log with a hole would be worse than none.
-    store = Watched()
+    store = RecordingStore()
     journal = await journal_in(store)
     never = asyncio.Event()
-    store.faults["append"] += [never.wait, RunConflict("r", "somebody came")]
+    store.faults["append"] += [never.wait, RunConflictError("r", "somebody came")]
     journal.put(START)
-    waiting = asyncio.create_task(journal.room())
+    waiting = asyncio.create_task(journal.drain())
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     journal.put(END)
-    with pytest.raises(RunConflict):
-        await journal.room()
+    with pytest.raises(RunConflictError):
+        await journal.drain()
     assert store.keys("r") == []
 
 
-async def test_a_branch_that_is_stopped_takes_nothing_from_those_who_listen() -> None:
+async def test_a_cancelled_branch_does_not_lose_events_of_others() -> None:
     # D10: what was stored while a branch ran out of time is told.
-    store = Watched()
+    store = RecordingStore()
 
     @tool
     async def slow(ctx: RunContext) -> str:
@@ -191,7 +192,7 @@ async def test_a_branch_that_is_stopped_takes_nothing_from_those_who_listen() ->
         return "never"
 
     a, b = Agent("A", description="a", tools=[slow]), Agent("B", description="b")
-    team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=0.02, on_error="ignore")
+    team = ParallelAgent("Both", sub_agents=[a, b], branch_timeout=0.5, on_error="ignore")
     model = ScriptedModel({"A": [call("slow")], "B": ["from B"]})
     heard: list[Event] = []
     async with Runner(team, model=model, store=store).stream("hi", run_id="r") as live:
@@ -203,27 +204,27 @@ async def test_a_branch_that_is_stopped_takes_nothing_from_those_who_listen() ->
 # --- faults
 
 
-async def test_a_fault_that_passes_is_not_noticed() -> None:
+async def test_a_transient_store_failure_is_retried() -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     store.faults["append"] += [StoreError("locked")] * 3
     result = await Runner(Agent("A", model=ScriptedModel(["done"])), store=store).run("hi", run_id="r")
-    assert (result.output, (await known(store, "r")).status) == ("done", "completed")
+    assert (result.output, (await get_record(store, "r")).status) == ("done", "completed")
 
 
-async def test_a_write_of_which_the_store_could_not_tell_is_not_written_again() -> None:
+async def test_a_write_without_confirmation_is_not_repeated() -> None:
     # D8: the connection was cut after the commit.
-    store = Watched()
+    store = RecordingStore()
     store.after["append"] += [StoreError("connection cut")] * 2
     runner = Runner(Agent("A", model=ScriptedModel([call("act", word="x"), "done"]), tools=[act]), store=store)
     result = await runner.run("hi", run_id="r")
     assert result.status == "completed"
-    assert tuple(await events_in(store, "r")) == result.events
+    assert tuple(await load_events(store, "r")) == result.events
 
 
-async def test_a_store_that_fails_for_good_stops_the_run_which_goes_on_when_the_fault_is_gone() -> None:
+async def test_a_permanent_store_failure_stops_the_run_which_can_be_resumed() -> None:
     # D8
-    store = Watched()
+    store = RecordingStore()
     ran: list[str] = []
 
     @tool
@@ -239,19 +240,19 @@ async def test_a_store_that_fails_for_good_stops_the_run_which_goes_on_when_the_
     runner = Runner(team, store=store)
     with pytest.raises(StoreError, match="disk full"):
         await runner.run("hi", run_id="r")
-    assert (await known(store, "r")).status == "running"
+    assert (await get_record(store, "r")).status == "running"
     assert store.keys("r")[-1] == "1/m1"
 
     # Somebody else must think that it is still driven; the runner itself knows better.
-    with pytest.raises(RunConflict):
+    with pytest.raises(RunConflictError):
         await Runner(team, store=store).resume("r")
     assert (await runner.resume("r")).output == "done"
     assert ran == ["r:1/m1.0"] * 2
 
 
-async def test_a_run_that_is_gone_stops_its_driver() -> None:
+async def test_deleting_a_run_stops_its_driver() -> None:
     # D9
-    store = Watched()
+    store = RecordingStore()
 
     @tool
     async def forget() -> str:
@@ -265,9 +266,9 @@ async def test_a_run_that_is_gone_stops_its_driver() -> None:
     assert await store.record("r") is None
 
 
-async def test_what_cannot_be_stored_ends_the_run_and_that_is_on_record() -> None:
+async def test_a_value_that_cannot_be_encoded_fails_the_run() -> None:
     # D8: otherwise it would be tried for ever.
-    store = Watched()
+    store = RecordingStore()
 
     @tool
     async def broken() -> str:
@@ -277,53 +278,53 @@ async def test_what_cannot_be_stored_ends_the_run_and_that_is_on_record() -> Non
     runner = Runner(Agent("A", model=ScriptedModel([call("broken"), "done"]), tools=[broken]), store=store)
     with pytest.raises(NotEncodableError):
         await runner.run("hi", run_id="r")
-    assert (await known(store, "r")).status == "failed"
-    assert transcript(await events_in(store, "r"))[-1].startswith("run failed with NotEncodableError")
-    assert await runner.unfinished() == []
+    assert (await get_record(store, "r")).status == "failed"
+    assert transcript(await load_events(store, "r"))[-1].startswith("run failed with NotEncodableError")
+    assert await runner.list_unfinished() == []
 
 
-async def test_an_error_that_cannot_be_stored_as_it_is_does_not_hide_itself() -> None:
-    store = Watched()
+async def test_an_error_with_lone_surrogates_is_stored() -> None:
+    store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel([ValueError("half \ud83d")])), store=store)
     with pytest.raises(Exception, match="half"):
         await runner.run("hi", run_id="r")
-    assert (await known(store, "r")).status == "failed"
+    assert (await get_record(store, "r")).status == "failed"
 
 
-async def test_when_it_has_failed_everybody_is_told_and_nothing_more_is_taken() -> None:
-    store, ear = Watched(), Channel()
+async def test_a_failed_journal_raises_to_all_waiters_and_accepts_nothing() -> None:
+    store, ear = RecordingStore(), EventQueue()
     journal = await journal_in(store, ear)
     journal.put(START)
-    journal.fail(RunConflict("r", "somebody came"))
+    journal.fail(RunConflictError("r", "somebody came"))
     journal.put(END)
     assert journal.is_full
     for _ in range(2):
-        with pytest.raises(RunConflict):
-            await journal.room()
+        with pytest.raises(RunConflictError):
+            await journal.drain()
     await journal.finish("failed")
-    assert (store.keys("r"), (await known(store, "r")).status) == ([], "running")
+    assert (store.keys("r"), (await get_record(store, "r")).status) == ([], "running")
 
 
-async def test_a_status_is_stored_even_if_nothing_else_is_left() -> None:
-    store = Watched()
+async def test_a_status_is_stored_without_further_events() -> None:
+    store = RecordingStore()
     journal = await journal_in(store)
     await journal.finish("cancelled")
-    record = await known(store, "r")
+    record = await get_record(store, "r")
     assert (record.status, record.lease_until) == ("cancelled", 0.0)
 
 
 async def test_a_log_that_refuses_an_event_does_not_have_it() -> None:
-    journal = await journal_in(Watched())
+    journal = await journal_in(RecordingStore())
     log = Log()
     log.attach(journal)
     with pytest.raises(NotEncodableError):
-        log.write(Started("1/start", Origin("1", "\ud83d"), 1.0))
+        log.write(AgentStarted("1/start", Origin("1", "\ud83d"), 1.0))
     assert log.events == []
 
 
-async def test_a_run_that_begins_while_its_caller_is_cancelled_can_be_taken_up() -> None:
+async def test_a_run_created_while_its_caller_is_cancelled_can_be_resumed() -> None:
     # D8, D10
-    store = Watched()
+    store = RecordingStore()
     runner = Runner(Agent("A", model=ScriptedModel(["done"])), store=store)
     store.faults["create"].append(lambda: asyncio.sleep(0))
     running = asyncio.create_task(runner.run("hi", run_id="r"))
@@ -331,8 +332,8 @@ async def test_a_run_that_begins_while_its_caller_is_cancelled_can_be_taken_up()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert (await known(store, "r")).status == "cancelled"
+    assert (await get_record(store, "r")).status == "cancelled"
     assert (await runner.resume("r")).output == "done"
-    left: Any = await left_behind(store)
-    assert decode_lines(await left.load("r")) == await events_in(store, "r")
+    left: Any = await copy_without_leases(store)
+    assert decode_lines(await left.load("r")) == await load_events(store, "r")
     assert isinstance(await left.acquire("r", "x", ttl=1), Lease)

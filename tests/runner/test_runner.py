@@ -6,8 +6,25 @@ from typing import Any
 import pytest
 
 from baton import Agent, AgentContext, Approval, RunContext, Runner, SetupError, Transfer, agent, tool
-from baton.errors import AnswerError, ModelError, NotEncodableError, ReplayMismatch, RunError, RunNotFoundError
-from baton.events import Answered, Asked, Event, RunStarted, Said, Unknown, decode_log, encode_log
+from baton.errors import (
+    AnswerError,
+    LogError,
+    ModelError,
+    NotEncodableError,
+    ReplayMismatchError,
+    RunError,
+    RunNotFoundError,
+)
+from baton.events import (
+    AgentResponded,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    RunStarted,
+    UnknownEvent,
+    decode_log,
+    encode_log,
+)
 from baton.models import ModelRequest
 from baton.testing import ScriptedModel, call, transcript, transfer_to
 
@@ -21,7 +38,7 @@ async def ask(ctx: RunContext, question: str) -> str:
 # --- starting
 
 
-def test_run_sync_is_run_for_code_without_an_event_loop() -> None:
+def test_run_sync_runs_without_an_event_loop() -> None:
     # DESIGN §1
     result = Runner(Agent("A", model=ScriptedModel(["hello"]))).run_sync("hi", values={"x": 1}, run_id="r1")
     assert (result.output, result.values, result.run_id) == ("hello", {"x": 1}, "r1")
@@ -29,7 +46,7 @@ def test_run_sync_is_run_for_code_without_an_event_loop() -> None:
 
 async def test_run_sync_inside_an_event_loop_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
-    with pytest.raises(SetupError, match=r"run_sync was called inside a running event loop; use `await runner\.run"):
+    with pytest.raises(SetupError, match=r"run_sync\(\) was called inside a running event loop; use `await"):
         runner.run_sync("hi")
 
 
@@ -41,7 +58,7 @@ async def test_every_run_has_an_id_of_its_own_unless_it_is_given_one() -> None:
     assert (await runner.run("hi", run_id="mine")).run_id == "mine"
 
 
-async def test_an_id_under_which_a_run_waits_is_taken() -> None:
+async def test_the_id_of_a_stopped_run_cannot_be_reused() -> None:
     # DESIGN §1: whatever happened is never lost.
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="?"), "another"]), tools=[ask]))
     await runner.run("hi", run_id="r1")
@@ -83,11 +100,11 @@ async def test_a_question_of_a_tool_suspends_the_run_and_its_answer_resumes_it()
     # DESIGN §6
     runner = Runner(Agent("A", model=ScriptedModel([call("ask", question="sure?"), "done"]), tools=[ask]))
     suspended = await runner.run("hi")
-    assert (suspended.status, suspended.output, suspended.agent) == ("suspended", None, "A")
+    assert (suspended.status, suspended.agent) == ("suspended", "A")
     (question,) = suspended.interrupts
     assert (question.agent, question.path, question.payload) == ("A", ("A",), "sure?")
-    assert question.call is not None
-    assert question.call.name == "ask"
+    assert question.tool_call is not None
+    assert question.tool_call.name == "ask"
     result = await runner.resume(suspended.run_id, {question.id: "yes"})
     assert (result.status, result.output, result.interrupts) == ("completed", "done", ())
     assert result.run_id == suspended.run_id
@@ -115,7 +132,7 @@ async def test_two_tools_ask_at_once_and_are_answered_one_at_a_time() -> None:
     result = await runner.resume(half.run_id, {first.id: "A"})
     assert [message.content for message in result.messages[2:5]] == ["A", "ok", "B"]
     assert done == ["other"]
-    assert sum(isinstance(event, Asked) for event in result.events) == 2
+    assert sum(isinstance(event, InterruptRaised) for event in result.events) == 2
     assert len(model.requests) == 2
 
 
@@ -148,23 +165,23 @@ async def test_resuming_without_an_answer_asks_nothing_again() -> None:
     again = await runner.resume(suspended.run_id)
     assert again.status == "suspended"
     assert again.interrupts == suspended.interrupts
-    assert sum(isinstance(event, Asked) for event in again.events) == 1
+    assert sum(isinstance(event, InterruptRaised) for event in again.events) == 1
     assert len(model.requests) == 1
 
 
-async def test_an_interrupt_in_an_agent_of_ones_own() -> None:
+async def test_an_interrupt_in_a_custom_agent() -> None:
     @agent("A", handoffs=["B"])
     async def a(ctx: AgentContext) -> Transfer:
         return Transfer(str(await ctx.interrupt("to whom?")))
 
-    runner = Runner(a, agents=[Agent("B", model=ScriptedModel(["hello"]))])
+    runner = Runner(a, extra_agents=[Agent("B", model=ScriptedModel(["hello"]))])
     suspended = await runner.run("hi")
     (question,) = suspended.interrupts
-    assert question.call is None
+    assert question.tool_call is None
     assert (await runner.resume(suspended.run_id, "B")).agent == "B"
 
 
-async def test_the_context_of_a_suspended_run_is_kept_or_given_anew() -> None:
+async def test_the_context_of_a_suspended_run_is_kept_or_replaced() -> None:
     seen: list[Any] = []
 
     @agent("A")
@@ -274,7 +291,7 @@ async def test_a_failed_run_resumed_repeats_nothing_that_was_recorded() -> None:
     runner = Runner(Agent("A", tools=[work], sub_agents=[Agent("B", tools=[work])]), model=model)
     live = runner.stream("hi")
     with pytest.raises(ModelError, match="overloaded"):
-        await live.drive()
+        await live._drive()
     result = await runner.resume(live.run_id)
     assert (result.output, result.values, runs) == ("done", {"worked": 2}, ["work", "work"])
     assert [request.agent for request in model.requests] == ["A", "A", "B", "B", "B"]
@@ -293,7 +310,7 @@ async def test_a_run_may_fail_and_be_resumed_many_times() -> None:
     runner = Runner(Agent("A", model=model))
     live = runner.stream("hi")
     with pytest.raises(ModelError, match="failure 0"):
-        await live.drive()
+        await live._drive()
     for number in range(1, 5):
         with pytest.raises(ModelError, match=f"failure {number}"):
             await runner.resume(live.run_id)
@@ -399,13 +416,24 @@ async def test_a_suspended_log_replays_to_where_it_waits() -> None:
     assert (await runner.resume(suspended.run_id, True)).status == "suspended"
 
 
-async def test_events_from_the_future_do_not_disturb_a_replay() -> None:
+async def test_a_log_with_an_unknown_event_is_not_replayed() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
-    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"at":9.0}\n'
+    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"timestamp":9.0}\n'
     events = decode_log(encode_log(result.events) + future)
-    assert isinstance(events[-1], Unknown)
-    assert (await runner.replay(events)).output == "done"
+    assert isinstance(events[-1], UnknownEvent)
+    with pytest.raises(LogError, match=f"at event {len(events) - 1}: .* does not know the event type `Teleported`"):
+        await runner.replay(events)
+
+
+async def test_a_log_with_an_unknown_event_is_not_resumed() -> None:
+    runner, _ = busy()
+    suspended = await runner.run("hi")
+    future = b'{"type":"Teleported","key":"1/beam","origin":["1","A",null],"timestamp":9.0}\n'
+    events = decode_log(encode_log(suspended.events) + future)
+    other, _ = busy()
+    with pytest.raises(LogError, match="does not know the event type `Teleported`"):
+        other.load_log(events)
 
 
 async def test_a_replay_with_an_event_missing_names_the_first_difference() -> None:
@@ -414,10 +442,10 @@ async def test_a_replay_with_an_event_missing_names_the_first_difference() -> No
     of_own = [event for event in result.events if event.agent == "Own"]
     assert len(of_own) > 4
     for missing in of_own:
-        if isinstance(missing, Asked | Answered):
+        if isinstance(missing, InterruptRaised | InterruptAnswered):
             continue
         events = [event for event in result.events if event is not missing]
-        with pytest.raises(ReplayMismatch) as caught:
+        with pytest.raises(ReplayMismatchError) as caught:
             await runner.replay(events)
         assert (caught.value.key, caught.value.recorded) == (missing.key, "nothing")
 
@@ -434,14 +462,14 @@ def changing(behaviour: dict[str, Any]) -> Runner[Any, Any]:
         return Transfer(behaviour["to"])
 
     b, c = (Agent(name, model=ScriptedModel(["ok"] * 3)) for name in "BC")
-    return Runner(a, agents=[b, c])
+    return Runner(a, extra_agents=[b, c])
 
 
 @pytest.mark.parametrize(
     ("changes", "key", "recorded"),
     [
         ({"steps": ["one", "three"]}, "1/step:three", "nothing"),
-        ({"steps": ["one"]}, "1/step:two", "Stepped"),
+        ({"steps": ["one"]}, "1/step:two", "StepCompleted"),
         ({"to": "C"}, "1/to", "a transfer to B"),
     ],
 )
@@ -453,7 +481,7 @@ async def test_code_that_changed_is_a_mismatch_that_names_the_first_difference(
     runner = changing(behaviour)
     result = await runner.run("hi")
     behaviour.update(changes)
-    with pytest.raises(ReplayMismatch) as caught:
+    with pytest.raises(ReplayMismatchError) as caught:
         await runner.replay(result.events)
     assert (caught.value.key, caught.value.recorded) == (key, recorded)
     assert f"at `{key}` the log has {recorded}, but the code produces " in str(caught.value)
@@ -464,11 +492,11 @@ async def test_code_that_changed_while_a_run_waited_is_noticed_on_resume() -> No
     runner = changing(behaviour)
     suspended = await runner.run("hi")
     behaviour["steps"] = ["one"]
-    with pytest.raises(ReplayMismatch) as caught:
+    with pytest.raises(ReplayMismatchError) as caught:
         await runner.resume(suspended.run_id, "yes")
     assert (caught.value.key, caught.value.recorded, caught.value.produced) == (
         "1/step:two",
-        "Stepped",
+        "StepCompleted",
         "nothing there",
     )
 
@@ -477,7 +505,7 @@ async def test_a_log_that_is_not_that_of_a_run_cannot_be_replayed() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
     for events in ([], list[Event](result.events[1:])):
-        with pytest.raises(RunError, match="does not begin with RunStarted"):
+        with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
             await runner.replay(events)
 
 
@@ -491,7 +519,7 @@ async def test_a_run_can_be_taken_over_from_its_log() -> None:
     other, model = busy()
     # The other process's model has not been asked yet; what was answered before is in the log.
     _ = [chunk async for chunk in model.respond(ModelRequest((), agent="A"))]
-    run_id = other.adopt(decode_log(encode_log(suspended.events)))
+    run_id = other.load_log(decode_log(encode_log(suspended.events)))
     assert run_id == suspended.run_id
     half = await other.resume(run_id, True)
     result = await other.resume(run_id, "v")
@@ -500,7 +528,7 @@ async def test_a_run_can_be_taken_over_from_its_log() -> None:
 
 
 @pytest.mark.parametrize("kept", range(1, 12))
-async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
+async def test_a_log_cut_at_any_event_can_be_resumed_by_another_runner(kept: int) -> None:
     # DESIGN §1: recovery after `kill -9` is the same; any prefix of a log will do.
     @tool
     async def work() -> str:
@@ -515,29 +543,29 @@ async def test_a_run_that_died_anywhere_goes_on_elsewhere(kept: int) -> None:
     whole = (await team()[0].run("hi")).events
     runner, model = team()
     for event in whole[:kept]:
-        if isinstance(event, Said):
+        if isinstance(event, AgentResponded):
             # A provider that is asked again does not start over: play what was answered before the crash.
             _ = [chunk async for chunk in model.respond(ModelRequest((), agent=event.agent))]
-    runner.adopt(decode_log(encode_log(whole[:kept])))
+    runner.load_log(decode_log(encode_log(whole[:kept])))
     result = await runner.resume(whole[0].run_id if isinstance(whole[0], RunStarted) else "")
     assert result.output == "done"
     assert [line for line in transcript(result.events) if line != "run resumed"] == transcript(whole)
 
 
-async def test_a_completed_run_cannot_be_taken_over() -> None:
+async def test_load_log_refuses_a_completed_run() -> None:
     runner, _ = busy()
     result = await run_busy(runner)
-    with pytest.raises(RunError, match=f"run `{result.run_id}` is completed; there is nothing left to resume"):
-        runner.adopt(result.events)
+    with pytest.raises(RunError, match=f"run `{result.run_id}` has completed and cannot be resumed"):
+        runner.load_log(result.events)
 
 
-async def test_what_is_no_log_of_a_run_cannot_be_taken_over() -> None:
+async def test_load_log_refuses_an_invalid_log() -> None:
     runner, _ = busy()
     suspended = await runner.run("hi")
-    with pytest.raises(RunError, match="does not begin with RunStarted"):
-        runner.adopt(suspended.events[1:])
-    with pytest.raises(ReplayMismatch, match="a second Started"):
-        runner.adopt(decode_log(encode_log([*suspended.events, suspended.events[1]])))
+    with pytest.raises(RunError, match="starts with RunStarted, but this one does not"):
+        runner.load_log(suspended.events[1:])
+    with pytest.raises(ReplayMismatchError, match="a second AgentStarted"):
+        runner.load_log(decode_log(encode_log([*suspended.events, suspended.events[1]])))
 
 
 # --- answers
@@ -565,22 +593,22 @@ async def test_an_answer_to_an_unknown_question_is_refused_and_nothing_is_writte
     runner, run_id, (first, second) = await suspended_with("a?", "b?")
     wrong: list[Any] = [{"1/m9.9/ask1": "yes"}, {first: "yes", "other": "no"}, {"nothing": "known"}]
     for answers in wrong:
-        with pytest.raises(AnswerError, match=f"no open question is called .*; open are: `{first}`, `{second}`"):
+        with pytest.raises(AnswerError, match=f"no open interrupt has the id .*; open: `{first}`, `{second}`"):
             await runner.resume(run_id, answers)
     still = await runner.resume(run_id)
-    assert not any(isinstance(event, Answered) for event in still.events)
+    assert not any(isinstance(event, InterruptAnswered) for event in still.events)
 
 
 async def test_an_unknown_id_is_not_taken_for_an_answer() -> None:
     runner, run_id, (only,) = await suspended_with("?")
-    with pytest.raises(AnswerError, match=f"no open question is called `1/m7.0/ask1`; open are: `{only}`"):
+    with pytest.raises(AnswerError, match=f"no open interrupt has the id `1/m7.0/ask1`; open: `{only}`"):
         await runner.resume(run_id, {"1/m7.0/ask1": "yes"})
 
 
 async def test_one_answer_for_two_questions_is_refused() -> None:
     runner, run_id, _ = await suspended_with("a?", "b?")
     with pytest.raises(
-        AnswerError, match=r"a single answer needs exactly one open question, but open are: .*, .*; give a"
+        AnswerError, match=r"a single answer needs exactly one open interrupt; open: .*, .*\. Pass a mapping"
     ):
         await runner.resume(run_id, "yes")
 
@@ -589,8 +617,8 @@ async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
     runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded"), "done"])))
     live = runner.stream("hi")
     with pytest.raises(ModelError):
-        await live.drive()
-    with pytest.raises(AnswerError, match="open are: nothing"):
+        await live._drive()
+    with pytest.raises(AnswerError, match="open: nothing"):
         await runner.resume(live.run_id, "yes")
     assert (await runner.resume(live.run_id)).output == "done"
 
@@ -598,7 +626,7 @@ async def test_an_answer_where_nothing_was_asked_is_refused() -> None:
 async def test_a_question_is_answered_once() -> None:
     runner, run_id, (first, second) = await suspended_with("a?", "b?")
     await runner.resume(run_id, {first: "yes"})
-    with pytest.raises(AnswerError, match=f"no open question is called `{first}`; open are: `{second}`"):
+    with pytest.raises(AnswerError, match=f"no open interrupt has the id `{first}`; open: `{second}`"):
         await runner.resume(run_id, {first: "no"})
 
 
@@ -612,7 +640,7 @@ async def test_an_answer_that_cannot_be_stored_is_refused_and_the_run_still_wait
 @pytest.mark.parametrize(
     "wrong", ["yes", 1, ["True"], {"approved": "maybe"}, {"aproved": True}, {"approved": False, "always": True}]
 )
-async def test_what_neither_approves_nor_rejects_is_refused_and_the_run_still_waits(wrong: Any) -> None:
+async def test_an_answer_that_is_not_an_approval_is_refused_and_the_run_stays_suspended(wrong: Any) -> None:
     @tool(needs_approval=True)
     async def pay(euro: int) -> str:
         """Pay."""
@@ -642,9 +670,9 @@ async def test_many_runs_of_one_runner_do_not_mix() -> None:
     assert [result.output for result in results] == [f"{number} answer {number}" for number in range(50)]
 
 
-async def test_a_runner_may_keep_its_runs_elsewhere() -> None:
+async def test_with_store_returns_a_runner_with_another_store() -> None:
     first = Runner(Agent("A"), model=ScriptedModel(["one", "two"]))
-    second = first.kept_in("memory:")
+    second = first.with_store("memory:")
     result = await second.run("Hi.", run_id="r")
     assert (result.output, second.team is first.team, second.model is first.model) == ("one", True, True)
     assert [event.key for event in await second.events("r")][-1] == "completed"

@@ -1,13 +1,13 @@
-"""Threads: runs one after the other that share what was said and who has the floor."""
+"""Threads: consecutive runs that share their history and active agent."""
 
 import asyncio
 from typing import Any
 
 import pytest
-from tests.runner.kept import Watched, known
+from tests.runner.recording_store import RecordingStore, get_record
 
 from baton import Agent, RunContext, Runner, SetupError, tool
-from baton.errors import ModelError, ThreadBusy
+from baton.errors import ModelError, ThreadBusyError
 from baton.events import RunStarted
 from baton.messages import text_of
 from baton.testing import ScriptedModel, call, transfer_to
@@ -32,9 +32,9 @@ def read(model: ScriptedModel, number: int = -1) -> list[str]:
 
 
 @pytest.mark.parametrize("is_stored", [False, True])
-async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is_stored: bool) -> None:
+async def test_a_thread_continues_with_its_history_and_active_agent(is_stored: bool) -> None:
     # D14, D15
-    runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, Watched() if is_stored else None)
+    runner, model = desk({"A": [transfer_to("B")], "B": ["I am B", "still B"]}, RecordingStore() if is_stored else None)
     first = await runner.run("hi", thread="u42")
     second = await runner.run("and now?", thread="u42")
     assert (first.agent, second.agent, second.output) == ("B", "B", "still B")
@@ -42,41 +42,41 @@ async def test_a_thread_goes_on_with_what_was_said_and_with_who_had_the_floor(is
     assert read(model)[-2:] == ["I am B", "and now?"]
     assert [text_of(message.content) for message in second.messages] == ["and now?", "still B"]
     thread = runner.thread("u42")
-    assert await thread.floor() == "B"
+    assert await thread.active_agent() == "B"
     assert [record.run_id for record in await thread.runs()] == [first.run_id, second.run_id]
-    said = [text_of(message.content) for message in await thread.history()]
+    said = [text_of(message.content) for message in await thread.messages()]
     assert said[:1] + said[-3:] == ["hi", "I am B", "and now?", "still B"]
 
 
-async def test_the_floor_may_go_back_to_the_root() -> None:
+async def test_start_at_root_starts_with_the_root_agent() -> None:
     # D14
     runner, model = desk({"A": [transfer_to("B"), "A again"], "B": ["I am B"]})
     await runner.run("hi", thread="t")
-    assert (await runner.run("and now?", thread="t", floor="root")).output == "A again"
+    assert (await runner.run("and now?", thread="t", start_at="root")).output == "A again"
     assert "I am B" in " ".join(read(model))
     wrong: Any = "mine"
-    with pytest.raises(SetupError, match="floor"):
-        await runner.run("x", thread="t", floor=wrong)
+    with pytest.raises(SetupError, match="start_at"):
+        await runner.run("x", thread="t", start_at=wrong)
 
 
 async def test_another_process_knows_the_conversation() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     runner, model = desk({"B": ["still B"]}, store)
     assert (await runner.run("and now?", thread="t")).output == "still B"
     assert read(model)[-2:] == ["I am B", "and now?"]
 
 
-async def test_an_agent_that_is_gone_gives_the_floor_to_the_root() -> None:
+async def test_a_thread_whose_active_agent_is_gone_starts_with_the_root_agent() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     await desk({"A": [transfer_to("B")], "B": ["I am B"]}, store)[0].run("hi", thread="t")
     alone = Runner(Agent("A", model=ScriptedModel(["alone"])), store=store)
     assert (await alone.run("and now?", thread="t")).output == "alone"
 
 
-async def test_threads_do_not_hear_each_other() -> None:
+async def test_threads_are_separate() -> None:
     # D14
     runner, model = desk({"A": ["one", "two", "three"]})
     await runner.run("mine", thread="a")
@@ -91,33 +91,33 @@ async def test_threads_do_not_hear_each_other() -> None:
 
 async def test_a_thread_with_a_run_that_has_not_ended_is_busy() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="?"), "done", "next"]}, store)
     waiting = await runner.run("hi", thread="t")
     for begun in (runner.run("hello", thread="t"), runner.submit("hello", thread="t")):
-        with pytest.raises(ThreadBusy, match=f"{waiting.run_id}.*suspended"):
+        with pytest.raises(ThreadBusyError, match=f"{waiting.run_id}.*suspended"):
             await begun
     assert len(await runner.thread("t").runs()) == 1
     await runner.resume(waiting.run_id, "yes")
     assert (await runner.run("hello", thread="t")).output == "next"
 
 
-async def test_of_two_that_begin_at_once_one_is_told_to_wait() -> None:
+async def test_of_two_concurrent_runs_of_a_thread_one_is_refused() -> None:
     # D14
     for _ in range(5):
-        runner, _ = desk({"A": ["one", "two"]}, Watched())
+        runner, _ = desk({"A": ["one", "two"]}, RecordingStore())
         ended = await asyncio.gather(*[runner.run("hi", thread="t") for _ in range(2)], return_exceptions=True)
         kinds = sorted(type(one).__name__ for one in ended)
-        assert kinds in (["RunResult", "ThreadBusy"], ["RunResult", "RunResult"])
+        assert kinds in (["RunResult", "ThreadBusyError"], ["RunResult", "RunResult"])
         runs = await runner.thread("t").runs()
         assert len(runs) == kinds.count("RunResult")
-        starts = [event for event in await runner.thread("t").export() if isinstance(event, RunStarted)]
-        assert [start.follows for start in starts] == ["", *[run.run_id for run in runs[:-1]]]
+        starts = [event for event in await runner.thread("t").events() if isinstance(event, RunStarted)]
+        assert [start.previous_run_id for start in starts] == ["", *[run.run_id for run in runs[:-1]]]
 
 
-async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() -> None:
+async def test_a_run_is_refused_if_another_one_finished_since_the_thread_was_read() -> None:
     # D14: a run must not follow one that is not the last any more.
-    store = Watched()
+    store = RecordingStore()
     slow, _ = desk({"A": ["late"]}, store)
     fast, _ = desk({"A": ["early"]}, store)
 
@@ -125,23 +125,23 @@ async def test_who_read_the_thread_before_another_run_ended_has_to_read_again() 
         await fast.run("hi", thread="t", run_id="fast")
 
     store.faults["create"].append(overtaken)
-    with pytest.raises(ThreadBusy, match="fast"):
+    with pytest.raises(ThreadBusyError, match="fast"):
         await slow.run("hi", thread="t", run_id="slow")
     assert [record.run_id for record in await slow.thread("t").runs()] == ["fast"]
 
 
-async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> None:
+async def test_a_cancelled_run_cannot_be_resumed_while_its_thread_is_busy() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="first?"), call("ask", question="second?"), "end", "end"]}, store)
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
     second = await runner.run("hello", thread="t")
     lines = await store.load(first.run_id)
     for late in (runner.resume(first.run_id, "yes"), runner.answer(first.run_id, "yes")):
-        with pytest.raises(ThreadBusy, match=second.run_id):
+        with pytest.raises(ThreadBusyError, match=second.run_id):
             await late
-    record = await known(store, first.run_id)
+    record = await get_record(store, first.run_id)
     assert (await store.load(first.run_id), record.status, record.lease_until) == (lines, "cancelled", 0.0)
     await runner.resume(second.run_id, "yes")
     assert (await runner.resume(first.run_id, "yes")).status == "completed"
@@ -152,14 +152,14 @@ async def test_a_cancelled_run_cannot_go_on_while_another_has_the_thread() -> No
 
 async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
     # D14
-    runner, model = desk({"A": [[call("ask", question="?"), call("nope")], "done"]}, Watched())
+    runner, model = desk({"A": [[call("ask", question="?"), call("nope")], "done"]}, RecordingStore())
     first = await runner.run("hi", thread="t")
     await runner.cancel(first.run_id)
     assert (await runner.run("hello", thread="t")).output == "done"
     assert read(model) == [
         "hi",
         "",
-        "This call did not come to an end.",
+        "This call did not finish.",
         "There is no tool `nope`; the tools are: `ask`, `transfer_to_agent`.",
         "hello",
     ]
@@ -167,7 +167,7 @@ async def test_a_run_that_failed_is_part_of_the_conversation() -> None:
 
 async def test_a_run_that_failed_at_once_leaves_its_input() -> None:
     # D14
-    runner, model = desk({"A": [ModelError("overloaded"), "done"]}, Watched())
+    runner, model = desk({"A": [ModelError("overloaded"), "done"]}, RecordingStore())
     with pytest.raises(ModelError):
         await runner.run("hi", thread="t")
     await runner.run("hello?", thread="t")
@@ -176,10 +176,10 @@ async def test_a_run_that_failed_at_once_leaves_its_input() -> None:
 
 async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
     # DESIGN §4: the history any provider receives is valid.
-    runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, Watched())
+    runner, model = desk({"A": [call("nope", id="c1"), "one", call("nope", id="c1"), "two"]}, RecordingStore())
     await runner.run("hi", thread="t")
     await runner.run("hello", thread="t")
-    ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "calls", ())]
+    ids = [call.id for message in model.requests[-1].messages for call in getattr(message, "tool_calls", ())]
     assert len(ids) == len(set(ids)) == 2
 
 
@@ -188,27 +188,27 @@ async def test_call_ids_of_earlier_runs_are_not_used_again() -> None:
 
 async def test_a_thread_is_trimmed_exported_and_deleted() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, model = desk({"A": ["one", "two", "three", "four"]}, store)
     for word in ("a", "b", "c"):
         await runner.run(word, thread="t")
     thread = runner.thread("t")
-    exported = await thread.export()
+    exported = await thread.events()
     assert [event.input[0].content for event in exported if isinstance(event, RunStarted)] == ["a", "b", "c"]
     assert await thread.trim(1) == 2
-    assert [text_of(message.content) for message in await thread.history()] == ["c", "three"]
+    assert [text_of(message.content) for message in await thread.messages()] == ["c", "three"]
     await runner.run("d", thread="t")
     assert read(model) == ["c", "three", "d"]
     assert await thread.delete() == 2
-    assert (await thread.runs(), await thread.history(), await thread.floor()) == ([], (), "")
+    assert (await thread.runs(), await thread.messages(), await thread.active_agent()) == ([], (), "")
 
 
-async def test_trimming_takes_no_run_that_has_not_ended() -> None:
+async def test_trim_does_not_delete_unfinished_runs() -> None:
     # D14
-    store = Watched()
+    store = RecordingStore()
     runner, _ = desk({"A": [call("ask", question="?"), "done"]}, store)
     waiting = await runner.run("hi", thread="t")
-    with pytest.raises(ThreadBusy):
+    with pytest.raises(ThreadBusyError):
         await runner.thread("t").trim(0)
     with pytest.raises(SetupError, match="trim"):
         await runner.thread("t").trim(-1)
@@ -218,9 +218,9 @@ async def test_trimming_takes_no_run_that_has_not_ended() -> None:
 
 async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
     # D14
-    runner, _ = desk({"A": ["done"]}, Watched())
+    runner, _ = desk({"A": ["done"]}, RecordingStore())
     await runner.submit("hi", thread="t", run_id="r")
-    with pytest.raises(ThreadBusy, match="r"):
+    with pytest.raises(ThreadBusyError, match="r"):
         await runner.thread("t").delete()
     await runner.recover()
     assert await runner.thread("t").delete() == 1
@@ -228,12 +228,12 @@ async def test_a_thread_whose_run_is_running_is_not_deleted() -> None:
 
 async def test_a_run_of_a_thread_is_resumed_replayed_and_forked_with_what_was_said_before() -> None:
     # D13, D14
-    store = Watched()
+    store = RecordingStore()
     steps = {"A": ["first", call("ask", question="?"), "second", "forked"]}
     runner, model = desk(steps, store)
     await runner.run("hi", thread="t")
     waiting = await runner.run("hello", thread="t", run_id="r2")
-    other = Runner(runner.team.seats["A"].agent, model=model, store=store)
+    other = Runner(runner.team.members["A"].agent, model=model, store=store)
     result = await other.resume(waiting.run_id, "yes")
     assert read(model)[:3] == ["hi", "first", "hello"]
     assert text_of(result.messages[0].content) == "hello"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.soak.worker import work
 
-from baton.stores import store_of
+from baton.stores import resolve_store
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -59,7 +59,7 @@ def nursery(url: str, ledger: Path) -> Generator[Nursery]:
 
 def serve(url: str, ledger: Path) -> None:
     """Do what is asked for until nobody asks any more."""
-    store_of(url)  # Loads the driver of its database, so that no worker spends its short life on that.
+    resolve_store(url)  # Loads the driver of its database, so that no worker spends its short life on that.
     for line in sys.stdin:
         wish, _, rest = line.strip().partition(" ")
         if wish == "work":

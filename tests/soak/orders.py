@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from baton import Agent, BaseAgent, ParallelAgent, RunContext, SequentialAgent, tool
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, text_of
-from baton.models import Chunk, ModelRequest, Response
+from baton.models import Chunk, ModelRequest, ModelResponse
 
 LONGEST_PAUSE = 0.02
 
@@ -71,16 +71,16 @@ class Clerk:
         """The next response of this agent, as far as it can see."""
         await _pause()
         todo = self.responses[request.agent]
-        made = sum(isinstance(message, AssistantMessage) and bool(message.calls) for message in request.messages)
+        made = sum(isinstance(message, AssistantMessage) and bool(message.tool_calls) for message in request.messages)
         if made >= len(todo):
             results = [text_of(message.content) for message in request.messages if isinstance(message, ToolMessage)]
-            yield Response(AssistantMessage(f"{request.agent} is done: {', '.join(results)}"))
+            yield ModelResponse(AssistantMessage(f"{request.agent} is done: {', '.join(results)}"))
             return
         calls = [
             ToolCall(f"{request.agent}-{made}-{position}", name, '{"request": "go"}' if name == "helper" else "{}")
             for position, name in enumerate(todo[made])
         ]
-        yield Response(AssistantMessage("", tuple(calls)))
+        yield ModelResponse(AssistantMessage("", tuple(calls)))
 
 
 def team(ledger: Ledger) -> BaseAgent[Any, Any]:
@@ -90,7 +90,7 @@ def team(ledger: Ledger) -> BaseAgent[Any, Any]:
         await _pause()
         ledger.note(name, ctx.idempotency_key)
         await _pause()
-        return f"{name} {ctx.scope}"
+        return f"{name} {ctx._scope}"
 
     @tool(effect="read")
     async def look(ctx: RunContext) -> str:
@@ -116,7 +116,7 @@ def team(ledger: Ledger) -> BaseAgent[Any, Any]:
     front = Agent("Front", description="The front.", tools=[look, note, charge], handoffs=[desk])
     helper = Agent("Helper", description="Helps.", tools=[note, charge])
     left = Agent("Left", description="The left.", tools=[note, look])
-    right = Agent("Right", description="The right.", tools=[note, helper.as_tool(events="silent")])
+    right = Agent("Right", description="The right.", tools=[note, helper.as_tool(stream_events=False)])
     back = Agent("Back", description="The back.", tools=[note, ship])
     return SequentialAgent("Orders", sub_agents=[front, ParallelAgent("Both", sub_agents=[left, right]), back])
 

@@ -8,13 +8,13 @@ from tests.soak.orders import Ledger
 from tests.soak.worker import runner_for
 
 from baton.errors import BatonError
-from baton.stores import store_of
+from baton.stores import resolve_store
 
 
 async def race(url: str, path: Path) -> None:
     """Resume what is asked for, with yes for an answer."""
     loop = asyncio.get_running_loop()
-    async with runner_for(store_of(url), Ledger(path)) as runner:
+    async with runner_for(resolve_store(url), Ledger(path)) as runner:
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while line := await loop.run_in_executor(None, sys.stdin.readline):

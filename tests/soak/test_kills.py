@@ -22,7 +22,7 @@ from tests.soak.worker import runner_for
 
 from baton.events import Event, ToolReturned
 from baton.log import Log
-from baton.stores import Store, store_of
+from baton.stores import Store, resolve_store
 
 IS_SOAK = PROFILE == "soak"
 KILLS = int(os.environ.get("KILLS", "240" if IS_SOAK else "6"))
@@ -57,7 +57,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 async def submitted(url: str, ledger: Ledger, names: Sequence[str]) -> None:
     """New runs that nobody drives yet."""
-    async with runner_for(store_of(url), ledger) as runner:
+    async with runner_for(resolve_store(url), ledger) as runner:
         for name in names:
             await runner.submit("an order", run_id=name)
 
@@ -98,8 +98,8 @@ async def checked(url: str, runs: list[str], deeds: list[Deed]) -> int:
         by_key.setdefault(deed.key, []).append(deed)
     outputs: set[str] = set()
     asked = 0
-    async with runner_for(store_of(url), Ledger(Path(os.devnull))) as runner:
-        store: Store = store_of(url)
+    async with runner_for(resolve_store(url), Ledger(Path(os.devnull))) as runner:
+        store: Store = resolve_store(url)
         for run_id in runs:
             record = await store.record(run_id)
             assert record is not None, f"{run_id} is lost"
@@ -124,7 +124,7 @@ def _check_effects(run_id: str, events: list[Event], by_key: dict[str, list[Deed
         if deeds[0].tool in ONCE:
             assert len(deeds) == 1, f"{key} must be done once"
         # What is found out by asking is recorded later than it was done.
-        late = [deed for deed in deeds if deed.at > recorded[key].at]
+        late = [deed for deed in deeds if deed.at > recorded[key].timestamp]
         assert not late, f"{key} was done again after it was recorded: {late}, {recorded[key]}"
 
 
@@ -141,13 +141,13 @@ def test_of_two_processes_that_resume_a_run_one_wins(url: str, tmp_path: Path) -
                 each.stdin.flush()
             told = [each.stdout.readline().strip() for each in (one, other) if each.stdout is not None]
             outcomes[tuple(sorted(told))] += 1
-    assert outcomes == {("RunConflict", "completed"): ROUNDS}
+    assert outcomes == {("RunConflictError", "completed"): ROUNDS}
     asyncio.run(checked(url, runs, Ledger(path).deeds()))
 
 
 async def suspended(url: str, ledger: Ledger, count: int) -> list[str]:
     """Runs that wait for an approval."""
-    async with runner_for(store_of(url), ledger) as runner:
+    async with runner_for(resolve_store(url), ledger) as runner:
         results = [await runner.run("an order", run_id=f"order{number}") for number in range(count)]
     assert {result.status for result in results} == {"suspended"}
     return [result.run_id for result in results]

@@ -31,7 +31,7 @@ async def test_many_conversations_at_once_lose_nothing_and_keep_nothing() -> Non
     assert later[-1].megabytes_late < MOST_GROWTH * later[0].megabytes_late, "memory grows with the conversations"
 
 
-async def test_no_audio_of_the_user_is_lost_while_the_floor_changes() -> None:
+async def test_no_user_audio_is_lost_during_a_transfer() -> None:
     changes = await floor_changes(500 if IS_SOAK else 20)
 
     assert changes.count >= (500 if IS_SOAK else 20)

@@ -30,7 +30,7 @@ class Dictionary:
         self.bytes_set += len(value)
 
 
-async def test_what_is_stored_and_set_grows_with_the_lines_only() -> None:
+async def test_storage_grows_only_with_the_lines() -> None:
     blobs = Dictionary()
     store = KeyValueStore(blobs)
     await store.create("r", [LINE])
@@ -77,7 +77,7 @@ async def test_a_create_that_fails_leaves_no_run_and_a_free_thread() -> None:
     assert [record.run_id for record in (await store.list()).records] == ["other"]
 
 
-async def test_damaged_bytes_are_told() -> None:
+async def test_damaged_bytes_are_detected() -> None:
     blobs = Dictionary()
     store = KeyValueStore(blobs)
     await store.create("r", [LINE])
@@ -97,11 +97,11 @@ async def test_damaged_bytes_are_told() -> None:
     assert damaged > 100
     blobs.blobs = dict(whole)
     del blobs.blobs["baton/segment/0/r"]
-    with pytest.raises(LogError, match="at event 0: the segment that begins there is gone"):
+    with pytest.raises(LogError, match="at event 0: the segment that starts there is missing"):
         await store.load("r")
 
 
-async def test_many_runs_stand_on_shelves_of_bounded_size() -> None:
+async def test_index_pages_have_a_limited_size() -> None:
     blobs = Dictionary()
     now = 0.0
     store = KeyValueStore(blobs, clock=lambda: now)
@@ -117,14 +117,14 @@ async def test_many_runs_stand_on_shelves_of_bounded_size() -> None:
     assert len((await store.list(limit=1000)).records) == 299
 
 
-async def test_what_is_not_bytes_is_refused() -> None:
+async def test_values_that_are_not_bytes_are_refused() -> None:
     class Texts:
         def get(self, key: str) -> str:
             return "text"
 
         def set(self, key: str, value: bytes) -> None: ...
 
-    with pytest.raises(StoreError, match=r"get\('baton/head/r'\) gave a str, not bytes"):
+    with pytest.raises(StoreError, match=r"get\('baton/head/r'\) returned a str, not bytes"):
         await KeyValueStore(Texts()).load("r")
     with pytest.raises(SetupError, match="a dict has no method `set`; KeyValueStore needs get"):
         KeyValueStore({})

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from baton.errors import LogError, RunConflict, RunNotFoundError, SetupError, StoreError
+from baton.errors import LogError, RunConflictError, RunNotFoundError, SetupError, StoreError
 from baton.stores import SQLiteStore
 
 LINE = b'{"text":"' + b"x" * 500 + b'"}'
@@ -35,9 +35,9 @@ async def _filled(path: Path, *, runs: int = 3, lines: int = 30) -> None:
 async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
     now = 1000.0
     store = SQLiteStore(path, clock=lambda: now)
-    await store.create("r", [], owner="me", ttl=30)
+    await store.create("r", [], worker="me", ttl=30)
     now = 1029.9
-    with pytest.raises(RunConflict, match=r"`me` has its lease for another 0\.1 s"):
+    with pytest.raises(RunConflictError, match=r"`me` holds its lease for another 0\.1 s"):
         await store.acquire("r", "you", ttl=30)
     now = 1030.0
     assert (await store.acquire("r", "you", ttl=30)).until == 1060.0
@@ -52,10 +52,10 @@ async def test_a_lease_runs_out_by_the_clock(path: Path) -> None:
 async def test_a_full_database_takes_nothing_and_works_again_when_there_is_room(path: Path, durability: str) -> None:
     store = SQLiteStore(path, durability="power" if durability == "power" else "process")
     await store.create("r", [LINE])
-    file = store._group._file if store._group else store._file  # pyright: ignore[reportPrivateUsage] - to fill it up
+    file = store._group._file if store._group else store._file
     pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 4}"))
-    with pytest.raises(StoreError, match=r"runs\.db'\): it is full, or its disk is; make room") as full:
+    with pytest.raises(StoreError, match=r"runs\.db'\): it is full, or its disk is; free some space") as full:
         await store.append("r", 1, [LINE, LINE * 1000], status="completed")
     assert full.value.store == repr(store)
     assert list(await store.load("r")) == [LINE]
@@ -73,15 +73,15 @@ async def test_one_that_does_not_fit_does_not_harm_the_others_of_its_group(path:
     store = SQLiteStore(path, durability="power")
     for number in range(6):
         await store.create(f"r{number}", [LINE])
-    assert store._group is not None  # pyright: ignore[reportPrivateUsage] - to fill it up
-    file = store._group._file  # pyright: ignore[reportPrivateUsage]
+    assert store._group is not None
+    file = store._group._file
     pages: int = file.read(lambda connection: connection.execute("PRAGMA page_count").fetchone()[0])
     file.read(lambda connection: connection.execute(f"PRAGMA max_page_count = {pages + 20}"))
     sizes = [1, 1, 10_000, 1, 1, 1]
     appends = [store.append(f"r{number}", 1, [LINE * size]) for number, size in enumerate(sizes)]
     appends.append(store.append("r0", 7, [LINE]))
     outcomes = await asyncio.gather(*appends, return_exceptions=True)
-    assert [type(one) for one in outcomes] == [*[type(None)] * 2, StoreError, *[type(None)] * 3, RunConflict]
+    assert [type(one) for one in outcomes] == [*[type(None)] * 2, StoreError, *[type(None)] * 3, RunConflictError]
     assert [len(await store.load(f"r{number}")) for number in range(6)] == [2, 2, 1, 2, 2, 2]
     await store.close()
 
@@ -158,7 +158,7 @@ async def test_a_file_that_may_not_be_written_to(tmp_path: Path) -> None:
     finally:
         folder.chmod(0o755)
         (folder / "runs.db").chmod(0o644)
-    assert said.count("it may not be written to") + said.count("it cannot be opened") == 2, said
+    assert said.count("it is not writable") + said.count("it cannot be opened") == 2, said
     store = SQLiteStore(folder / "runs.db")
     await store.append("run0", 30, [LINE])
     await store.close()
@@ -201,7 +201,7 @@ async def test_a_file_that_stays_locked(path: Path, durability: str, locked: Cal
     store = SQLiteStore(path, durability="power" if durability == "power" else "process", timeout=0.02)
     await store.create("r", [])
     other = locked()
-    with pytest.raises(StoreError, match="another process has locked it; let that one finish"):
+    with pytest.raises(StoreError, match="another process has locked it; wait for that process"):
         await store.append("r", 0, [LINE])
     assert list(await store.load("r")) == []
     other.execute("ROLLBACK")
@@ -224,7 +224,7 @@ async def test_a_file_that_is_no_database(path: Path) -> None:
     text = "These are notes, and not a database.\n" * 100
     path.write_text(text)
     store = SQLiteStore(path)
-    with pytest.raises(StoreError, match="the file is no SQLite database"):
+    with pytest.raises(StoreError, match="the file is not an SQLite database"):
         await store.create("r", [])
     assert path.read_text() == text
     path.unlink()
@@ -237,7 +237,7 @@ async def test_the_database_of_another_program_is_left_alone(path: Path) -> None
         connection.execute("CREATE TABLE customers(name)")
         connection.commit()
     before = path.read_bytes()
-    with pytest.raises(StoreError, match="the database of another program; name a file of its own"):
+    with pytest.raises(StoreError, match="the database of another program; choose another file"):
         await SQLiteStore(path).create("r", [])
     assert path.read_bytes() == before
 
@@ -246,7 +246,7 @@ async def test_a_newer_layout_is_refused_by_name(path: Path) -> None:
     await _filled(path, runs=1, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 7")
-    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one knows up to 2"):
+    with pytest.raises(StoreError, match=r"its layout is version 7, made by a newer Baton; this one reads up to 3"):
         await SQLiteStore(path).load("run0")
 
 
@@ -254,21 +254,23 @@ async def test_a_file_of_version_1_is_brought_up_to_date_with_all_that_is_in_it(
     await _filled(path, runs=2, lines=3)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "DROP TABLE notes; DROP INDEX runs_by_caller; ALTER TABLE runs DROP COLUMN caller; PRAGMA user_version = 1"
+            "DROP TABLE notes; DROP INDEX runs_by_owner; ALTER TABLE runs DROP COLUMN owner;"
+            "ALTER TABLE runs RENAME COLUMN worker TO owner; ALTER TABLE runs RENAME COLUMN cancel_requested TO cancel;"
+            "PRAGMA user_version = 1"
         )
     stores = [SQLiteStore(path), SQLiteStore(path)]
     for store in stores:
-        assert (await store.list(caller="", counted=True)).total == 2
+        assert (await store.list(owner="", count_total=True)).total == 2
         assert len(await store.load("run1")) == 3
-    await stores[0].create("new", [], caller="ada")
+    await stores[0].create("new", [], owner="ada")
     await stores[1].put_note("run0", "n", b"note")
-    assert [record.run_id for record in (await stores[1].list(caller="ada")).records] == ["new"]
+    assert [record.run_id for record in (await stores[1].list(owner="ada")).records] == ["new"]
     assert await stores[0].notes("run0") == {"n": b"note"}
     for store in stores:
         await store.close()
 
 
-async def test_a_file_that_was_removed_is_not_written_to_in_the_dark(path: Path) -> None:
+async def test_a_removed_file_is_detected(path: Path) -> None:
     store = SQLiteStore(path)
     await store.create("r", [LINE])
     for file in path.parent.glob("runs.db*"):
@@ -280,7 +282,7 @@ async def test_a_file_that_was_removed_is_not_written_to_in_the_dark(path: Path)
 
 
 @pytest.mark.parametrize("size", [0, 10, 100, 4096, 5000, 8192, 20_000])
-async def test_a_truncated_file_is_told_and_never_read_as_less(path: Path, size: int) -> None:
+async def test_a_truncated_file_is_detected(path: Path, size: int) -> None:
     await _filled(path)
     whole = path.read_bytes()
     assert len(whole) > 40_000
@@ -296,7 +298,7 @@ async def test_a_truncated_file_is_told_and_never_read_as_less(path: Path, size:
     await store.close()
 
 
-async def test_no_flipped_bit_is_read_as_something_else(path: Path) -> None:
+async def test_flipped_bits_are_detected(path: Path) -> None:
     await _filled(path, runs=2, lines=12)
     whole = path.read_bytes()
     store = SQLiteStore(path)
@@ -319,7 +321,7 @@ async def test_no_flipped_bit_is_read_as_something_else(path: Path) -> None:
     await store.close()
 
 
-async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
+async def test_a_changed_line_is_reported_with_its_number(path: Path) -> None:
     await _filled(path, runs=1, lines=6)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("UPDATE pieces SET lines = replace(lines, 'text', 'next') WHERE place % 16777216 = 4")
@@ -328,7 +330,7 @@ async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
     store = SQLiteStore(path)
     with pytest.raises(LogError, match="at event 4: the checksum of a piece") as broken:
         await store.load("run0")
-    assert broken.value.where == 4
+    assert broken.value.position == 4
     await store.close()
 
 
@@ -342,7 +344,7 @@ async def test_a_changed_line_is_told_by_its_number(path: Path) -> None:
         ("UPDATE runs SET seq = 5", 5),
     ],
 )
-async def test_missing_lines_are_told(path: Path, statement: str, where: int) -> None:
+async def test_missing_lines_are_detected(path: Path, statement: str, where: int) -> None:
     await _filled(path, runs=1, lines=6)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
@@ -350,7 +352,7 @@ async def test_missing_lines_are_told(path: Path, statement: str, where: int) ->
     store = SQLiteStore(path)
     with pytest.raises(LogError) as broken:
         await store.load("run0")
-    assert broken.value.where == where
+    assert broken.value.position == where
     await store.close()
 
 
@@ -364,7 +366,7 @@ async def test_a_store_is_used_from_several_event_loops_and_threads(path: Path) 
                 try:
                     await store.append("r", len(await store.load("r")), [LINE])
                     break
-                except RunConflict:
+                except RunConflictError:
                     continue
 
     await asyncio.gather(*(asyncio.to_thread(asyncio.run, add()) for _ in range(4)))
@@ -373,7 +375,7 @@ async def test_a_store_is_used_from_several_event_loops_and_threads(path: Path) 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
+async def test_a_forked_process_reopens_the_file(path: Path) -> None:
     program = """
         import asyncio, os, sys
         from baton.stores import SQLiteStore
@@ -391,8 +393,8 @@ async def test_a_forked_process_opens_the_file_anew(path: Path) -> None:
     assert _in_a_process(program, str(path)) == "[b'parent', b'child', b'parent']"
 
 
-def test_what_it_cannot_be_made_with() -> None:
-    with pytest.raises(SetupError, match=r"SQLiteStore\(':memory:'\) has no file; name one, or use MemoryStore\(\)"):
+def test_invalid_arguments_are_refused() -> None:
+    with pytest.raises(SetupError, match=r"SQLiteStore\(':memory:'\) has no file; pass a file name, or use Mem"):
         SQLiteStore(":memory:")
     with pytest.raises(SetupError, match="durability is 'all'; it can be: `process`, `power`"):
         SQLiteStore("runs.db", durability="all")  # pyright: ignore[reportArgumentType] - that is the mistake

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from baton.errors import SetupError
-from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store, store_of
+from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore, Store, resolve_store
 
 
 @pytest.mark.parametrize(
@@ -23,52 +23,52 @@ from baton.stores import KeyValueStore, MemoryStore, PostgresStore, SQLiteStore,
     ],
 )
 def test_files(address: str | os.PathLike[str], path: str, durability: str) -> None:
-    store = store_of(address)
+    store = resolve_store(address)
     assert isinstance(store, SQLiteStore)
     assert (store.path, store.durability) == (Path(path).absolute(), durability)
 
 
 def test_memory_and_postgres() -> None:
-    assert isinstance(store_of("memory:"), MemoryStore)
-    assert isinstance(store_of("memory://"), MemoryStore)
+    assert isinstance(resolve_store("memory:"), MemoryStore)
+    assert isinstance(resolve_store("memory://"), MemoryStore)
     for scheme in ("postgresql", "postgres"):
-        store = store_of(f"{scheme}://user:secret@host:5433/runs")
+        store = resolve_store(f"{scheme}://user:secret@host:5433/runs")
         assert isinstance(store, PostgresStore)
         assert repr(store) == "PostgresStore('postgresql://user@host:5433/runs')"
 
 
-def test_a_store_is_given_back() -> None:
+def test_a_store_is_returned_unchanged() -> None:
     class Dictionary(dict[str, bytes]):
         def set(self, key: str, value: bytes) -> None:
             self[key] = value
 
     for store in (MemoryStore(), SQLiteStore("runs.db"), KeyValueStore(Dictionary())):
         assert isinstance(store, Store)
-        assert store_of(store) is store
+        assert resolve_store(store) is store
     with pytest.raises(SetupError, match=r"a Dictionary has get and set; wrap it: KeyValueStore\(…\)"):
-        store_of(Dictionary())  # pyright: ignore[reportArgumentType] - that is the mistake
+        resolve_store(Dictionary())  # pyright: ignore[reportArgumentType] - that is the mistake
 
 
 @pytest.mark.parametrize(
     ("address", "problem"),
     [
-        ("", "store is '', which names no file; it can be a path such as runs.db"),
-        ("data/", "store is 'data/', which names no file"),
+        ("", "store is '', which is not a file name; use a path such as runs.db"),
+        ("data/", "store is 'data/', which is not a file name"),
         ("memory", "store is 'memory'; did you mean 'memory:'"),
         ("sqlite", "did you mean 'sqlite:///runs.db'"),
         ("Postgres", "did you mean 'postgresql://host/database'"),
-        ("memory:runs", "memory has no places"),
-        ("redis://host", "there is no store for redis: addresses; it can be a path such as runs.db, sqlite:///runs.db"),
+        ("memory:runs", "the address of a memory store is just"),
+        ("redis://host", "there is no store for redis: addresses; use a path such as runs.db, sqlite:///runs.db"),
         ("postgresql+asyncpg://host/runs", r"there is no store for postgresql\+asyncpg: addresses"),
         ("sqlite:runs.db", "write sqlite:///runs.db for a file in this folder"),
         ("sqlite://runs.db", "write sqlite:///runs.db for a file in this folder"),
-        ("sqlite:///", "which names no file"),
+        ("sqlite:///", "which is not a file name"),
         ("sqlite:///runs.db?mode=ro", "sqlite: addresses take `durability` and `timeout`, not `mode`"),
         ("sqlite:///runs.db?timeout=soon", "timeout is 'soon'; it must be a number of seconds"),
         ("sqlite:///runs.db?durability=all", "durability is 'all'; it can be: `process`, `power`"),
-        (7, "a int is no store; it can be a path"),
+        (7, "a int is not a store; use a path"),
     ],
 )
-def test_addresses_that_name_no_store(address: str, problem: str) -> None:
+def test_invalid_addresses_are_refused(address: str, problem: str) -> None:
     with pytest.raises(SetupError, match=problem):
-        store_of(address)
+        resolve_store(address)

@@ -135,7 +135,7 @@ def test_an_answer_without_choices_says_so(choices: Any) -> None:
     client = SimpleNamespace(
         chat=SimpleNamespace(completions=SimpleNamespace(create=lambda **request: Dumping(choices=choices)))  # pyright: ignore
     )
-    with pytest.raises(ModelError, match="without any choices"):
+    with pytest.raises(ModelError, match="returned no choices"):
         Swarm(client).run(Agent(), [])
 
 

@@ -398,11 +398,11 @@ def test_a_subclass_is_told_what_is_never_called() -> None:
     assert issubclass(type("Named", (Swarm,), {"name": "mine"}), Swarm)
 
 
-def test_a_question_has_nobody_to_answer_it() -> None:
+def test_a_question_cannot_be_answered() -> None:
     async def ask(ctx: RunContext[Any]) -> str:
         return await ctx.interrupt("Sure?")
 
-    with pytest.raises(SetupError, match="nobody to answer it"):
+    with pytest.raises(SetupError, match="which Swarm cannot answer"):
         asked(Client(call("ask")), Agent(functions=[ask]))
 
 

@@ -167,7 +167,7 @@ def test_parameters_that_take_anything_are_left_out() -> None:
 
 
 def test_what_cannot_be_a_function_says_why() -> None:
-    with pytest.raises(SetupError, match="cannot be called `<lambda>`"):
+    with pytest.raises(SetupError, match="cannot be named `<lambda>`"):
         function_to_json(lambda: "x")
     with pytest.raises(SetupError, match="`iter` cannot be a tool"):
         function_to_json(iter)

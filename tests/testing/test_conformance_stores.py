@@ -8,9 +8,9 @@ from typing import Any, Literal, Unpack
 import pytest
 from msgspec.structs import replace
 
-from baton.errors import BatonError, RunConflict, RunNotFoundError, StoreError
-from baton.stores import FINISHED, Lease, MemoryStore, Page, RunStatus, Store, Wanted
-from baton.testing.conformance.stores import STORE_CHECKS, name_of
+from baton.errors import BatonError, RunConflictError, RunNotFoundError, StoreError
+from baton.stores import FINISHED_STATUSES, Lease, MemoryStore, RecordPage, RunFilters, RunStatus, Store
+from baton.testing.conformance.stores import STORE_CHECKS, check_name
 
 Append = Callable[..., Any]
 
@@ -69,7 +69,7 @@ class TakesAnyMoment(Changed):
     async def changed(self, append: Append, expected: int, lines: Sequence[bytes], status: Any, fence: Any) -> None:
         try:
             await append(expected, lines, status=status, fence=fence)
-        except RunConflict as conflict:
+        except RunConflictError as conflict:
             record = await self.record(conflict.run_id)
             assert record is not None
             await append(record.seq, lines, status=status, fence=fence)
@@ -137,15 +137,15 @@ class FoldsCase(MemoryStore):
 
 
 class GivesLeasesToAll(MemoryStore):
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
         if (record := await self.record(run_id)) is not None:
-            await super().release(Lease(run_id, record.owner, record.fence, 0))
-        return await super().acquire(run_id, owner, ttl=ttl)
+            await super().release(Lease(run_id, record.worker, record.fence, 0))
+        return await super().acquire(run_id, worker, ttl=ttl)
 
 
 class KeepsTheFence(MemoryStore):
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
-        return replace(await super().acquire(run_id, owner, ttl=ttl), fence=1)
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
+        return replace(await super().acquire(run_id, worker, ttl=ttl), fence=1)
 
 
 class RenewsAnything(MemoryStore):
@@ -161,45 +161,45 @@ class ReleasesAnything(MemoryStore):
 
 
 class TellsEverybody(MemoryStore):
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
-        await super().ask_to_cancel(run_id, how)
+    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
+        await super().request_cancel(run_id, when)
         return True
 
 
 class Lists(MemoryStore):
     """A store whose pages are made by `page`."""
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
-        limit, after = wanted.pop("limit", 100), wanted.pop("after", "")
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
+        limit, after = wanted.pop("limit", 100), wanted.pop("cursor", "")
         return await self.page(partial(super().list, **wanted), limit, after)
 
-    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
-        return await ask(limit=limit, after=after)
+    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> RecordPage:
+        return await ask(limit=limit, cursor=after)
 
 
 class PagesByNumber(Lists):
     """Pages that begin after a number of records, as LIMIT and OFFSET give them."""
 
-    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
+    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> RecordPage:
         if limit < 1 or (after and not after.isdigit()):
             raise BatonError("no such page")
-        found: Page = await ask(limit=10_000)
+        found: RecordPage = await ask(limit=10_000)
         begin = int(after or 0)
         end = begin + limit
-        return Page(found.records[begin:end], str(end) if end < len(found.records) else "", found.total)
+        return RecordPage(found.records[begin:end], str(end) if end < len(found.records) else "", found.total)
 
 
 class OnePageTooMany(Lists):
-    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> Page:
-        found: Page = await ask(limit=limit, after=after)
+    async def page(self, ask: Callable[..., Any], limit: int, after: str) -> RecordPage:
+        found: RecordPage = await ask(limit=limit, cursor=after)
         last = found.records[-1] if found.records else None
-        return Page(found.records, f"{last.created_at!r} {last.run_id}" if last else "")
+        return RecordPage(found.records, f"{last.created_at!r} {last.run_id}" if last else "")
 
 
 class ListsByStatusOnly(MemoryStore):
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         return await super().list(
-            status=wanted.get("status"), limit=wanted.get("limit", 100), after=wanted.get("after", "")
+            status=wanted.get("status"), limit=wanted.get("limit", 100), cursor=wanted.get("after", "")
         )
 
 
@@ -208,25 +208,25 @@ class Shows(MemoryStore):
 
     unknown: str
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         known: Any = {name: value for name, value in wanted.items() if name != self.unknown}
         return await super().list(**known)
 
 
 class ShowsEverybodysRuns(Shows):
-    unknown = "caller"
+    unknown = "owner"
 
 
 class ShowsByCreation(Shows):
-    unknown = "by"
+    unknown = "order_by"
 
 
 class CountsNothing(Shows):
-    unknown = "counted"
+    unknown = "count_total"
 
 
 class CountsThePage(MemoryStore):
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
+    async def list(self, **wanted: Unpack[RunFilters]) -> RecordPage:
         page = await super().list(**wanted)
         return replace(page, total=None if page.total is None else len(page.records))
 
@@ -257,14 +257,14 @@ class ForgetsNothing(MemoryStore):
 
 
 class ForgetsAll(MemoryStore):
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         return await super().expire(0, status=status)
 
 
 class ForgetsTheDriven(MemoryStore):
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
         for record in (await self.list()).records:
-            await super().release(Lease(record.run_id, record.owner, record.fence, 0))
+            await super().release(Lease(record.run_id, record.worker, record.fence, 0))
         return await super().expire(older_than, status=status)
 
 
@@ -291,27 +291,27 @@ BROKEN: dict[type[MemoryStore], str] = {
     Truncates: "large_lines_are_kept",
     LoadsWhole: "a_log_can_be_read_from_any_line",
     FirstHundred: "many_lines_stay_in_order",
-    EmptyIfMissing: "a_missing_run_is_told",
+    EmptyIfMissing: "a_missing_run_is_reported",
     TakesAnyMoment: "a_wrong_expectation_is_a_conflict",
     ForgetsTheStatus: "an_append_sets_the_status",
-    IgnoresFences: "a_lease_that_ran_out_can_be_taken",
+    IgnoresFences: "an_expired_lease_can_be_taken",
     WritesInTwoSteps: "a_cancelled_append_leaves_all_or_nothing",
     BreaksWhenCancelled: "a_cancelled_append_leaves_all_or_nothing",
-    ChecksAndThenWrites: "of_many_writers_one_wins",
+    ChecksAndThenWrites: "one_of_many_writers_wins",
     Replaces: "an_id_is_taken_once",
     HasNoThreads: "a_thread_is_busy_until_its_run_has_ended",
     FoldsCase: "names_may_be_any_text",
-    GivesLeasesToAll: "a_lease_is_held_by_one_owner",
-    KeepsTheFence: "the_same_owner_may_take_a_lease_again",
+    GivesLeasesToAll: "a_lease_is_held_by_one_worker",
+    KeepsTheFence: "a_worker_may_take_its_lease_again",
     RenewsAnything: "a_lease_can_be_renewed",
     ReleasesAnything: "a_lease_can_be_released",
-    TellsEverybody: "word_for_the_driver_is_kept",
-    PagesByNumber: "pages_are_steady_while_runs_come_and_go",
+    TellsEverybody: "a_cancel_request_is_kept",
+    PagesByNumber: "pages_are_stable_while_runs_come_and_go",
     OnePageTooMany: "pages_follow_one_another",
-    ShowsEverybodysRuns: "runs_are_listed_by_caller",
+    ShowsEverybodysRuns: "runs_are_listed_by_owner",
     ShowsByCreation: "runs_are_listed_by_their_last_change",
-    CountsNothing: "pages_tell_how_many_there_are",
-    CountsThePage: "pages_tell_how_many_there_are",
+    CountsNothing: "pages_count_all_records",
+    CountsThePage: "pages_count_all_records",
     KeepsTheFirstNote: "notes_are_kept_by_name",
     NotesAsRuns: "notes_are_no_part_of_the_log",
     KeepsOldNotes: "notes_go_with_their_run",
@@ -325,7 +325,7 @@ BROKEN: dict[type[MemoryStore], str] = {
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.__name__)
 async def test_a_broken_store_fails_the_check_that_is_for_it(broken: type[MemoryStore]) -> None:
-    (check,) = [check for check in STORE_CHECKS if name_of(check) == BROKEN[broken]]
+    (check,) = [check for check in STORE_CHECKS if check_name(check) == BROKEN[broken]]
     store: Store = broken()
     with pytest.raises((AssertionError, BatonError)):
         await check(lambda: store)
@@ -339,13 +339,13 @@ async def test_a_broken_store_passes_the_checks_that_are_for_other_things(broken
         try:
             await check(lambda store=store: store)
         except (AssertionError, BatonError):
-            failed.append(name_of(check))
+            failed.append(check_name(check))
     assert BROKEN[broken] in failed
     assert len(failed) <= 2, failed
 
 
 async def test_a_failed_check_says_what_was_wanted_and_found() -> None:
-    (check,) = [check for check in STORE_CHECKS if name_of(check) == "old_runs_expire"]
+    (check,) = [check for check in STORE_CHECKS if check_name(check) == "old_runs_expire"]
     store = ForgetsAll()
     with pytest.raises(AssertionError, match="not been written to for an hour: wanted 0, found 3"):
         await check(lambda: store)

@@ -10,11 +10,11 @@ from baton import Agent, AgentContext, RunContext, Runner, Transfer, agent, tool
 from baton.agents import RunHooks
 from baton.errors import OverloadedError
 from baton.messages import ToolSpec
-from baton.models import Retry
+from baton.models import RetryModel
 from baton.runner import Interrupt
 from baton.stores import MemoryStore, Store
-from baton.testing import ScriptedModel, call, crash_report, survives_crashes, transfer_to
-from baton.tools import ToolOutcome
+from baton.testing import ScriptedModel, assert_survives_crashes, call, crash_report, transfer_to
+from baton.tools import ToolResult
 from baton.workflows import LoopAgent, ParallelAgent, SequentialAgent
 
 NewRunner = Callable[[Store], Runner[Any, Any]]
@@ -105,7 +105,7 @@ def of_code(store: Store) -> Runner[Any, Any]:
 
 def retrying(store: Store) -> Runner[Any, Any]:
     steps = [OverloadedError("full"), call("count_up", by=1), OverloadedError("full"), "ok"]
-    model = Retry(ScriptedModel(steps), initial=0.0001, should_retry=lambda error: True)
+    model = RetryModel(ScriptedModel(steps), initial_delay=0.0001, should_retry=lambda error: True)
     return Runner(Agent("Patient", tools=[count_up]), model=model, store=store)
 
 
@@ -115,12 +115,12 @@ def failing(store: Store) -> Runner[Any, Any]:
 
 
 def answer(interrupt: Interrupt) -> Any:
-    return True if interrupt.call is not None and interrupt.call.name == "ship" else "yes"
+    return True if interrupt.tool_call is not None and interrupt.tool_call.name == "ship" else "yes"
 
 
 @pytest.mark.parametrize("new_runner", [desk, workflow, nested, of_code, retrying, failing])
 async def test_teams_survive_a_crash_after_every_event(new_runner: NewRunner) -> None:
-    report = await survives_crashes(new_runner, "Go.", answers=answer, new_context=list, outside=list)
+    report = await assert_survives_crashes(new_runner, "Go.", answers=answer, new_context=list, outside=list)
     assert report.crashes > report.events >= 5
     assert report.resumes >= report.crashes
 
@@ -129,12 +129,13 @@ async def test_each_event_and_each_commit_is_a_place_to_die() -> None:
     def quick(store: Store) -> Runner[Any, Any]:
         return Runner(Agent("A", tools=[count_up]), model=ScriptedModel([call("count_up", by=1), "ok"]), store=store)
 
-    report = await survives_crashes(quick, "Go.")
+    report = await assert_survives_crashes(quick, "Go.")
     # The last event leaves nothing to do, but somebody may die before the run's status is stored.
     assert report.events == 7
     assert report.events <= report.crashes <= report.events + report.commits
     assert (
-        str(report) == f"{report.crashes} crashes in a run of 7 events, {report.resumes} resumes: the same every time"
+        str(report)
+        == f"{report.crashes} crashes in a run of 7 events, {report.resumes} resumes: the same outcome every time"
     )
 
 
@@ -145,13 +146,13 @@ async def test_a_once_tool_whose_result_was_lost_is_asked_about_and_not_run_agai
         paid.append([])
         return paid[-1]
 
-    await survives_crashes(desk, "Go.", answers=answer, new_context=watched)
+    await assert_survives_crashes(desk, "Go.", answers=answer, new_context=watched)
     assert paid
     assert all(world == [3] for world in paid)
 
 
 async def test_a_once_tool_that_is_the_answer_is_so_also_when_a_person_tells_what_it_gave() -> None:
-    @tool(effect="once", returns_directly=True)
+    @tool(effect="once", return_directly=True)
     async def decide() -> str:
         """Decide."""
         return "decided"
@@ -159,7 +160,7 @@ async def test_a_once_tool_that_is_the_answer_is_so_also_when_a_person_tells_wha
     def new_runner(store: Store) -> Runner[Any, Any]:
         return Runner(Agent("Judge", tools=[decide]), model=ScriptedModel([call("decide")]), store=store)
 
-    await survives_crashes(new_runner, "Go.")
+    await assert_survives_crashes(new_runner, "Go.")
 
 
 async def test_state_in_the_memory_of_a_process_is_noticed() -> None:
@@ -189,7 +190,7 @@ async def test_state_in_the_memory_of_a_process_is_noticed() -> None:
     assert "- event 1/m2.0: Shop: check_out -> 1 things paid for" in first.differences
     assert "+ event 1/m2.0: Shop: check_out -> 0 things paid for" in first.differences
     with pytest.raises(AssertionError, match=r"killed after event 4 of 9 .*\n.*\n.*0 things paid for"):
-        await survives_crashes(basket_in_memory, "A lamp, please.")
+        await assert_survives_crashes(basket_in_memory, "A lamp, please.")
 
 
 async def test_an_effect_that_happens_twice_outside_is_noticed() -> None:
@@ -207,7 +208,7 @@ async def test_an_effect_that_happens_twice_outside_is_noticed() -> None:
     )
     assert {divergence.event for divergence in report.divergences} == {3}
     assert all("+ outside: ['Hi', 'Hi']" in each.differences for each in report.divergences)
-    await survives_crashes(lambda store: new_runner(store, effect="once"), "Go.", new_context=list, outside=list)
+    await assert_survives_crashes(lambda store: new_runner(store, effect="once"), "Go.", new_context=list, outside=list)
 
 
 async def test_code_before_a_question_runs_again_unless_it_is_a_step() -> None:
@@ -224,7 +225,7 @@ async def test_code_before_a_question_runs_again_unless_it_is_a_step() -> None:
 
         return Runner(Agent("Shop", tools=[order]), model=ScriptedModel([call("order"), "Ok."]), store=store)
 
-    await survives_crashes(lambda store: new_runner(store, in_step=True), "Go.", answers="yes", new_context=dict)
+    await assert_survives_crashes(lambda store: new_runner(store, in_step=True), "Go.", answers="yes", new_context=dict)
     report = await crash_report(lambda store: new_runner(store, in_step=False), "Go.", answers="yes", new_context=dict)
     assert report.divergences
 
@@ -243,8 +244,8 @@ async def test_an_agent_that_looks_at_the_clock_is_not_repeatable() -> None:
     assert (report.crashes, report.divergences[0].event) == (0, 0)
     assert "a second run differs from the first" in str(report)
     assert '+ output: "it is 2 o\'clock"' in report.divergences[0].differences
-    await survives_crashes(
-        new_runner, "What time is it?", alike=lambda line: "".join(c for c in line if not c.isdigit())
+    await assert_survives_crashes(
+        new_runner, "What time is it?", normalize=lambda line: "".join(c for c in line if not c.isdigit())
     )
 
 
@@ -261,8 +262,8 @@ async def test_code_that_does_something_else_over_its_log_is_named() -> None:
         return Runner(moody, store=store)
 
     report = await crash_report(new_runner, "Hi.")
-    assert report.divergences[0].place.startswith("nobody was killed, and the code does not do over the log")
-    assert "ReplayMismatch" in report.divergences[0].differences[0]
+    assert report.divergences[0].place.startswith("without a crash, replaying the log of the run behaves differently")
+    assert "ReplayMismatchError" in report.divergences[0].differences[0]
 
 
 async def test_code_that_depends_on_how_often_it_ran_is_named() -> None:
@@ -289,23 +290,25 @@ async def test_a_team_that_changes_between_processes_is_named() -> None:
         return Runner(Agent(name), model=ScriptedModel(["ok"]), store=store)
 
     report = await crash_report(new_runner, "Go.")
-    assert "TeamChanged" in str(report)
+    assert "TeamChangedError" in str(report)
 
 
 async def test_a_question_without_an_answer_is_told_with_its_id() -> None:
-    with pytest.raises(AssertionError, match=r"`Books` asks `2/m1.1/ask1`: 'Really\?', and answers=… has no answer"):
-        await survives_crashes(desk, "Go.", new_context=list)
-    with pytest.raises(AssertionError, match=r"asks `2/m2\.0/ask1`"):
-        await survives_crashes(desk, "Go.", answers={"2/m1.1/ask1": "yes"}, new_context=list)
-    await survives_crashes(desk, "Go.", answers={"2/m1.1/ask1": "yes", "2/m2.0/ask1": True}, new_context=list)
+    with pytest.raises(
+        AssertionError, match=r"`Books` raised interrupt `2/m1.1/ask1` \('Really\?'\), and answers=… does not answer it"
+    ):
+        await assert_survives_crashes(desk, "Go.", new_context=list)
+    with pytest.raises(AssertionError, match=r"raised interrupt `2/m2\.0/ask1`"):
+        await assert_survives_crashes(desk, "Go.", answers={"2/m1.1/ask1": "yes"}, new_context=list)
+    await assert_survives_crashes(desk, "Go.", answers={"2/m1.1/ask1": "yes", "2/m2.0/ask1": True}, new_context=list)
 
 
 async def test_a_runner_that_keeps_its_run_elsewhere_is_refused() -> None:
     def new_runner(store: Store) -> Runner[Any, Any]:
         return Runner(Agent("A"), model=ScriptedModel(["ok"]), store=MemoryStore())
 
-    with pytest.raises(Exception, match="does not use the store it is given"):
-        await survives_crashes(new_runner, "Go.")
+    with pytest.raises(Exception, match="does not use the store that it is given"):
+        await assert_survives_crashes(new_runner, "Go.")
 
 
 async def test_the_team_is_left_as_it_was() -> None:
@@ -314,13 +317,13 @@ async def test_the_team_is_left_as_it_was() -> None:
     def new_runner(store: Store) -> Runner[Any, Any]:
         return Runner(member, model=ScriptedModel([call("count_up", by=1), "ok"]), store=store)
 
-    await survives_crashes(new_runner, "Go.")
-    assert member.toolbox.by_name["count_up"] is count_up
+    await assert_survives_crashes(new_runner, "Go.")
+    assert member._tool_table.by_name["count_up"] is count_up
 
 
 async def test_one_scripted_model_may_serve_all_processes() -> None:
     model = ScriptedModel([call("count_up", by=1), "ok"])
-    await survives_crashes(lambda store: Runner(Agent("A", tools=[count_up]), model=model, store=store), "Go.")
+    await assert_survives_crashes(lambda store: Runner(Agent("A", tools=[count_up]), model=model, store=store), "Go.")
 
 
 async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
@@ -333,8 +336,8 @@ async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
         def spec(self) -> ToolSpec:
             return ToolSpec("send", "Send a letter.", {"type": "object", "properties": {}})
 
-        async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
-            return ToolOutcome("sent")
+        async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+            return ToolResult("sent")
 
     def new_runner(store: Store) -> Runner[Any, Any]:
         return Runner(Agent("Post", tools=[Careless()]), model=ScriptedModel([call("send"), "Sent."]), store=store)
@@ -342,6 +345,6 @@ async def test_a_tool_that_says_once_and_does_it_again_is_named() -> None:
     report = await crash_report(new_runner, "Go.")
     assert {divergence.event for divergence in report.divergences} == {3}
     assert all(
-        divergence.differences == ["+ done 2 times: `send` (1/m1.0), which must be done once"]
+        divergence.differences == ["+ executed 2 times: `send` (1/m1.0), which must run once"]
         for divergence in report.divergences
     )

@@ -10,20 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from baton.errors import ModelError, SetupError
-from baton.events import Event, Origin, Said
+from baton.events import AgentResponded, Event, Origin
 from baton.messages import AssistantMessage, Content, Image, Reasoning, Text, ToolCall, ToolMessage, Usage, UserMessage
 from baton.models import (
-    CallChunk,
     Chunk,
     Model,
     ModelRequest,
+    ModelResponse,
     PartChunk,
     ReasoningChunk,
-    Response,
     TextChunk,
-    collect,
+    ToolCallChunk,
+    collect_response,
 )
-from baton.testing import ScriptedModel, Step, Stream, call, say, transfer_to
+from baton.testing import ScriptedModel, ScriptedStream, ScriptStep, call, say, transfer_to
 
 WAVE, BOW = ToolCall("a", "wave"), ToolCall("b", "bow")
 PICTURE = Image(url="https://example.org/cat.png")
@@ -38,7 +38,7 @@ async def chunks_of(model: Model, agent: str = "Desk") -> list[Chunk]:
 
 
 async def message_of(model: Model, agent: str = "Desk") -> AssistantMessage:
-    message = (await collect(model.respond(request(agent)))).message
+    message = (await collect_response(model.respond(request(agent)))).message
     assert message is not None
     return message
 
@@ -47,24 +47,28 @@ async def message_of(model: Model, agent: str = "Desk") -> AssistantMessage:
     ("step", "message"),
     [
         ("Hello", AssistantMessage("Hello")),
-        (WAVE, AssistantMessage(calls=(WAVE,))),
-        ([WAVE, BOW], AssistantMessage(calls=(WAVE, BOW))),
+        (WAVE, AssistantMessage(tool_calls=(WAVE,))),
+        ([WAVE, BOW], AssistantMessage(tool_calls=(WAVE, BOW))),
         (AssistantMessage("Hello", (WAVE,)), AssistantMessage("Hello", (WAVE,))),
         (say("Hello", WAVE), AssistantMessage("Hello", (WAVE,))),
     ],
 )
-async def test_a_plain_step_is_one_response(step: Step, message: AssistantMessage) -> None:
-    assert await chunks_of(ScriptedModel([step])) == [Response(message, model="scripted")]
+async def test_a_plain_step_is_one_response(step: ScriptStep, message: AssistantMessage) -> None:
+    assert await chunks_of(ScriptedModel([step])) == [ModelResponse(message, model="scripted")]
 
 
 async def test_a_response_is_given_as_it_is_and_named_if_it_has_no_name() -> None:
     model = ScriptedModel(
-        [Response(AssistantMessage("Hello"), Usage(3, 4), "stop", "other"), say("Bye", usage=Usage(1, 2)), Response()],
+        [
+            ModelResponse(AssistantMessage("Hello"), Usage(3, 4), "stop", "other"),
+            say("Bye", usage=Usage(1, 2)),
+            ModelResponse(),
+        ],
         name="mine",
     )
-    assert await chunks_of(model) == [Response(AssistantMessage("Hello"), Usage(3, 4), "stop", "other")]
-    assert await chunks_of(model) == [Response(AssistantMessage("Bye"), Usage(1, 2), model="mine")]
-    assert await chunks_of(model) == [Response(model="mine")]
+    assert await chunks_of(model) == [ModelResponse(AssistantMessage("Hello"), Usage(3, 4), "stop", "other")]
+    assert await chunks_of(model) == [ModelResponse(AssistantMessage("Bye"), Usage(1, 2), model="mine")]
+    assert await chunks_of(model) == [ModelResponse(model="mine")]
 
 
 async def test_an_exception_is_raised() -> None:
@@ -86,13 +90,13 @@ async def test_a_function_of_the_request_computes_the_step() -> None:
 
     model = ScriptedModel([shout, wave, lambda request: shout])  # pyright: ignore[reportArgumentType]
     assert (await message_of(model)).content == "Hi!"
-    assert (await message_of(model)).calls == (ToolCall("call_1", "wave", '{"at":"Desk"}'),)
+    assert (await message_of(model)).tool_calls == (ToolCall("call_1", "wave", '{"at":"Desk"}'),)
     assert (await message_of(model)).content == "Hi!"
 
 
 async def test_a_stream_gives_its_pieces_one_by_one() -> None:
-    step = Stream(
-        Reasoning("Hm", opaque="signature"),
+    step = ScriptedStream(
+        Reasoning("Hm", signature="signature"),
         "Hel",
         "lo",
         PICTURE,
@@ -103,25 +107,28 @@ async def test_a_stream_gives_its_pieces_one_by_one() -> None:
         stop_reason="tool_calls",
     )
     assert await chunks_of(ScriptedModel([step])) == [
-        ReasoningChunk("Hm", Reasoning("Hm", opaque="signature")),
+        ReasoningChunk("Hm", Reasoning("Hm", signature="signature")),
         TextChunk("Hel"),
         TextChunk("lo"),
         PartChunk(PICTURE),
-        CallChunk(0, "call_1", "wave"),
-        CallChunk(0, arguments='{"times":2}'),
-        CallChunk(1, "mine", "bow"),
-        CallChunk(1, arguments=""),
+        ToolCallChunk(0, "call_1", "wave"),
+        ToolCallChunk(0, arguments='{"times":2}'),
+        ToolCallChunk(1, "mine", "bow"),
+        ToolCallChunk(1, arguments=""),
         TextChunk("!"),
-        Response(usage=Usage(3, 4), stop_reason="tool_calls", model="scripted"),
+        ModelResponse(usage=Usage(3, 4), stop_reason="tool_calls", model="scripted"),
     ]
 
 
 async def test_a_stream_with_a_response_of_its_own_gets_no_other() -> None:
-    assert await chunks_of(ScriptedModel([Stream("Hello", Response())])) == [TextChunk("Hello"), Response()]
+    assert await chunks_of(ScriptedModel([ScriptedStream("Hello", ModelResponse())])) == [
+        TextChunk("Hello"),
+        ModelResponse(),
+    ]
 
 
 async def test_a_stream_can_fail_in_the_middle() -> None:
-    answer = ScriptedModel([Stream("Hel", ConnectionError("lost"), "lo")]).respond(request())
+    answer = ScriptedModel([ScriptedStream("Hel", ConnectionError("lost"), "lo")]).respond(request())
     assert await anext(answer) == TextChunk("Hel")
     with pytest.raises(ConnectionError):
         await anext(answer)
@@ -129,9 +136,9 @@ async def test_a_stream_can_fail_in_the_middle() -> None:
 
 async def test_a_stream_waits_for_an_event() -> None:
     gate = asyncio.Event()
-    answer = ScriptedModel([Stream("Hel", gate, "lo")]).respond(request())
+    answer = ScriptedModel([ScriptedStream("Hel", gate, "lo")]).respond(request())
     assert await anext(answer) == TextChunk("Hel")
-    rest = asyncio.ensure_future(collect(answer))
+    rest = asyncio.ensure_future(collect_response(answer))
     await asyncio.sleep(0)
     assert not rest.done()
     gate.set()
@@ -146,7 +153,7 @@ async def test_a_stream_that_waits_can_be_cancelled() -> None:
         async for _ in answer:
             reached.set()
 
-    task = asyncio.create_task(read(ScriptedModel([Stream("Hel", asyncio.Event())]).respond(request())))
+    task = asyncio.create_task(read(ScriptedModel([ScriptedStream("Hel", asyncio.Event())]).respond(request())))
     await reached.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -154,14 +161,20 @@ async def test_a_stream_that_waits_can_be_cancelled() -> None:
 
 
 async def test_calls_get_ids_in_order_unless_they_have_one() -> None:
-    model = ScriptedModel([[call("a"), ToolCall("mine", "b"), call("c")], say("", call("d")), Stream(call("e"))])
-    ids = [[each.id for each in (await message_of(model)).calls] for _ in range(3)]
+    model = ScriptedModel(
+        [[call("a"), ToolCall("mine", "b"), call("c")], say("", call("d")), ScriptedStream(call("e"))]
+    )
+    ids = [[each.id for each in (await message_of(model)).tool_calls] for _ in range(3)]
     assert ids == [["call_1", "mine", "call_2"], ["call_3"], ["call_4"]]
 
 
 async def test_a_step_that_is_played_again_gets_new_ids() -> None:
     model = ScriptedModel([call("a"), "Hello"], cycle=True)
-    assert [[each.id for each in (await message_of(model)).calls] for _ in range(3)] == [["call_1"], [], ["call_2"]]
+    assert [[each.id for each in (await message_of(model)).tool_calls] for _ in range(3)] == [
+        ["call_1"],
+        [],
+        ["call_2"],
+    ]
 
 
 def test_call_writes_its_arguments_as_json() -> None:
@@ -175,18 +188,20 @@ def test_transfer_to_is_the_one_tool_for_transfers() -> None:
 
 
 async def test_each_agent_plays_its_own_steps_whoever_asks_first() -> None:
-    script: dict[str, list[Step]] = {"Left": [call("a"), "left"], "Right": [call("b"), "right"]}
+    script: dict[str, list[ScriptStep]] = {"Left": [call("a"), "left"], "Right": [call("b"), "right"]}
     first, second = ScriptedModel(script), ScriptedModel(script)
     in_turns = {agent: await message_of(first, agent) for agent in ("Left", "Right")}
     the_other_way = {agent: await message_of(second, agent) for agent in ("Right", "Left")}
     assert in_turns == the_other_way
-    assert in_turns["Right"].calls == (ToolCall("call_Right_1", "b"),)
+    assert in_turns["Right"].tool_calls == (ToolCall("call_Right_1", "b"),)
     assert (await message_of(first, "Right")).content == "right"
     assert first.remaining == 1
 
 
 async def test_an_agent_without_steps_is_named() -> None:
-    with pytest.raises(ModelError, match="`scripted` has no steps for the agent `Midle`, only for: `Left`, `Right`"):
+    with pytest.raises(
+        ModelError, match="`scripted` has no steps for the agent `Midle`; it has steps for: `Left`, `Right`"
+    ):
         await chunks_of(ScriptedModel({"Left": [], "Right": []}), "Midle")
 
 
@@ -195,11 +210,11 @@ async def test_running_out_of_steps_says_who_asked_what() -> None:
     await chunks_of(model)
     await chunks_of(model)
     with pytest.raises(ModelError) as raised:
-        await collect(model.respond(request("Desk", "Are you " + "still " * 50 + "there?")))
+        await collect_response(model.respond(request("Desk", "Are you " + "still " * 50 + "there?")))
     assert str(raised.value) == (
-        "`scripted` has no step left for the agent `Desk`: 2 steps were given to all agents together, and it is asked "
-        f"once more, the last message being UserMessage('{('Are you ' + 'still ' * 50)[:200]}…'); "
-        "add a step, or say cycle=True"
+        "`scripted` has no step left for the agent `Desk`: 2 steps were given to all agents together, and it was asked "
+        f"once more, last message UserMessage('{('Are you ' + 'still ' * 50)[:200]}…'); "
+        "add a step, or pass cycle=True"
     )
     assert not raised.value.retryable
     assert raised.value.model == "scripted"
@@ -209,10 +224,10 @@ async def test_running_out_of_an_agents_own_steps_says_so() -> None:
     model = ScriptedModel({"Desk": ["Hello"]})
     await chunks_of(model)
     after_a_tool = ModelRequest((UserMessage("Hi"), ToolMessage("a", "wave", "done")), agent="Desk")
-    with pytest.raises(ModelError, match=r"1 step was given to it, .* being ToolMessage\('done'\)"):
-        await collect(model.respond(after_a_tool))
+    with pytest.raises(ModelError, match=r"1 step was given to it, .* last message ToolMessage\('done'\)"):
+        await collect_response(model.respond(after_a_tool))
     with pytest.raises(ModelError, match="once more, without any message"):
-        await collect(model.respond(ModelRequest((), agent="Desk")))
+        await collect_response(model.respond(ModelRequest((), agent="Desk")))
 
 
 async def test_cycle_starts_over_but_not_with_nothing() -> None:
@@ -238,11 +253,11 @@ async def test_assert_done_lists_what_was_never_played() -> None:
     def compute(request: ModelRequest) -> str:
         return "never"
 
-    rest: list[Step] = [
+    rest: list[ScriptStep] = [
         say("Let me see", call("look_up", city="Rome")),
         [call("a"), call("b")],
-        Response(),
-        Stream("Hel", call("wave")),
+        ModelResponse(),
+        ScriptedStream("Hel", call("wave")),
         ValueError("lost"),
         compute,
     ]
@@ -252,11 +267,11 @@ async def test_assert_done_lists_what_was_never_played() -> None:
     with pytest.raises(AssertionError) as raised:
         model.assert_done()
     assert str(raised.value).splitlines() == [
-        "7 steps were never asked for from `scripted`:",
+        "7 steps were not played by `scripted`:",
         '  `Desk` step 2: said "Let me see" + look_up({"city":"Rome"})',
         "  `Desk` step 3: called a({}) + b({})",
         "  `Desk` step 4: said nothing",
-        "  `Desk` step 5: Stream('Hel', wave({}))",
+        "  `Desk` step 5: ScriptedStream('Hel', wave({}))",
         "  `Desk` step 6: raise ValueError('lost')",
         "  `Desk` step 7: computed by compute",
         '  `Kitchen` step 1: said "Soup"',
@@ -265,7 +280,7 @@ async def test_assert_done_lists_what_was_never_played() -> None:
 
 async def test_assert_done_is_content_when_all_was_played() -> None:
     model = ScriptedModel(["Hello"])
-    with pytest.raises(AssertionError, match='1 step was never asked for from `scripted`:\n  step 1: said "Hello"'):
+    with pytest.raises(AssertionError, match='1 step was not played by `scripted`:\n  step 1: said "Hello"'):
         model.assert_done()
     await chunks_of(model)
     model.assert_done()
@@ -279,16 +294,16 @@ async def test_streaming_gives_text_word_by_word_and_calls_in_pieces() -> None:
         TextChunk("It "),
         TextChunk("is  "),
         TextChunk("sunny.\n"),
-        CallChunk(0, "call_1", "wave"),
-        CallChunk(0, arguments="{}"),
-        Response(usage=Usage(3, 4), model="scripted"),
+        ToolCallChunk(0, "call_1", "wave"),
+        ToolCallChunk(0, arguments="{}"),
+        ModelResponse(usage=Usage(3, 4), model="scripted"),
     ]
 
 
 async def test_streaming_an_answer_of_nothing_gives_just_its_end() -> None:
-    model = ScriptedModel(["", Response(stop_reason="length")], stream=True)
-    assert await chunks_of(model) == [Response(model="scripted")]
-    assert await chunks_of(model) == [Response(stop_reason="length", model="scripted")]
+    model = ScriptedModel(["", ModelResponse(stop_reason="length")], stream=True)
+    assert await chunks_of(model) == [ModelResponse(model="scripted")]
+    assert await chunks_of(model) == [ModelResponse(stop_reason="length", model="scripted")]
 
 
 contents: st.SearchStrategy[Content] = st.text() | st.lists(st.builds(Text, st.text()) | st.just(PICTURE)).map(tuple)
@@ -299,15 +314,15 @@ contents: st.SearchStrategy[Content] = st.text() | st.lists(st.builds(Text, st.t
         AssistantMessage,
         contents,
         st.lists(st.builds(ToolCall, st.just(""), st.text(), st.text(min_size=1))).map(tuple),
-        st.lists(st.builds(Reasoning, st.text(), opaque=st.none() | st.text())).map(tuple),
+        st.lists(st.builds(Reasoning, st.text(), signature=st.none() | st.text())).map(tuple),
     ),
     usage=st.none() | st.builds(Usage, st.integers(0, 9)),
 )
 def test_streaming_or_not_the_collected_answer_is_the_same(message: AssistantMessage, usage: Usage | None) -> None:
     """T28: streaming on or off changes no logged event."""
 
-    async def answer(*, stream: bool) -> Response:
-        return await collect(ScriptedModel([Response(message, usage)], stream=stream).respond(request()))
+    async def answer(*, stream: bool) -> ModelResponse:
+        return await collect_response(ScriptedModel([ModelResponse(message, usage)], stream=stream).respond(request()))
 
     assert asyncio.run(answer(stream=True)) == asyncio.run(answer(stream=False))
 
@@ -317,7 +332,7 @@ async def test_many_runs_at_once_share_the_steps_without_losing_or_repeating_one
         await asyncio.sleep(0)
         return "computed"
 
-    numbers: list[Step] = [str(number) for number in range(50)]
+    numbers: list[ScriptStep] = [str(number) for number in range(50)]
     model = ScriptedModel([*numbers, *[compute] * 50])
     answers = await asyncio.gather(*(message_of(model) for _ in range(100)))
     assert sorted(str(answer.content) for answer in answers) == sorted([*map(str, range(50)), *["computed"] * 50])
@@ -326,7 +341,7 @@ async def test_many_runs_at_once_share_the_steps_without_losing_or_repeating_one
 
 @pytest.mark.parametrize("step", [None, 7, [], ["text in a list"], ValueError, {"role": "assistant"}])
 async def test_what_cannot_be_a_step_is_refused_at_once(step: object) -> None:
-    with pytest.raises(SetupError, match="cannot be a step of a ScriptedModel; give text, a ToolCall"):
+    with pytest.raises(SetupError, match="cannot be a step of a ScriptedModel; give text, calls"):
         ScriptedModel([step])  # pyright: ignore[reportArgumentType]
 
 
@@ -336,13 +351,13 @@ async def test_what_cannot_be_a_computed_step_is_refused_when_it_comes() -> None
 
 
 def test_a_lone_string_is_not_taken_for_a_list_of_letters() -> None:
-    with pytest.raises(SetupError, match=r"`scripted` wants a list of steps; for a single one write \['Hello'\]"):
+    with pytest.raises(SetupError, match=r"`scripted` needs a list of steps; write \['Hello'\] for a single one"):
         ScriptedModel("Hello")
 
 
 def test_what_cannot_be_a_piece_is_refused_at_once() -> None:
-    with pytest.raises(SetupError, match="7 cannot be a piece of a Stream"):
-        Stream("Hel", 7)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match="7 cannot be a piece of a ScriptedStream"):
+        ScriptedStream("Hel", 7)  # pyright: ignore[reportArgumentType]
 
 
 def test_it_is_a_model() -> None:
@@ -359,21 +374,21 @@ async def test_it_goes_on_after_what_a_log_has() -> None:
     steps = {"A": [call("wave"), ModelError("no"), [call("bow"), call("wave")], "bye"], "B": ["b1", "b2"]}
     first = ScriptedModel(steps)
     origins = {name: Origin(name, name) for name in "AB"}
-    log: list[Event] = [Said("1", origins["A"], 0.0, await message_of(first, "A"), "scripted")]
+    log: list[Event] = [AgentResponded("1", origins["A"], 0.0, await message_of(first, "A"), "scripted")]
     with pytest.raises(ModelError):
         await message_of(first, "A")
-    log.append(Said("2", origins["A"], 0.0, await message_of(first, "A"), "scripted"))
-    log.append(Said("3", origins["B"], 0.0, AssistantMessage("by itself")))
+    log.append(AgentResponded("2", origins["A"], 0.0, await message_of(first, "A"), "scripted"))
+    log.append(AgentResponded("3", origins["B"], 0.0, AssistantMessage("by itself")))
 
     second = ScriptedModel(steps)
-    second.go_on_after(log[:1])
+    second.fast_forward(log[:1])
     with pytest.raises(ModelError):
         await message_of(second, "A")
-    assert [each.id for each in (await message_of(second, "A")).calls] == ["call_A_2", "call_A_3"]
-    second.go_on_after(log)
+    assert [each.id for each in (await message_of(second, "A")).tool_calls] == ["call_A_2", "call_A_3"]
+    second.fast_forward(log)
     assert (await message_of(second, "A"), await message_of(second, "B")) == (
         AssistantMessage("bye"),
         AssistantMessage("b1"),
     )
-    second.go_on_after([])
-    assert [each.id for each in (await message_of(second, "A")).calls] == ["call_A_1"]
+    second.fast_forward([])
+    assert [each.id for each in (await message_of(second, "A")).tool_calls] == ["call_A_1"]

@@ -4,7 +4,7 @@ import pytest
 
 from baton.realtime.settings import AudioFormat, milliseconds_of
 from baton.testing import silence, speech
-from baton.testing.speech import loudness
+from baton.testing.audio import loudness
 
 FORMATS: list[AudioFormat] = ["pcm16", "g711_ulaw", "g711_alaw"]
 

@@ -5,7 +5,8 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from baton.context import Limits, Meter, Run, RunContext
+from baton.context import Limits, RunContext
+from baton.context.run_state import RunState, UsageMeter
 from baton.events import Event, Origin
 from baton.log import Log
 from baton.messages import ToolCall
@@ -23,11 +24,11 @@ def make_context() -> MakeContext:
         scope: str = "1/m1.0",
         values: dict[str, Any] | None = None,
         context: Any = None,
-        run: Run[Any] | None = None,
+        run: RunState[Any] | None = None,
     ) -> RunContext[Any]:
         if run is None:
             shared = values if values is not None else {}
-            run = Run("r", Log(events), context=context, values=shared, meter=Meter(Limits()))
+            run = RunState("r", Log(events), context=context, values=shared, meter=UsageMeter(Limits()))
         return RunContext(run, Origin("1", "A"), scope, ToolCall("c", "t", "{}"))
 
     return make

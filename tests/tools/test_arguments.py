@@ -14,7 +14,7 @@ from typing_extensions import TypedDict
 
 from baton.context import RunContext
 from baton.messages import text_of
-from baton.tools import ToolOutcome, tool
+from baton.tools import ToolResult, tool
 
 Ctx = RunContext[Any]
 
@@ -112,14 +112,14 @@ async def test_names_that_a_model_class_could_not_have(ctx: Ctx) -> None:
     made = tool(odd)
     names = ["schema", "copy", "_x", "model_config", "title", "self_", "json"]
     assert list(made.spec.parameters["properties"]) == names
-    assert await made.call(ctx, json.dumps(dict.fromkeys(names, 1))) == ToolOutcome("[1,1,1,1,1,1,1]")
+    assert await made.call(ctx, json.dumps(dict.fromkeys(names, 1))) == ToolResult("[1,1,1,1,1,1,1]")
 
 
 async def test_a_tool_without_parameters(ctx: Ctx) -> None:
     made = tool(lambda: "pong", name="ping")
     assert made.spec.parameters == {"type": "object", "properties": {}, "additionalProperties": False}
     for nothing in ("", " \n", "{}"):
-        assert await made.call(ctx, nothing) == ToolOutcome("pong")
+        assert await made.call(ctx, nothing) == ToolResult("pong")
 
 
 async def test_an_alias_is_what_the_model_writes(ctx: Ctx) -> None:
@@ -128,7 +128,7 @@ async def test_an_alias_is_what_the_model_writes(ctx: Ctx) -> None:
 
     made = tool(between)
     assert made.spec.parameters["required"] == ["from", "to"]
-    assert await made.call(ctx, '{"from": 1, "to": 5}') == ToolOutcome("4")
+    assert await made.call(ctx, '{"from": 1, "to": 5}') == ToolResult("4")
 
 
 def test_a_field_without_default_is_required() -> None:
@@ -136,7 +136,7 @@ def test_a_field_without_default_is_required() -> None:
         return f"{size}{tags}"
 
     assert tool(needs).spec.parameters["required"] == ["size"]
-    assert tool(needs).checked('{"size": 2}') == {"size": 2, "tags": []}
+    assert tool(needs).check_arguments('{"size": 2}') == {"size": 2, "tags": []}
 
 
 def weather(city: str, days: Annotated[int, Field(ge=1)] = 1, place: Address | None = None) -> str:
@@ -154,8 +154,8 @@ def weather(city: str, days: Annotated[int, Field(ge=1)] = 1, place: Address | N
         ('{"city": "a", "place": {"title": "b", "lines": ["", 7]}}', ["`place.lines[1]`: Input should be a valid"]),
         ('{"days": "x", "z": 1}', ["`city` is required", "`days`: Input should be a valid integer", "`z` is not a"]),
         ('{"city": ', ["Invalid JSON: EOF while parsing", "write one JSON object"]),
-        ("[1]", ["the whole: Input should be an object, but it is [1]"]),
-        ("null", ["the whole: Input should be an object, but it is null"]),
+        ("[1]", ["the input: Input should be an object, but it is [1]"]),
+        ("null", ["the input: Input should be an object, but it is null"]),
         ('{"city": ["' + "x" * 500 + '"]}', ["but it is [" + '"' + "x" * 77 + "…"]),
     ],
 )
@@ -188,7 +188,7 @@ async def test_a_validation_error_of_the_function_itself_is_a_failure(ctx: Ctx) 
 
 @given(st.text())
 def test_no_text_at_all_makes_reading_raise(text: str) -> None:
-    assert isinstance(tool(weather).checked(text), ToolOutcome)
+    assert isinstance(tool(weather).check_arguments(text), ToolResult)
 
 
 @given(
@@ -213,7 +213,7 @@ def test_arguments_survive_the_way_through_json(values: dict[str, Any]) -> None:
     if "when" in values:
         expected["when"] = date.fromisoformat(values["when"])
     expected["point"] = Point(**values["point"]) if "point" in values else None
-    assert RECORDED.checked(json.dumps(values)) == {"when": date(2000, 1, 1), **expected}
+    assert RECORDED.check_arguments(json.dumps(values)) == {"when": date(2000, 1, 1), **expected}
 
 
 @tool

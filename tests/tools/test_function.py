@@ -9,10 +9,12 @@ from typing import Any, ParamSpec, TypeVar, assert_type
 
 import pytest
 
-from baton.context import RunContext, Suspend
-from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailed, ToolResultError
-from baton.events import Answered
-from baton.tools import FunctionTool, Tool, ToolOutcome, tool, unwrapped
+from baton.context import RunContext
+from baton.context.run_context import SuspendRun
+from baton.errors import LimitError, RunError, SetupError, ToolError, ToolFailedError, ToolResultError
+from baton.events import InterruptAnswered
+from baton.tools import FunctionTool, Tool, ToolResult, tool
+from baton.tools.base import unwrap_tool
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,7 +37,7 @@ async def test_a_decorated_function_is_a_tool(ctx: Ctx) -> None:
     assert isinstance(get_weather, Tool)
     assert get_weather.spec.name == "get_weather"
     assert get_weather.spec.description == "Get the current weather for a city."
-    assert await get_weather.call(ctx, '{"city": "Beijing"}') == ToolOutcome("25°C in Beijing")
+    assert await get_weather.call(ctx, '{"city": "Beijing"}') == ToolResult("25°C in Beijing")
 
 
 async def test_a_decorated_function_still_is_the_function() -> None:
@@ -48,16 +50,16 @@ async def test_a_decorated_function_still_is_the_function() -> None:
 
 
 async def test_options_name_and_describe_it(ctx: Ctx) -> None:
-    assert (add_up.spec.name, add_up.spec.description, add_up.spec.is_strict) == ("add", "Adds.", False)
-    assert await add_up.call(ctx, '{"a": 1}') == ToolOutcome("3")
+    assert (add_up.spec.name, add_up.spec.description, add_up.spec.strict) == ("add", "Adds.", False)
+    assert await add_up.call(ctx, '{"a": 1}') == ToolResult("3")
 
 
 async def test_without_decorator_syntax(ctx: Ctx) -> None:
     def shout(text: str) -> str:
         return text.upper()
 
-    assert await tool(shout, strict=True).call(ctx, '{"text": "a"}') == ToolOutcome("A")
-    assert tool(shout, strict=True).spec.is_strict
+    assert await tool(shout, strict=True).call(ctx, '{"text": "a"}') == ToolResult("A")
+    assert tool(shout, strict=True).spec.strict
 
 
 class Shop:
@@ -109,7 +111,7 @@ def passed_on(function: Callable[P, R]) -> Callable[P, R]:
 async def test_whatever_can_be_called_can_be_a_tool(
     made: FunctionTool[..., Any], name: str, told: str, thread: bool, ctx: Ctx
 ) -> None:
-    made = tool(made.function, thread=thread, name=made.name)
+    made = tool(made.function, in_thread=thread, name=made.name)
     arguments = '{"item": "tea"}' if "item" in made.spec.parameters["properties"] else ""
     assert made.name == made.spec.name == name
     assert (await made.call(ctx, arguments)).content == told
@@ -139,7 +141,7 @@ async def test_the_context_is_given_wherever_it_stands(make_context: Callable[..
     made: FunctionTool[..., str]
     for made in (tool(first), tool(last)):
         assert list(made.spec.parameters["properties"]) == ["word"]
-        assert await made.call(make_context(context="!"), '{"word": "hi"}') == ToolOutcome("hi!")
+        assert await made.call(make_context(context="!"), '{"word": "hi"}') == ToolResult("hi!")
 
 
 async def test_values_can_be_injected_and_types_assumed(make_context: Callable[..., Ctx]) -> None:
@@ -153,26 +155,26 @@ async def test_values_can_be_injected_and_types_assumed(make_context: Callable[.
         return dict(ctx.values)
 
     sources = {"context_variables": variables, "not_there": variables}
-    made = FunctionTool(greet, untyped=str, inject=sources)
+    made = FunctionTool(greet, _untyped=str, _inject=sources)
     assert made.spec.parameters["properties"]["name"] == {"type": "string"}
     assert "context_variables" not in made.spec.parameters["properties"]
     outcome = await made.call(make_context(values={"greeting": "hello"}), '{"name": "Ada"}')
-    assert outcome == ToolOutcome("hello Ada")
+    assert outcome == ToolResult("hello Ada")
 
 
 async def test_a_result_can_be_the_answer(ctx: Ctx) -> None:
     # T7: by the tool, or by a result that says so; an error never is.
-    @tool(returns_directly=True)
-    async def answer(kind: str) -> str | ToolOutcome:
+    @tool(return_directly=True)
+    async def answer(kind: str) -> str | ToolResult:
         if kind == "fails":
             raise ValueError(kind)
-        return ToolOutcome("own") if kind == "own" else kind
+        return ToolResult("own") if kind == "own" else kind
 
-    async def speak() -> ToolOutcome:
-        return ToolOutcome("that is it", is_final=True)
+    async def speak() -> ToolResult:
+        return ToolResult("that is it", is_final=True)
 
-    assert await answer.call(ctx, '{"kind": "plain"}') == ToolOutcome("plain", is_final=True)
-    assert await answer.call(ctx, '{"kind": "own"}') == ToolOutcome("own", is_final=True)
+    assert await answer.call(ctx, '{"kind": "plain"}') == ToolResult("plain", is_final=True)
+    assert await answer.call(ctx, '{"kind": "own"}') == ToolResult("own", is_final=True)
     assert not (await answer.call(ctx, '{"kind": "fails"}')).is_final
     assert not (await answer.call(ctx, "{}")).is_final
     assert (await tool(speak).call(ctx, "")).is_final
@@ -185,9 +187,9 @@ async def failing(error: str) -> str:
         "tool": ToolError("Ask for a city in France."),
         "setup": SetupError("wrong"),
         "run": LimitError("transfers", 1, ()),
-        "failed": ToolFailed("nested"),
+        "failed": ToolFailedError("nested"),
         "result": ToolResultError("odd"),
-        "suspend": Suspend("key"),
+        "suspend": SuspendRun("key"),
         "exit": SystemExit(1),
     }
     raise kinds[error]
@@ -196,7 +198,7 @@ async def failing(error: str) -> str:
 async def test_a_failing_tool_tells_the_model(ctx: Ctx, caplog: pytest.LogCaptureFixture) -> None:
     # T9
     outcome = await tool(failing).call(ctx, '{"error": "value"}')
-    assert outcome == ToolOutcome("tool `failing` failed: ValueError: no such city", is_error=True)
+    assert outcome == ToolResult("tool `failing` failed: ValueError: no such city", is_error=True)
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("baton.tools", logging.WARNING)
     assert record.exc_info is not None
@@ -205,7 +207,7 @@ async def test_a_failing_tool_tells_the_model(ctx: Ctx, caplog: pytest.LogCaptur
 
 
 async def test_a_tool_error_goes_to_the_model_as_it_is(ctx: Ctx, caplog: pytest.LogCaptureFixture) -> None:
-    told = ToolOutcome("Ask for a city in France.", is_error=True)
+    told = ToolResult("Ask for a city in France.", is_error=True)
     assert await tool(failing).call(ctx, '{"error": "tool"}') == told
     assert await tool(failing, on_error="raise").call(ctx, '{"error": "tool"}') == told
     assert await tool(failing, on_error=lambda error: "no").call(ctx, '{"error": "tool"}') == told
@@ -214,7 +216,7 @@ async def test_a_tool_error_goes_to_the_model_as_it_is(ctx: Ctx, caplog: pytest.
 
 async def test_an_error_can_end_the_run(ctx: Ctx) -> None:
     # T9: on_error="raise"
-    with pytest.raises(ToolFailed, match="tool `failing` failed: ValueError: no such city") as raised:
+    with pytest.raises(ToolFailedError, match="tool `failing` failed: ValueError: no such city") as raised:
         await tool(failing, on_error="raise").call(ctx, '{"error": "value"}')
     assert raised.value.tool == "failing"
     assert isinstance(raised.value.__cause__, ValueError)
@@ -222,7 +224,7 @@ async def test_an_error_can_end_the_run(ctx: Ctx) -> None:
 
 async def test_an_error_can_be_put_in_other_words(ctx: Ctx, caplog: pytest.LogCaptureFixture) -> None:
     made = tool(failing, on_error=lambda error: f"sorry: {error}")
-    assert await made.call(ctx, '{"error": "value"}') == ToolOutcome("sorry: no such city", is_error=True)
+    assert await made.call(ctx, '{"error": "value"}') == ToolResult("sorry: no such city", is_error=True)
     assert len(caplog.records) == 1
 
 
@@ -231,9 +233,9 @@ async def test_an_error_can_be_put_in_other_words(ctx: Ctx, caplog: pytest.LogCa
     [
         ("setup", SetupError),
         ("run", RunError),
-        ("failed", ToolFailed),
+        ("failed", ToolFailedError),
         ("result", ToolResultError),
-        ("suspend", Suspend),
+        ("suspend", SuspendRun),
         ("exit", SystemExit),
     ],
 )
@@ -245,7 +247,7 @@ async def test_what_no_model_can_mend_is_raised(kind: str, raised: type[BaseExce
     with pytest.raises(raised):
         await tool(failing).call(ctx, f'{{"error": "{kind}"}}')
     with pytest.raises(raised):
-        await tool(failing_sync, thread=thread, on_error=lambda error: "hushed").call(ctx, "")
+        await tool(failing_sync, in_thread=thread, on_error=lambda error: "hushed").call(ctx, "")
 
 
 async def test_a_result_nobody_can_read_names_the_tool(ctx: Ctx) -> None:
@@ -259,8 +261,8 @@ def test_a_tool_is_not_made_twice() -> None:
 
 
 def test_a_misspelt_policy_is_found_at_once() -> None:
-    with pytest.raises(SetupError, match=r'on_error=\'ignore\'; use "tell", "raise" or a function'):
-        tool(failing, on_error="ignore")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(SetupError, match=r'on_error=\'ignore\'; use "return", "raise" or a function'):
+        tool(failing, on_error="ignore")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
 def test_the_bottom_of_the_wrappers_is_the_function_tool() -> None:
@@ -272,12 +274,12 @@ def test_the_bottom_of_the_wrappers_is_the_function_tool() -> None:
         def spec(self) -> Any:
             return self.inner.spec
 
-        async def call(self, ctx: Ctx, arguments: str) -> ToolOutcome:
+        async def call(self, ctx: Ctx, arguments: str) -> ToolResult:
             return await self.inner.call(ctx, arguments)
 
     plain = tool(failing, timeout=1, needs_approval=True)
-    assert unwrapped(Around(Around(plain))) is plain
-    assert unwrapped(plain) is plain
+    assert unwrap_tool(Around(Around(plain))) is plain
+    assert unwrap_tool(plain) is plain
 
 
 async def test_something_may_be_put_around_the_bare_call(make_context: MakeContext) -> None:
@@ -286,7 +288,7 @@ async def test_something_may_be_put_around_the_bare_call(make_context: MakeConte
             self.inner = inner
             self.spec = inner.spec
 
-        async def call(self, ctx: Ctx, arguments: str) -> ToolOutcome:
+        async def call(self, ctx: Ctx, arguments: str) -> ToolResult:
             noted.append(arguments)
             return await self.inner.call(ctx, arguments)
 
@@ -296,12 +298,12 @@ async def test_something_may_be_put_around_the_bare_call(make_context: MakeConte
         return f"{item} shipped"
 
     noted: list[str] = []
-    twin, ctx = ship.around(Noted), make_context()
-    with pytest.raises(Suspend):
+    twin, ctx = ship._wrap_function(Noted), make_context()
+    with pytest.raises(SuspendRun):
         await twin.call(ctx, '{"item": "lamp"}')
     assert (noted, twin.name, twin.spec) == ([], "ship", ship.spec)
-    answered = Answered("1/m1.0/ask1!", ctx.origin, 0.0, "1/m1.0/ask1", {"approved": True})
-    again = make_context([*ctx.run.log.events, answered])
+    answered = InterruptAnswered("1/m1.0/ask1!", ctx._origin, 0.0, "1/m1.0/ask1", {"approved": True})
+    again = make_context([*ctx._run.log.events, answered])
     assert (await twin.call(again, '{"item": "lamp"}')).content == "lamp shipped"
     assert noted == ['{"item": "lamp"}']
 

@@ -16,7 +16,8 @@ from pydantic import BaseModel
 
 from baton.errors import ToolResultError
 from baton.messages import Audio, Data, File, Image, Text, text_of
-from baton.tools import ToolOutcome, outcome_of
+from baton.tools import ToolResult
+from baton.tools.results import to_tool_result
 
 
 class Size(Enum):
@@ -54,8 +55,8 @@ class Bill(msgspec.Struct):
 class Waiter:
     """Says itself what it means."""
 
-    def as_tool_outcome(self) -> ToolOutcome:
-        return ToolOutcome("Waiter takes over", transfer=self)
+    def _as_tool_result(self) -> ToolResult:
+        return ToolResult("Waiter takes over", transfer_to=self)
 
 
 @pytest.mark.parametrize(
@@ -94,26 +95,26 @@ class Waiter:
     ],
 )
 def test_what_the_model_reads(value: Any, content: Any) -> None:
-    outcome = outcome_of(value, "t")
-    assert outcome == ToolOutcome(content)
-    assert outcome_of(value, "t", is_final=True) == ToolOutcome(content, is_final=True)
+    outcome = to_tool_result(value, "t")
+    assert outcome == ToolResult(content)
+    assert to_tool_result(value, "t", is_final=True) == ToolResult(content, is_final=True)
     if isinstance(content, str):
         assert type(outcome.content) is str
 
 
 def test_an_outcome_says_it_all_itself() -> None:
-    for said in (ToolOutcome("x", is_error=True), ToolOutcome("x", is_final=True), ToolOutcome("x", transfer="B")):
-        assert outcome_of(said, "t") is said
-        assert outcome_of(said, "t", is_final=True) is said
+    for said in (ToolResult("x", is_error=True), ToolResult("x", is_final=True), ToolResult("x", transfer_to="B")):
+        assert to_tool_result(said, "t") is said
+        assert to_tool_result(said, "t", is_final=True) is said
     # T7: a tool that returns directly does so however its result is put.
-    assert outcome_of(ToolOutcome("x"), "t", is_final=True) == ToolOutcome("x", is_final=True)
+    assert to_tool_result(ToolResult("x"), "t", is_final=True) == ToolResult("x", is_final=True)
 
 
 def test_a_value_can_say_what_it_means() -> None:
     # T13: this is how an agent is returned.
     waiter = Waiter()
-    assert outcome_of(waiter, "t") == ToolOutcome("Waiter takes over", transfer=waiter)
-    assert not outcome_of(waiter, "t", is_final=True).is_final
+    assert to_tool_result(waiter, "t") == ToolResult("Waiter takes over", transfer_to=waiter)
+    assert not to_tool_result(waiter, "t", is_final=True).is_final
 
 
 def endless() -> list[Any]:
@@ -125,10 +126,10 @@ def endless() -> list[Any]:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (object(), r"tool `t` returned a object, which no model can read \(object is not JSON\); return text"),
+        (object(), r"tool `t` returned a object, which a model cannot read \(object is not JSON\); return text"),
         (Waiter, "tool `t` returned a type"),
         (City, "tool `t` returned a ModelMetaclass"),
-        ([Waiter()], r"tool `t` returned a list, which no model can read \(Waiter is not JSON\)"),
+        ([Waiter()], r"tool `t` returned a list, which a model cannot read \(Waiter is not JSON\)"),
         ([Image(url="u"), object()], "tool `t` returned a object"),
         ({object(): 1}, "tool `t` returned a dict"),
         ((n for n in range(3)), "tool `t` returned a generator"),
@@ -139,7 +140,7 @@ def endless() -> list[Any]:
 )
 def test_what_no_model_can_read(value: Any, told: str) -> None:
     with pytest.raises(ToolResultError, match=told) as raised:
-        outcome_of(value, "t")
+        to_tool_result(value, "t")
     assert raised.value.tool == "t"
 
 
@@ -151,4 +152,4 @@ JSON = st.recursive(
 
 @given(st.lists(JSON) | st.dictionaries(st.text(), JSON))
 def test_structures_survive_as_json(value: Any) -> None:
-    assert json.loads(text_of(outcome_of(value, "t").content)) == value
+    assert json.loads(text_of(to_tool_result(value, "t").content)) == value

@@ -9,7 +9,7 @@ import pytest
 
 from baton.context import RunContext
 from baton.errors import SetupError
-from baton.tools import FunctionTool, ToolOutcome, tool
+from baton.tools import FunctionTool, ToolResult, tool
 
 if TYPE_CHECKING:
     from decimal import Decimal as OnlyForTheChecker
@@ -54,14 +54,14 @@ class Thing:
             no_annotation,
             r"`no_annotation` cannot be a tool: parameter `city` has no annotation.*`city: str`.*RunContext",
         ),
-        (any_number, r"`any_number` cannot be a tool: `\*cities: 'str'` takes anything.*name each parameter"),
-        (any_option, r"`any_option` cannot be a tool: `\*\*cities: 'str'` takes anything"),
+        (any_number, r"`any_number` cannot be a tool: `\*cities: 'str'` accepts anything.*name each one"),
+        (any_option, r"`any_option` cannot be a tool: `\*\*cities: 'str'` accepts anything"),
         (by_position, r"parameter `city` is positional-only.*behind the `/`"),
         (generator, r"it is a generator; return the whole result.*ctx.progress"),
         (async_generator, r"it is a generator"),
-        (Thing.method, r"method without its object.*tool\(thing.method\)"),
+        (Thing.method, r"unbound method.*tool\(thing.method\)"),
         (Thing, r"is a class; give a function"),
-        (lambda: 1, r"cannot be called `<lambda>`; give it a name"),
+        (lambda: 1, r"cannot be named `<lambda>`; give it a name"),
         (3, r"3 is a int; give a function"),
         (max, r"`max` cannot be a tool: its signature cannot be read; wrap it"),
         (cast(Any, dict).get, r"`get` cannot be a tool"),
@@ -86,7 +86,9 @@ def test_a_local_class_cannot_be_found_by_name() -> None:
         return ""
 
     made = tool(takes_local)
-    told = r"the annotation `Local` of parameter `thing` means nothing in module `.*test_signature`.*top of that module"
+    told = (
+        r"annotation `Local` of parameter `thing` cannot be evaluated in module `.*test_signature`.*top of that module"
+    )
     with pytest.raises(SetupError, match=told):
         _ = made.spec
 
@@ -99,7 +101,7 @@ def test_a_name_for_the_checker_only_cannot_be_found() -> None:
         _ = tool(pay).spec
 
 
-def test_only_parameters_need_to_be_resolved() -> None:
+def test_only_parameters_need_to_be_resolve_annotations() -> None:
     def returns_unknown(a: int) -> OnlyForTheChecker:
         raise NotImplementedError
 
@@ -130,14 +132,14 @@ def contexts(
 async def test_every_spelling_of_a_context(ctx: RunContext[Any]) -> None:
     made = tool(contexts)
     assert list(made.spec.parameters["properties"]) == ["word"]
-    assert await made.call(ctx, '{"word": "context"}') == ToolOutcome("1 context")
+    assert await made.call(ctx, '{"word": "context"}') == ToolResult("1 context")
 
 
 def test_a_union_with_a_context_is_not_a_context() -> None:
     def unclear(thing: RunContext | str) -> str:
         return ""
 
-    with pytest.raises(SetupError, match="parameter `thing` has a type that no JSON can be read into"):
+    with pytest.raises(SetupError, match="parameter `thing` has a type without a JSON schema"):
         _ = tool(unclear).spec
 
 

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from baton import AgentContext, BaseAgent, BreakLoop, Exit, Runner, RunResult, Transfer, agent
-from baton.events import Event, Said, decode_log, encode_log
+from baton import AgentContext, BaseAgent, Exit, Runner, RunResult, Transfer, agent
+from baton.events import AgentResponded, Event, decode_log, encode_log
 from baton.messages import text_of
 from baton.runner.result import Interrupt
+from baton.workflows import BreakLoop
 
 
 def texts(result: RunResult[Any]) -> list[str]:
@@ -16,7 +17,7 @@ def texts(result: RunResult[Any]) -> list[str]:
 
 def paths(events: tuple[Event, ...]) -> list[str]:
     """The path of everything that was said, as one word each."""
-    return [".".join(event.path) for event in events if isinstance(event, Said)]
+    return [".".join(event.path) for event in events if isinstance(event, AgentResponded)]
 
 
 def speaker(name: str, text: str = "", *, then: BreakLoop | Exit | None = None) -> BaseAgent[Any, Any]:
@@ -110,7 +111,7 @@ async def elsewhere(
 ) -> RunResult[Any]:
     """The run taken up by another runner that has only the encoded log."""
     runner = make()
-    return await runner.resume(runner.adopt(decode_log(encode_log(result.events))), answers)
+    return await runner.resume(runner.load_log(decode_log(encode_log(result.events))), answers)
 
 
 async def check_replay(runner: Runner[Any, Any], result: RunResult[Any]) -> None:

@@ -18,9 +18,9 @@ from baton import (
     agent,
     tool,
 )
-from baton.errors import BranchesFailed
+from baton.errors import BranchesFailedError
 from baton.testing import ScriptedModel, call
-from baton.workflows import add, append, extend
+from baton.workflows.reducers import add, append, extend
 
 
 def peeking(name: str, key: str, seen: dict[str, Any], *, write: Any = None) -> BaseAgent[Any, Any]:
@@ -143,7 +143,7 @@ async def test_failed_branches_leave_the_values_alone() -> None:
     assert (await Runner(ignoring).run("go", values={"x": 0})).values == {"x": 0, "y": 1}
     runner = Runner(ParallelAgent("P", sub_agents=[bad(), writer("ok", y=1)]))
     async with runner.stream("go", values={"x": 0}) as run:
-        with pytest.raises(BranchesFailed):
+        with pytest.raises(BranchesFailedError):
             async for _ in run:
                 pass
     assert run.result.values == {"x": 0}

@@ -19,7 +19,6 @@ from baton import (
     Agent,
     AgentContext,
     BaseAgent,
-    BreakLoop,
     Exit,
     Limits,
     LoopAgent,
@@ -33,6 +32,7 @@ from baton import (
 )
 from baton.errors import LimitError
 from baton.testing import ScriptedModel, call, transcript, transfer_to
+from baton.workflows import BreakLoop
 
 
 async def test_each_step_runs_once_in_order_and_reads_what_was_said_before() -> None:
@@ -121,7 +121,7 @@ async def test_a_steps_transfers_stay_inside_the_step() -> None:
 async def test_a_step_that_waits_for_another_gets_the_floor_back_before_the_next_step() -> None:
     # W1, T21
     model = ScriptedModel({"Boss": [call("transfer_to_worker"), "thanks"], "Worker": ["done"], "Next": ["next"]})
-    boss = Agent("Boss", handoffs=[handoff(Agent("Worker", description="works"), returns="caller")])
+    boss = Agent("Boss", handoffs=[handoff(Agent("Worker", description="works"), return_to="caller")])
     result = await Runner(SequentialAgent("S", sub_agents=[boss, Agent("Next")]), model=model).run("go")
     assert paths(result.events) == ["S.Boss", "S.Boss.Worker", "S.Boss.Worker.Boss", "S.Boss.Next"]
 
@@ -168,7 +168,7 @@ async def test_a_workflow_can_be_transferred_to_and_gives_control_back() -> None
     # W1, T21
     model = ScriptedModel({"Desk": [call("transfer_to_s"), "all done"]})
     work = SequentialAgent("S", description="works", sub_agents=[asker("a"), speaker("b")])
-    runner = Runner(Agent("Desk", handoffs=[handoff(work, returns="caller")]), model=model)
+    runner = Runner(Agent("Desk", handoffs=[handoff(work, return_to="caller")]), model=model)
     result = await answered(runner, await runner.run("go"))
     assert paths(result.events) == ["Desk", "Desk.S.a", "Desk.S.a", "Desk.S.a.b", "Desk.S.Desk"]
     assert (result.output, result.agent) == ("all done", "Desk")
@@ -211,7 +211,7 @@ async def test_the_runs_limits_hold_across_steps() -> None:
     ("name", "steps", "complaint"),
     [
         ("S", [], "`S` has no steps; give at least one agent"),
-        ("S", ["a"], "`S` has 'a' in sub_agents; only agents can stand there"),
+        ("S", ["a"], "`S` has 'a' in sub_agents; give agents only"),
         ("S", speaker("a"), r"`S` has sub_agents=FunctionAgent\('a'\); give a list"),
         ("", [speaker("a")], "needs a name"),
     ],
@@ -228,8 +228,8 @@ def test_a_name_that_leads_out_of_a_step(wanted: str) -> None:
         "S", description="works", sub_agents=[speaker("Earlier"), Agent("Step", handoffs=[wanted]), speaker("Later")]
     )
     complaint = (
-        f"`Step` has an edge to `{wanted}`, but nobody in the team has that name, "
-        "and an agent that runs inside another reaches nobody outside; the team has: `Step`"
+        f"`Step` has a handoff to `{wanted}`, but the team has no agent of that name, "
+        "and an agent that runs inside another one cannot reach agents outside; the team has: `Step`"
     )
     with pytest.raises(SetupError, match=complaint):
         Runner(Agent("Outside", sub_agents=[inner]))

@@ -1,116 +1,261 @@
-"""One ordinary tool call: run it, unless the log already has what it gave, and record that."""
+"""Execution of one tool call, and admission of a transfer that a call asks for.
+
+Each step is recorded, so that a resumed run neither asks nor calls back a second time.
+"""
 
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 from time import time
 from typing import Any
 
 import msgspec
 
 from ..context import RunContext
-from ..errors import RunError, SetupError, ToolError, ToolFailed, ToolResultError
-from ..events import Stepped, ToolReturned
-from ..messages import Content, ToolCall
-from ..tools import Tool, ToolOutcome
+from ..context.run_context import needs_await
+from ..errors import BatonError, HandoffInputError, ToolError
+from ..events import StepCompleted, ToolReturned
+from ..handoffs import Handoff
+from ..handoffs.input import HandoffInputParser
+from ..handoffs.routes import Route
+from ..messages import Content, ToolCall, text_of
+from ..tools import Approval, Tool, ToolResult
+from ..tools.results import FATAL_ERRORS
+from ..tools.wrappers import parse_approval
 from .base import AgentContext
-from .hooks import HOOK_STEP
+from .hooks import HOOK_STEP, maybe_await
 
 _logger = logging.getLogger("baton.agents")
-_ENDS_THE_RUN = (SetupError, RunError, ToolFailed, ToolResultError)
 
 
-class Handed(msgspec.Struct, frozen=True):
-    """What a function gave that returned an agent. Its result waits until it is known which transfer is followed."""
+class PendingTransfer(msgspec.Struct, frozen=True):
+    """A call of a function that returned an agent, before the transfer is decided."""
 
     target: str
+    """The name of the agent."""
     content: Content
+    """The result of the call if the transfer is followed."""
 
 
-async def perform(ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: str) -> ToolReturned | Handed:
-    """The recorded result of the call; if there is none, the tool runs now."""
-    log = ctx.run.log
-    inner = RunContext(ctx.run, ctx.origin, key, call, ctx)
+async def execute_call(
+    ctx: AgentContext[Any], tool: Tool, call: ToolCall, *, key: str
+) -> ToolReturned | PendingTransfer:
+    """Return the recorded result of a call, or execute the call and record its result.
+
+    Args:
+        ctx: The context of the activation.
+        tool: The tool to call.
+        call: The call.
+        key: The key of the result.
+    """
+    log = ctx._run.log
+    inner = RunContext(ctx._run, ctx._origin, key, call, ctx)
     if log.has_past:
         recorded = recorded_call(ctx, key)
         if recorded is not None:
-            if ctx.told is not None:
-                result = recorded if isinstance(recorded, ToolReturned) else _result_of(recorded, inner, call)
-                await ctx.told.tool_start(inner, call, is_past=True)
-                await ctx.told.tool_end(inner, call, result, is_past=True)
+            if ctx._hooks is not None:
+                is_done = isinstance(recorded, ToolReturned)
+                returned = recorded if is_done else _provisional_result(recorded, inner, call)
+                await ctx._hooks.tool_start(inner, call, is_past=True)
+                await ctx._hooks.tool_end(inner, call, returned, is_past=True)
             return recorded
         log.announce_call(key)
-    if ctx.told is not None:
-        await ctx.told.tool_start(inner, call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP))
+    if ctx._hooks is not None:
+        await ctx._hooks.tool_start(inner, call, is_past=log.has_past and log.has_inside_besides(key, HOOK_STEP))
     try:
-        outcome = await tool.call(inner, call.arguments)
-    except _ENDS_THE_RUN:
+        result = await tool.call(inner, call.arguments)
+    except FATAL_ERRORS:
         raise
     except Exception as error:  # noqa: BLE001 - a tool's failure becomes a result that the model reads
-        outcome = _failure(error, inner, call)
-    if outcome.values:
-        inner.values.update(outcome.values)
-    changes = inner.all_changes()
-    if outcome.transfer is not None:
-        handed = await _hand_over(inner, outcome, changes)
-        if ctx.told is not None:
-            await ctx.told.tool_end(inner, call, _result_of(handed, inner, call))
-        return handed
+        result = _to_error_result(error, inner, call)
+    if result.values:
+        inner.values.update(result.values)
+    changes = inner._all_changes()
+    if result.transfer_to is not None:
+        pending = await _record_transfer(inner, result, changes)
+        if ctx._hooks is not None:
+            await ctx._hooks.tool_end(inner, call, _provisional_result(pending, inner, call))
+        return pending
     returned = ToolReturned(
         key,
-        ctx.origin,
+        ctx._origin,
         time(),
         call.id,
         call.name,
-        outcome.content,
-        outcome.is_error,
-        outcome.is_final and not outcome.is_error,
+        result.content,
+        result.is_error,
+        result.is_final and not result.is_error,
         changes,
-        outcome.breaks_loop,
+        result.breaks_loop,
     )
     log.write(returned)
-    if outcome.breaks_loop:
-        ctx.breaks_loop = True
-    if ctx.told is not None:
-        await ctx.told.tool_end(inner, call, returned)
+    if result.breaks_loop:
+        ctx._breaks_loop = True
+    if ctx._hooks is not None:
+        await ctx._hooks.tool_end(inner, call, returned)
     if log.sink is not None:
         await log.settle()
     return returned
 
 
-def recorded_call(ctx: AgentContext[Any], key: str) -> ToolReturned | Handed | None:
-    """What the log has of a call; None if it has not ended yet."""
-    handed = ctx.run.log.find(f"{key}/agent", Stepped)
-    if handed is not None:
-        ctx.apply_changes(handed.changes)
-        return msgspec.convert(handed.value, Handed)
-    returned = ctx.run.log.find(key, ToolReturned)
+def recorded_call(ctx: AgentContext[Any], key: str) -> ToolReturned | PendingTransfer | None:
+    """Return the recorded result of a call; None if it has not finished yet."""
+    pending = ctx._run.log.find(f"{key}/agent", StepCompleted)
+    if pending is not None:
+        ctx._apply_changes(pending.value_changes)
+        return msgspec.convert(pending.result, PendingTransfer)
+    returned = ctx._run.log.find(key, ToolReturned)
     if returned is not None:
-        if returned.changes is not None:
-            ctx.apply_changes(returned.changes)
-        ctx.breaks_loop = ctx.breaks_loop or returned.breaks_loop
-        ctx.run.meter.count_again(ctx.run.log.visit(key))
+        if returned.value_changes is not None:
+            ctx._apply_changes(returned.value_changes)
+        ctx._breaks_loop = ctx._breaks_loop or returned.breaks_loop
+        ctx._run.meter.recount(ctx._run.log.visit(key))
     return returned
 
 
-def _result_of(handed: Handed, ctx: RunContext[Any], call: ToolCall) -> ToolReturned:
-    """What a function that returned an agent gave, for those who are told of results."""
-    return ToolReturned(ctx.scope, ctx.origin, time(), call.id, call.name, handed.content)
+def _provisional_result(pending: PendingTransfer, ctx: RunContext[Any], call: ToolCall) -> ToolReturned:
+    """Make the event that hooks receive; it is not recorded."""
+    return ToolReturned(ctx._scope, ctx._origin, time(), call.id, call.name, pending.content)
 
 
-def _failure(error: Exception, ctx: RunContext[Any], call: ToolCall) -> ToolOutcome:
+def _to_error_result(error: Exception, ctx: RunContext[Any], call: ToolCall) -> ToolResult:
     if isinstance(error, ToolError):
-        return ToolOutcome(str(error), is_error=True)
+        return ToolResult(str(error), is_error=True)
     _logger.warning("tool `%s` of `%s` failed", call.name, ctx.agent, exc_info=error)
-    return ToolOutcome(f"{type(error).__name__}: {error}", is_error=True)
+    return ToolResult(f"{type(error).__name__}: {error}", is_error=True)
 
 
-async def _hand_over(ctx: RunContext[Any], outcome: ToolOutcome, changes: Any) -> Handed:
-    # The function has run and must not run again, though its result can be told only after all calls have ended.
-    target = outcome.transfer
+async def _record_transfer(ctx: RunContext[Any], result: ToolResult, changes: Any) -> PendingTransfer:
+    # The function must not run again, though its result is known only after all calls have finished.
+    target = result.transfer_to
     if not isinstance(target, str):
-        ctx.run.guests[target.name] = target
+        ctx._run.dynamic_agents[target.name] = target
         target = target.name
-    handed = Handed(target, outcome.content)
-    name = ctx.call.name if ctx.call else ""
-    ctx.run.log.write(Stepped(f"{ctx.scope}/agent", ctx.origin, time(), name, msgspec.to_builtins(handed), changes))
-    await ctx.run.log.settle()
-    return handed
+    pending = PendingTransfer(target, result.content)
+    name = ctx.tool_call.name if ctx.tool_call else ""
+    ctx._run.log.write(
+        StepCompleted(f"{ctx._scope}/agent", ctx._origin, time(), name, msgspec.to_builtins(pending), changes)
+    )
+    await ctx._run.log.settle()
+    return pending
+
+
+class TransferAdmitted(msgspec.Struct, frozen=True):
+    """An admitted transfer."""
+
+    payload: Any = None
+    """The input for the target, as JSON data."""
+
+
+class TransferDenied(msgspec.Struct, frozen=True):
+    """A refused transfer."""
+
+    text: str
+    """The error text for the model."""
+    fault: BatonError | None = None
+    """The model's mistake, if it can correct its call."""
+
+
+async def admit_transfer(
+    route: Route, ctx: RunContext[Any], call: ToolCall, *, source: str
+) -> TransferAdmitted | TransferDenied:
+    """Check the input of a transfer, ask the target and a person, and call `on_handoff`.
+
+    Args:
+        route: The edge.
+        ctx: The context of the call.
+        call: The call that asks for the transfer.
+        source: The name of the agent that transfers.
+    """
+    handoff, parser = route.handoff, route.handoff._input_parser
+    value: Any = None
+    if parser is not None:
+        try:
+            value = parser.parse(call.arguments)
+        except ValueError as error:
+            return _invalid_input(source, route.target, str(error))
+    reason = await ask_target_to_accept(route.accepts, ctx, value) if route.accepts is not None else None
+    if reason is not None:
+        return TransferDenied(f"Not transferred: [{route.target}] declined: {reason}")
+    if handoff.needs_approval is not False:
+        approval = await _request_approval(handoff, ctx, parser, value)
+        if not approval.approved:
+            return TransferDenied(f"Not transferred to [{route.target}]: {approval.reason or 'it was not approved'}")
+        if approval.arguments is not None and parser is not None:
+            try:
+                value = parser.parse(msgspec.json.encode(approval.arguments).decode())
+            except ValueError as error:
+                return _invalid_input(source, route.target, str(error))
+    if handoff.on_handoff is not None:
+        # Write-ahead: the response must be stored before the callback, which is an effect like a tool's.
+        if ctx._run.log.sink is not None:
+            await ctx._run.log.settle()
+        await ctx.step("on_handoff", partial(_call_on_handoff, handoff, ctx, value))
+    return TransferAdmitted(parser.dump(value) if parser is not None else None)
+
+
+async def ask_target_to_accept(accepts: Any, ctx: RunContext[Any], payload: Any) -> str | None:
+    """Return the reason why the target does not accept the conversation; None if it does."""
+    if accepts is None:
+        return None
+    verdict = await ctx.step("accepts", lambda: maybe_await(accepts(ctx, payload)))
+    return verdict if isinstance(verdict, str) else (None if verdict else "it does not accept this")
+
+
+async def _request_approval(
+    handoff: Handoff, ctx: RunContext[Any], parser: HandoffInputParser | None, value: Any
+) -> Approval:
+    condition = handoff.needs_approval
+    if callable(condition):
+        is_needed = await ctx.step("needs_approval", lambda: maybe_await(condition(ctx, value)))
+        if not is_needed:
+            return Approval(approved=True)
+    payload = parser.dump(value) if parser is not None else None
+    return parse_approval(await ctx.interrupt({"kind": "approval", "handoff": handoff.target, "input": payload}))
+
+
+def _call_on_handoff(handoff: Handoff, ctx: RunContext[Any], value: Any) -> Awaitable[None] | None:
+    callback: Any = handoff.on_handoff
+    result = callback(ctx) if handoff.input_type is None else callback(ctx, value)
+    return _discard_result(result) if needs_await(result) else None
+
+
+async def _discard_result(work: Awaitable[Any]) -> None:
+    await work
+
+
+def _invalid_input(source: str, target: str, problems: str) -> TransferDenied:
+    return TransferDenied(f"Not transferred to [{target}]: {problems}.", HandoffInputError(source, target, problems))
+
+
+async def admit_live_transfer(
+    ctx: RunContext[Any], target: str, admission: Callable[[], Awaitable[TransferAdmitted | TransferDenied]]
+) -> TransferAdmitted | TransferDenied:
+    """Admit a transfer in a realtime session, where responses may run concurrently.
+
+    Args:
+        ctx: The context of the call.
+        target: The name of the target.
+        admission: Runs the checks of the edge.
+    """
+    recorded = ctx._run.log.find(ctx._scope, ToolReturned)
+    if recorded is not None and recorded.is_transfer_refused:
+        # The order of concurrent calls is lost on replay; the recorded result decides.
+        return TransferDenied(text_of(recorded.content))
+    live = ctx._run.live
+    if live is None:
+        return await admission()
+    refusal = live.claim(target, ctx._origin)
+    if refusal is not None:
+        return TransferDenied(refusal)
+    is_admitted = False
+    try:
+        verdict = await admission()
+        if isinstance(verdict, TransferDenied):
+            return verdict
+        refusal = None if recorded is not None else await live.readiness(ctx, target)
+        is_admitted = refusal is None
+        return verdict if refusal is None else TransferDenied(refusal)
+    finally:
+        if not is_admitted:
+            live.unclaim()

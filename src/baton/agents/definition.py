@@ -1,155 +1,283 @@
-"""What an agent that asks a model is made of. What it does with the floor is in `conversation`."""
+"""The options of agents that call a model, their typed output, and their compiled tools."""
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from types import FunctionType, MethodType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias, cast
 
+import msgspec
 from typing_extensions import TypeVar
 
-from ..errors import SetupError, checked_choice
+from ..arguments import check_choice
+from ..errors import SetupError
 from ..handoffs import Handoff
-from ..messages import ToolSpec
-from ..models import Model, ModelSettings, resolve
-from ..tools import FunctionTool, Tool, ToolSource, tool, unwrapped
+from ..handoffs.input import strict_schema
+from ..messages import ToolCall, ToolSpec
+from ..models import Model, ModelSettings, OutputSchema, resolve_model
+from ..tools import FunctionTool, Tool, ToolFunction, Toolset, tool
+from ..tools.base import unwrap_tool
+from ..tools.function import referenced_objects
+from ..tools.wrappers import tool_effect
 from .agent_tool import AgentTool
-from .base import (
-    Accepts,
-    AgentContext,
-    BaseAgent,
-    Projection,
-    as_handoffs,
-    checked_agents,
-    checked_examples,
-    checked_name,
-)
+from .base import Accepts, AgentContext, BaseAgent, HistoryPolicy, check_agents, check_examples, check_name, to_handoffs
 from .hooks import AgentHooks
-from .output import OutputReader
-from .toolbox import Toolbox
 
-C = TypeVar("C", default=Any)
+if TYPE_CHECKING:
+    from typing_extensions import TypeForm
+
+_FENCED = re.compile(r"^\s*```(?:json)?\s*\n(.*?)\n?```\s*$", re.DOTALL)
+_WRAPPER = "response"
+
+
+class OutputParser:
+    """Validates answers. A type that is not a JSON object is wrapped in one.
+
+    Args:
+        agent: The agent's name, for error messages.
+        output_type: The type of the output.
+    """
+
+    def __init__(self, agent: str, output_type: Any) -> None:
+        from pydantic import PydanticUserError, TypeAdapter
+
+        try:
+            self._adapter = TypeAdapter[Any](output_type)
+            schema = self._adapter.json_schema()
+        except PydanticUserError as error:
+            raise SetupError(f"`{agent}` has output_type={output_type!r}, which has no JSON schema: {error}") from None
+        self.type_name = str(getattr(output_type, "__name__", output_type))
+        self._is_wrapped = schema.get("type") != "object" and "$ref" not in schema
+        if self._is_wrapped:
+            definitions = schema.pop("$defs", None)
+            schema = {
+                "type": "object",
+                "properties": {_WRAPPER: schema},
+                "required": [_WRAPPER],
+                "additionalProperties": False,
+                **({"$defs": definitions} if definitions else {}),
+            }
+        name = re.sub(r"[^A-Za-z0-9_-]+", "_", self.type_name)[:64] or "output"
+        self.schema = _make_schema(agent, name, schema)
+
+    def parse(self, text: str) -> Any:
+        """Validate an answer. Raises ValueError that lists the problems."""
+        from pydantic import ValidationError
+
+        fenced = _FENCED.match(text)
+        try:
+            value: Any = msgspec.json.decode(fenced.group(1) if fenced else text)
+        except msgspec.DecodeError as error:
+            raise ValueError(f"it is not JSON ({error})") from None
+        if self._is_wrapped and isinstance(value, dict) and _WRAPPER in value:
+            value = cast("dict[str, Any]", value)[_WRAPPER]
+        try:
+            # Validated as JSON, so that a date may be a string and a tuple a list.
+            return self._adapter.validate_json(msgspec.json.encode(value))
+        except ValidationError as error:
+            problems = (f"{'.'.join(map(str, e['loc'])) or 'the answer'}: {e['msg']}" for e in error.errors())
+            raise ValueError("; ".join(problems)) from None
+
+    def dump(self, value: Any) -> Any:
+        """Convert a value to JSON data."""
+        return self._adapter.dump_python(value, mode="json")
+
+
+def _make_schema(agent: str, name: str, schema: dict[str, Any]) -> OutputSchema:
+    try:
+        return OutputSchema(name, strict_schema(schema, f"the output type of `{agent}`"), strict=True)
+    except SetupError:
+        return OutputSchema(name, schema)
+
+
+EXIT_TOOL = "exit"
+"""The name of the tool of `Agent(exit_tool=True)`."""
+
+_EXIT_SPEC = ToolSpec(
+    EXIT_TOOL,
+    "End the whole task now with this final result. Use it only when nothing is left to do.",
+    {
+        "type": "object",
+        "properties": {
+            "final_result": {"type": "string", "description": "The final result, as the user will read it."}
+        },
+        "required": ["final_result"],
+        "additionalProperties": False,
+    },
+    strict=True,
+)
+
+
+class ToolTable:
+    """The compiled tools of one agent.
+
+    Args:
+        owner: The agent's name.
+        tools: Its tools.
+        has_exit: Whether it has the exit tool.
+    """
+
+    __slots__ = ("_with_effect", "by_name", "has_exit", "names", "specs")
+
+    def __init__(self, owner: str, tools: Sequence[Tool], *, has_exit: bool) -> None:
+        self.by_name: dict[str, Tool] = {}
+        self.has_exit = has_exit
+        specs = [each.spec for each in tools]
+        if has_exit:
+            specs.append(_EXIT_SPEC)
+        seen: set[str] = set()
+        for spec in specs:
+            if spec.name in seen:
+                raise SetupError(f"`{owner}` has two tools called `{spec.name}`; give one of them another name")
+            seen.add(spec.name)
+        for each in tools:
+            self.by_name[each.spec.name] = each
+        self._with_effect = frozenset(each.spec.name for each in tools if tool_effect(each) != "read")
+        self.specs = tuple(specs)
+        self.names = tuple(spec.name for spec in specs)
+
+    def only_reads(self, calls: Sequence[ToolCall]) -> bool:
+        """Return whether none of these calls has an effect outside."""
+        return not any(call.name in self._with_effect for call in calls)
+
+
+C = TypeVar("C", default=Any, contravariant=True)
+Ctx = TypeVar("Ctx", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
-Instructions: TypeAlias = str | Callable[[AgentContext[C]], str | Awaitable[str]]
+Instructions: TypeAlias = str | Callable[[AgentContext[Ctx]], str | Awaitable[str]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ToolUser(BaseAgent[C, Out]):
-    """What one can say about any agent that has instructions, tools and people to hand over to."""
+class AgentWithTools(BaseAgent[C, Out]):
+    """The options of any agent that has instructions, tools and handoffs."""
 
     name: str
+    """The name, unique in the team."""
     _: KW_ONLY
     description: str = ""
-    """What other agents are told about it when they choose whom to transfer to."""
-    examples: Sequence[str] = ()
-    """Questions that are for this agent: other agents are shown them with its description."""
+    """Tells other agents when to transfer to this one."""
     instructions: Instructions[C] = ""
+    """The system prompt, or a function of the context that returns it, sync or async."""
+    tools: Sequence[Tool[C] | ToolFunction | Toolset] = cast("Sequence[Tool[C]]", ())
+    """Tools, functions to make tools of, and toolsets."""
+    handoffs: Sequence[BaseAgent[C, Any] | Handoff[C] | str] = cast("Sequence[Handoff[C]]", ())
+    """Agents, handoffs or names of agents it can transfer to, each with a tool of its own."""
+    sub_agents: Sequence[BaseAgent[C, Any]] = cast("Sequence[BaseAgent[C, Any]]", ())
+    """Agents it can transfer to with one shared tool, and that can transfer back."""
+    hooks: AgentHooks[C] | None = None
+    """Lifecycle callbacks."""
+    concurrent_tools: bool = True
+    """True if the tool calls of one response run concurrently."""
+    accepts: Accepts[C] | None = None
+    """Decides whether the agent takes a conversation: `(ctx, input) -> True`, or a reason why not."""
+    examples: Sequence[str] = ()
+    """Example questions that other agents read with the description."""
     template: bool = False
-    """Whether `{name}` in the instructions is replaced by the value of that name, where there is one."""
-    tools: Sequence[Tool | Callable[..., Any] | ToolSource] = ()
-    parallel_tools: bool = True
-    sub_agents: Sequence[BaseAgent[Any, Any]] = ()
-    handoffs: Sequence[BaseAgent[Any, Any] | Handoff | str] = ()
-    disallow_transfer_to_parent: bool = False
+    """True if `{name}` in the instructions is replaced by the run's value of that name, if there is one."""
     exit_tool: bool = False
-    """Whether the model may end the whole run with `exit(final_result)`."""
-    accepts: Accepts | None = None
-    """Has a say in whether the agent takes a conversation: `(ctx, payload) -> True` or a reason why not."""
-    hooks: AgentHooks | None = None
+    """True if the model may end the whole run with `exit(final_result)`."""
+    disallow_transfer_to_parent: bool = False
+    """True if transfers to its parent are forbidden."""
 
     def __post_init__(self) -> None:
-        checked_name(self.name, type(self).__name__)
-        for what in ("tools", "sub_agents", "handoffs"):
-            given: object = getattr(self, what)
-            if isinstance(given, str) or not isinstance(given, Sequence):
-                raise SetupError(f"`{self.name}` has {what}={given!r}; give a list")
-        object.__setattr__(self, "examples", checked_examples(self.name, self.examples))
-        object.__setattr__(self, "sub_agents", checked_agents(self.name, self.sub_agents))
-        object.__setattr__(self, "handoffs", as_handoffs(self.name, self.handoffs))
-        object.__setattr__(self, "tools", tuple(_as_tool(self.name, entry) for entry in self.tools))
+        check_name(self.name, type(self).__name__)
+        for field in ("tools", "sub_agents", "handoffs"):
+            value: object = getattr(self, field)
+            if isinstance(value, str) or not isinstance(value, Sequence):
+                raise SetupError(f"`{self.name}` has {field}={value!r}; give a list")
+        object.__setattr__(self, "examples", check_examples(self.name, self.examples))
+        object.__setattr__(self, "sub_agents", check_agents(self.name, self.sub_agents))
+        object.__setattr__(self, "handoffs", to_handoffs(self.name, self.handoffs))
+        object.__setattr__(self, "tools", tuple(_to_tool(self.name, entry) for entry in self.tools))
 
     def clone(self, **changes: Any) -> Self:
-        """The same agent with some things changed."""
+        """Return a copy with some options changed.
+
+        Args:
+            **changes: Keyword arguments of the class.
+        """
         return replace(self, **changes)
 
     @cached_property
-    def toolbox(self) -> Toolbox:
-        """The agent's tools by name, compiled once; without those of its sources."""
-        return Toolbox(self.name, self._own_tools, has_exit=self.exit_tool)
+    def _tool_table(self) -> ToolTable:
+        """The agent's own tools, without those of its toolsets."""
+        return ToolTable(self.name, self._own_tools, has_exit=self.exit_tool)
 
     @cached_property
-    def sources(self) -> tuple[ToolSource, ...]:
-        """Where more tools come from while a run lasts."""
-        return tuple([entry for entry in self.tools if isinstance(entry, ToolSource)])
+    def _toolsets(self) -> tuple[Toolset, ...]:
+        return tuple([entry for entry in self.tools if isinstance(entry, Toolset)])
 
     @cached_property
     def _own_tools(self) -> tuple[Tool, ...]:
-        return tuple([cast("Tool", entry) for entry in self.tools if not isinstance(entry, ToolSource)])
+        return tuple([cast("Tool", entry) for entry in self.tools if not isinstance(entry, Toolset)])
 
-    def tool_specs(self) -> tuple[ToolSpec, ...]:
-        """The agent's own tools, as its model sees them."""
-        return self.toolbox.specs
+    def _tool_specs(self) -> tuple[ToolSpec, ...]:
+        return self._tool_table.specs
 
-    def mentioned(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """Agents that the agent's functions refer to, and so may return."""
-        functions = [unwrapped(entry) for entry in self._own_tools]
-        named: list[Any] = [thing for each in functions if isinstance(each, FunctionTool) for thing in each.mentioned()]
-        return tuple(cast("list[BaseAgent[Any, Any]]", [thing for thing in named if isinstance(thing, BaseAgent)]))
+    def _referenced_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
+        functions = [unwrap_tool(entry) for entry in self._own_tools]
+        found: list[Any] = [
+            thing for each in functions if isinstance(each, FunctionTool) for thing in referenced_objects(each.function)
+        ]
+        return tuple(cast("list[BaseAgent[Any, Any]]", [thing for thing in found if isinstance(thing, BaseAgent)]))
 
-    def parts(self) -> tuple[BaseAgent[Any, Any], ...]:
-        """The agents among its tools."""
-        bottoms = [unwrapped(entry) for entry in self._own_tools]
-        return tuple(dict.fromkeys(each.agent for each in bottoms if isinstance(each, AgentTool)))
+    def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
+        """Return the agents among its tools."""
+        tools = [unwrap_tool(entry) for entry in self._own_tools]
+        return tuple(dict.fromkeys(each.agent for each in tools if isinstance(each, AgentTool)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AgentDefinition(ToolUser[C, Out]):
-    """Everything one can say about an agent that asks a model, turn by turn."""
+class AgentDefinition(AgentWithTools[C, Out]):
+    """The options of `Agent`."""
 
     _: KW_ONLY
     model: Model | str | None = None
-    """A model, a string such as "openai:gpt-5", or None for the runner's."""
-    settings: ModelSettings | None = None
-    tool_use: Literal["auto", "required", "none"] | str = "auto"
-    """What the first turn must do: any of these or the name of one tool. Later turns are "auto"."""
-    output_type: type[Out] = cast("type[Out]", str)
-    output_key: str | None = None
-    """The name under which the answer is kept in the run's values."""
+    """A model, a string such as `"openai:gpt-5"`, or None for the runner's model."""
+    model_settings: ModelSettings | None = None
+    """Settings that override the runner's."""
+    output_type: "TypeForm[Out]" = cast("TypeForm[Out]", str)
+    """The type of the answer: any type that pydantic can validate, including unions."""
+    tool_choice: Literal["auto", "required", "none"] | str = "auto"
+    """Requirement for the first turn: one of these, or the name of a tool to call. Later turns are `"auto"`."""
     max_turns: int = 20
-    on_limit: Literal["answer", "error"] = "answer"
-    """At the last turn: ask once more for an answer without tools, or fail at once."""
-    history: Projection | None = None
+    """Maximum number of model calls per activation."""
+    on_max_turns: Literal["answer", "error"] = "answer"
+    """After the last turn: `"answer"` asks once more without tools, `"error"` fails at once."""
+    history: HistoryPolicy | None = None
+    """The way it reads the messages of agents that were active before it."""
+    output_key: str | None = None
+    """The key under which the answer is stored in the run's values."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.max_turns < 1:
             raise SetupError(f"`{self.name}` has max_turns={self.max_turns}; an agent needs at least one turn")
-        checked_choice(f"on_limit of `{self.name}`", self.on_limit, ("answer", "error"))
+        check_choice(f"on_max_turns of `{self.name}`", self.on_max_turns, ("answer", "error"))
 
     @cached_property
-    def reader(self) -> OutputReader | None:
-        """What turns an answer into the output type; None if the answer is plain text."""
-        return None if cast(Any, self.output_type) is str else OutputReader(self.name, self.output_type)
+    def _output_parser(self) -> OutputParser | None:
+        return None if cast(Any, self.output_type) is str else OutputParser(self.name, self.output_type)
 
     @cached_property
-    def own_model(self) -> Model | None:
-        """The agent's model, if it names one."""
-        return None if self.model is None else resolve(self.model, wanted_by=self.name)
+    def _model(self) -> Model | None:
+        return None if self.model is None else resolve_model(self.model, wanted_by=self.name)
 
 
-def _as_tool(owner: str, entry: Any) -> Tool | ToolSource:
+def _to_tool(owner: str, entry: Any) -> Tool | Toolset:
     if isinstance(entry, BaseAgent):
         raise SetupError(
-            f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs, or give its as_tool()"
+            f"`{owner}` has the agent {entry!r} in tools; put it into sub_agents or handoffs, or use its as_tool()"
         )
-    # Asked before Tool: that is a protocol with a property, and looking at it compiles the schema.
+    # Checked before Tool: isinstance with a protocol that has a property compiles the schema.
     if isinstance(entry, FunctionTool):
         return cast("Tool", entry)
     if isinstance(entry, FunctionType | MethodType):
         return cast("Tool", tool(entry))
-    if isinstance(entry, Tool | ToolSource):
-        return entry
+    if isinstance(entry, Tool | Toolset):
+        return cast("Tool | Toolset", entry)
     if callable(entry):
         return tool(entry)
-    raise SetupError(f"`{owner}` has {entry!r} in tools; give a function or something made with @tool")
+    raise SetupError(f"`{owner}` has {entry!r} in tools; give a function, a tool or a toolset")

@@ -1,168 +1,352 @@
-"""Who is told of what happens in a run, in time to act on it. Each happens once: a resumed run does not repeat it."""
+"""Lifecycle hooks for runs and agents. Each hook is called once: a resumed run does not repeat it."""
 
-from collections.abc import Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from time import time
-from typing import Any, cast
+from typing import Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from ..context import RunContext
-from ..events import Asked, Changes, Stepped, ToolReturned
+from ..context.run_context import needs_await
+from ..events import StepCompleted, ToolReturned, ValueChanges
+from ..events.types import Interrupt
 from ..messages import ToolCall
-from ..models import ModelRequest, Response
-from .together import settled_call, together
+from ..models import ModelRequest, ModelResponse
+
+C = TypeVar("C", default=Any, contravariant=True)
+T = TypeVar("T")
 
 
-class RunHooks:
-    """Callbacks for all agents of a run. Override what you need; sync or async. One that raises ends the run."""
-
-    def on_run_start(self, ctx: RunContext[Any], agent: Any) -> Any:
-        """A run begins; `agent` is its root."""
-
-    def on_run_end(self, ctx: RunContext[Any], agent: Any, output: Any) -> Any:
-        """A run is completed; `agent` had the floor last."""
-
-    def on_agent_start(self, ctx: RunContext[Any], agent: Any) -> Any:
-        """An agent gets the floor."""
-
-    def on_agent_end(self, ctx: RunContext[Any], agent: Any, output: Any) -> Any:
-        """An agent gives the floor up; `output` is None if it transfers."""
-
-    def on_model_start(self, ctx: RunContext[Any], agent: Any, request: ModelRequest) -> Any:
-        """A model is about to be asked."""
-
-    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Response) -> Any:
-        """A model has answered."""
-
-    def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> Any:
-        """A tool is about to be called."""
-
-    def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
-        """A tool has returned."""
-
-    def on_handoff(self, ctx: RunContext[Any], from_agent: Any, to_agent: Any) -> Any:
-        """Control is about to go from one agent to another."""
-
-    def on_interrupt(self, ctx: RunContext[Any], asked: Asked) -> Any:
-        """The run stops to ask a question."""
+async def maybe_await(value: Any) -> Any:
+    """Return a callback's result, awaited if it is awaitable."""
+    return await value if needs_await(value) else value
 
 
-class AgentHooks:
-    """Callbacks for one agent, for `Agent(hooks=…)`. Override what you need; one that raises ends the run."""
-
-    def on_start(self, ctx: RunContext[Any], agent: Any) -> Any:
-        """The agent gets the floor."""
-
-    def on_end(self, ctx: RunContext[Any], agent: Any, output: Any) -> Any:
-        """The agent gives the floor up; `output` is None if it transfers."""
-
-    def on_model_start(self, ctx: RunContext[Any], agent: Any, request: ModelRequest) -> Any:
-        """The agent's model is about to be asked."""
-
-    def on_model_end(self, ctx: RunContext[Any], agent: Any, response: Response) -> Any:
-        """The agent's model has answered."""
-
-    def on_tool_start(self, ctx: RunContext[Any], agent: Any, call: ToolCall) -> Any:
-        """One of the agent's tools is about to be called."""
-
-    def on_tool_end(self, ctx: RunContext[Any], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
-        """One of the agent's tools has returned."""
-
-    def on_handoff(self, ctx: RunContext[Any], agent: Any, source: Any) -> Any:
-        """Control is about to go from `source` to `agent`; both are told."""
+async def call_and_await(callback: Any, *args: Any) -> Any:
+    """Call a callback once this is awaited, so that no result is left unawaited."""
+    return await maybe_await(callback(*args))
 
 
-class Told:
-    """The hooks that concern one agent in one run: the run's and its own. Each call is recorded, and so made once."""
+async def gather_callbacks(*values: Any) -> list[Any]:
+    """Await several results. If one fails, cancel and await the others, then raise its error."""
+    if sum(map(needs_await, values)) < 2:
+        return [await maybe_await(value) for value in values]
+    return await _gather(values)
+
+
+async def _gather(values: Sequence[Any]) -> list[Any]:
+    tasks = [asyncio.ensure_future(maybe_await(value)) for value in values]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        ended: Sequence[Any] = await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [each for each in ended if isinstance(each, BaseException)]
+    if errors:
+        raise next((error for error in errors if not isinstance(error, asyncio.CancelledError)), errors[0])
+    return list(ended)
+
+
+class RunHooks(Generic[C]):
+    """Callbacks for all agents of a run, for `Runner(hooks=…)`.
+
+    Override the methods you need, sync or async. An exception ends the run.
+    """
+
+    def on_run_start(self, ctx: RunContext[C], agent: Any) -> Any:
+        """Called when a run starts; `agent` is its root.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+        """
+
+    def on_run_end(self, ctx: RunContext[C], agent: Any, output: Any) -> Any:
+        """Called when a run is completed; `agent` was active last.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            output: The output.
+        """
+
+    def on_agent_start(self, ctx: RunContext[C], agent: Any) -> Any:
+        """Called when an agent becomes active.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+        """
+
+    def on_agent_end(self, ctx: RunContext[C], agent: Any, output: Any) -> Any:
+        """Called when an agent has finished; `output` is None if it transfers.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            output: The output.
+        """
+
+    def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
+        """Called before a model call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            request: The request to the model.
+        """
+
+    def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
+        """Called after a model call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            response: The model's response.
+        """
+
+    def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
+        """Called before a tool call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+        """
+
+    def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
+        """Called after a tool call.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+            result: The recorded result.
+        """
+
+    def on_handoff(self, ctx: RunContext[C], from_agent: Any, to_agent: Any) -> Any:
+        """Called before a transfer.
+
+        Args:
+            ctx: The context.
+            from_agent: The agent that hands over.
+            to_agent: The agent that takes over.
+        """
+
+    def on_interrupt(self, ctx: RunContext[C], interrupt: Interrupt) -> Any:
+        """Called when the run is suspended by an interrupt.
+
+        Args:
+            ctx: The context.
+            interrupt: The open interrupt.
+        """
+
+
+class AgentHooks(Generic[C]):
+    """Callbacks for one agent, for `Agent(hooks=…)`.
+
+    Override the methods you need, sync or async. An exception ends the run.
+    """
+
+    def on_start(self, ctx: RunContext[C], agent: Any) -> Any:
+        """Called when the agent becomes active.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+        """
+
+    def on_end(self, ctx: RunContext[C], agent: Any, output: Any) -> Any:
+        """Called when the agent has finished; `output` is None if it transfers.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            output: The output.
+        """
+
+    def on_model_start(self, ctx: RunContext[C], agent: Any, request: ModelRequest) -> Any:
+        """Called before a call of the agent's model.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            request: The request to the model.
+        """
+
+    def on_model_end(self, ctx: RunContext[C], agent: Any, response: ModelResponse) -> Any:
+        """Called after a call of the agent's model.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            response: The model's response.
+        """
+
+    def on_tool_start(self, ctx: RunContext[C], agent: Any, call: ToolCall) -> Any:
+        """Called before a call of one of the agent's tools.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+        """
+
+    def on_tool_end(self, ctx: RunContext[C], agent: Any, call: ToolCall, result: ToolReturned) -> Any:
+        """Called after a call of one of the agent's tools.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            call: The tool call.
+            result: The recorded result.
+        """
+
+    def on_handoff(self, ctx: RunContext[C], agent: Any, source: Any) -> Any:
+        """Called on both agents before a transfer from `source` to `agent`.
+
+        Args:
+            ctx: The context.
+            agent: The agent.
+            source: The agent that hands over.
+        """
+
+
+class HookDispatcher:
+    """Dispatches to the run's and the agent's own hooks, once each.
+
+    Args:
+        agent: The agent.
+        run: The run's hooks.
+        own: The agent's hooks.
+    """
 
     __slots__ = ("_agent", "_own", "_run")
 
     def __init__(self, agent: Any, run: RunHooks | None, own: AgentHooks | None) -> None:
         self._agent = agent
-        self._run = run or _NOBODY
-        self._own = own or _NOBODY_ELSE
+        self._run = run or _NO_RUN_HOOKS
+        self._own = own or _NO_AGENT_HOOKS
 
     async def start(self, ctx: RunContext[Any], *, is_past: bool) -> None:
-        facts = (self._agent,)
-        await tell(ctx, "start", (self._run.on_agent_start, facts), (self._own.on_start, facts), is_past=is_past)
+        """Dispatch the start of the agent."""
+        arguments = (self._agent,)
+        await dispatch(
+            ctx, "start", (self._run.on_agent_start, arguments), (self._own.on_start, arguments), is_past=is_past
+        )
 
     async def end(self, ctx: RunContext[Any], output: Any, *, is_past: bool) -> None:
-        facts = (self._agent, output)
-        await tell(ctx, "end", (self._run.on_agent_end, facts), (self._own.on_end, facts), is_past=is_past)
+        """Dispatch the end of the agent."""
+        arguments = (self._agent, output)
+        await dispatch(ctx, "end", (self._run.on_agent_end, arguments), (self._own.on_end, arguments), is_past=is_past)
 
     async def model_start(self, ctx: RunContext[Any], request: ModelRequest | None, *, turn: int) -> None:
-        """`request` is None if the model has been asked before."""
-        facts = (self._agent, request)
-        ours, mine = (self._run.on_model_start, facts), (self._own.on_model_start, facts)
-        await tell(ctx, f"model_start{turn}", ours, mine, is_past=request is None)
+        """Dispatch the start of a model call; `request` is None if the call is recorded."""
+        arguments = (self._agent, request)
+        run_hook, own_hook = (self._run.on_model_start, arguments), (self._own.on_model_start, arguments)
+        await dispatch(ctx, f"model_start{turn}", run_hook, own_hook, is_past=request is None)
 
-    async def model_end(self, ctx: RunContext[Any], response: Response | None, *, turn: int) -> None:
-        """`response` is None if the model has answered before."""
-        facts = (self._agent, response)
-        ours, mine = (self._run.on_model_end, facts), (self._own.on_model_end, facts)
-        await tell(ctx, f"model_end{turn}", ours, mine, is_past=response is None)
+    async def model_end(self, ctx: RunContext[Any], response: ModelResponse | None, *, turn: int) -> None:
+        """Dispatch the end of a model call; `response` is None if the call is recorded."""
+        arguments = (self._agent, response)
+        run_hook, own_hook = (self._run.on_model_end, arguments), (self._own.on_model_end, arguments)
+        await dispatch(ctx, f"model_end{turn}", run_hook, own_hook, is_past=response is None)
 
     async def tool_start(self, ctx: RunContext[Any], call: ToolCall, *, is_past: bool = False) -> None:
-        facts = (self._agent, call)
-        ours, mine = (self._run.on_tool_start, facts), (self._own.on_tool_start, facts)
-        await tell(ctx, "tool_start", ours, mine, is_past=is_past)
+        """Dispatch the start of a tool call."""
+        arguments = (self._agent, call)
+        run_hook, own_hook = (self._run.on_tool_start, arguments), (self._own.on_tool_start, arguments)
+        await dispatch(ctx, "tool_start", run_hook, own_hook, is_past=is_past)
 
     async def tool_end(
         self, ctx: RunContext[Any], call: ToolCall, result: ToolReturned, *, is_past: bool = False
     ) -> None:
-        facts = (self._agent, call, result)
-        ours, mine = (self._run.on_tool_end, facts), (self._own.on_tool_end, facts)
-        await tell(ctx, "tool_end", ours, mine, is_past=is_past)
+        """Dispatch the end of a tool call."""
+        arguments = (self._agent, call, result)
+        run_hook, own_hook = (self._run.on_tool_end, arguments), (self._own.on_tool_end, arguments)
+        await dispatch(ctx, "tool_end", run_hook, own_hook, is_past=is_past)
 
     async def handoff(self, ctx: RunContext[Any], target: Any, *, is_past: bool) -> None:
-        source, others = self._agent, cast("AgentHooks", target.hooks or _NOBODY_ELSE)
-        ours, mine = (self._run.on_handoff, (source, target)), (self._own.on_handoff, (target, source))
-        await tell(ctx, "handoff", ours, mine, (others.on_handoff, (target, source)), is_past=is_past)
+        """Dispatch a transfer."""
+        source, target_hooks = self._agent, cast("AgentHooks", target.hooks or _NO_AGENT_HOOKS)
+        run_hook, own_hook = (self._run.on_handoff, (source, target)), (self._own.on_handoff, (target, source))
+        await dispatch(ctx, "handoff", run_hook, own_hook, (target_hooks.on_handoff, (target, source)), is_past=is_past)
 
 
-_NOBODY = RunHooks()
-_NOBODY_ELSE = AgentHooks()
+_NO_RUN_HOOKS = RunHooks()
+_NO_AGENT_HOOKS = AgentHooks()
 
 
 HOOK_STEP = "hook:"
-"""How the steps are named that record the calling of hooks."""
+"""Prefix of the names of steps that record hook calls."""
 
 
-async def tell(
+async def dispatch(
     ctx: RunContext[Any], point: str, *hooks: tuple[Callable[..., Any], tuple[Any, ...]], is_past: bool
 ) -> None:
-    """Call these hooks at once, each with the context and its facts; or not, if the log has come past this point."""
-    log, key = ctx.run.log, f"{ctx.scope}/{HOOK_STEP}{point}"
-    recorded = log.find(key, Stepped) if log.has_past else None
+    """Call hooks concurrently and record it, unless the log is already past this point.
+
+    Args:
+        ctx: The context of the hooks' scope.
+        point: Identifies the point in the scope.
+        *hooks: Hooks with their arguments after the context.
+        is_past: Whether the event that the hooks are about is recorded.
+    """
+    log, key = ctx._run.log, f"{ctx._scope}/{HOOK_STEP}{point}"
+    recorded = log.find(key, StepCompleted) if log.has_past else None
     if recorded is not None:
-        # As when they were called: what hooks write is recorded with them, not with what they are told of.
-        RunContext(ctx.run, ctx.origin, key, ctx.call).apply_changes(recorded.changes)
+        # Value changes of hooks are recorded with the hook step, not with the event they are about.
+        RunContext(ctx._run, ctx._origin, key, ctx.tool_call)._apply_changes(recorded.value_changes)
         return
-    heard = [(hook, facts) for hook, facts in hooks if getattr(hook, "__func__", None) not in _UNHEARD]
-    # A hook that has asked something is not done, though what it is told of may be recorded.
-    if not heard or (is_past and not log.has_inside(key)):
+    called = [(hook, arguments) for hook, arguments in hooks if getattr(hook, "__func__", None) not in _NOT_OVERRIDDEN]
+    # A hook suspended by its own interrupt is not done, though the event may be recorded.
+    if not called or (is_past and not log.has_inside(key)):
         return
     if log.has_past and not log.waits_inside(key):
-        log.announce(key, Stepped)
-    # Each has a scope of its own: what one asks or does in steps is not mixed up with what others do.
-    scopes = [RunContext(ctx.run, ctx.origin, f"{key}/{place}", ctx.call) for place in range(len(heard))]
-    calls = [settled_call(hook, own, *facts) for (hook, facts), own in zip(heard, scopes, strict=True)]
-    await together(*calls)
-    log.write(Stepped(key, ctx.origin, time(), f"{HOOK_STEP}{point}", None, _all_changes(scopes)))
+        log.announce(key, StepCompleted)
+    # Each has its own scope, so that interrupts and steps of different hooks are not mixed up.
+    scopes = [RunContext(ctx._run, ctx._origin, f"{key}/{index}", ctx.tool_call) for index in range(len(called))]
+    calls = [call_and_await(hook, own, *arguments) for (hook, arguments), own in zip(called, scopes, strict=True)]
+    await gather_callbacks(*calls)
+    log.write(StepCompleted(key, ctx._origin, time(), f"{HOOK_STEP}{point}", None, _all_changes(scopes)))
 
 
-def _all_changes(scopes: Sequence[RunContext[Any]]) -> Changes | None:
-    changes = [found for own in scopes if (found := own.all_changes()) is not None]
+def _all_changes(scopes: Sequence[RunContext[Any]]) -> ValueChanges | None:
+    changes = [found for own in scopes if (found := own._all_changes()) is not None]
     if len(changes) < 2:
         return changes[0] if changes else None
     written: dict[str, Any] = {}
     for each in changes:
         written.update(each.written)
-    return Changes(written, tuple({key for each in changes for key in each.removed} - set(written)))
+    return ValueChanges(written, tuple({key for each in changes for key in each.removed} - set(written)))
 
 
-_UNHEARD = {value for hooks in (RunHooks, AgentHooks) for name, value in vars(hooks).items() if name.startswith("on_")}
-"""The hooks that nobody has written: there is nothing to call, and nothing to record."""
+_NOT_OVERRIDDEN = {
+    value for hooks in (RunHooks, AgentHooks) for name, value in vars(hooks).items() if name.startswith("on_")
+}
+"""Hooks that are not overridden: there is nothing to call or record."""
 
 
-def told_of(agent: Any, run: RunHooks | None) -> Told | None:
-    """The hooks that concern this agent; None if nobody wants to be told of anything."""
-    return None if run is None and agent.hooks is None else Told(agent, run, agent.hooks)
+def dispatcher_for(agent: Any, run: RunHooks | None) -> HookDispatcher | None:
+    """Return the dispatcher for an agent; None if there are no hooks."""
+    return None if run is None and agent.hooks is None else HookDispatcher(agent, run, agent.hooks)
+
+
+async def run_with_deadline(work: Awaitable[T], seconds: float, make_error: Callable[[], Exception]) -> T:
+    """Await work, and raise `make_error()` when the time is up.
+
+    Args:
+        work: The work; a TimeoutError of its own is passed through.
+        seconds: The time limit.
+        make_error: Makes the error for the timeout.
+    """
+    deadline = asyncio.timeout(seconds)
+    try:
+        async with deadline:
+            return await work
+    except TimeoutError:
+        if deadline.expired():
+            raise make_error() from None
+        raise

@@ -1,4 +1,4 @@
-"""The command `baton`: run, chat, check, graph, demo and model, for people at a terminal.
+"""The `baton` command line.
 
-May import every room but server and web. Must not decide anything about a run: it starts one and shows what happens.
+May import every package but studio. It starts runs and shows them; it must not contain logic of its own about runs.
 """

@@ -1,4 +1,4 @@
-"""`baton chat`: a conversation with a team, one run for each thing the person says."""
+"""The command `baton chat`: a conversation with a team, one run for each message."""
 
 import asyncio
 import re
@@ -7,78 +7,87 @@ from collections.abc import Mapping
 from time import monotonic, time
 from typing import Any
 
+import click
+
 from ..log import Log
 from ..messages import Message, Usage, UserMessage
-from ..runner import LiveRun, RunResult
-from ..runner.ids import new_id
-from ..runner.result import interrupt_of
-from ..stores import FINISHED
-from .ask import answers_to
-from .failures import tell
-from .show import Screen
-from .start import Start, result_of, watch
+from ..runner import RunResult, RunStream
+from ..runner.backends import new_id
+from ..runner.result import to_interrupt
+from ..stores import FINISHED_STATUSES
+from .display import Screen, ask_interrupts
+from .errors import print_error, warnings_on_stderr
+from .options import is_debugging, run_arguments, run_options, target
+from .targets import RunSetup, default_model, get_result, set_up_run, show_events
 
 _PROMPT = "you › "
 _LEAVE = ("exit", "quit", "/exit", "/quit")
 _COMMAND = re.compile(r"/[a-z]+")
 _HELP = """\
-Say something, and the team answers; it remembers the conversation.
-  /help           this
-  /quit, exit     leave (so does Ctrl-D)
-  Ctrl-C          stop what the team is doing
-Questions are asked in place: y or n for a tool call, or why not; anything else as text or JSON."""
+Type a message and the team answers; the conversation is remembered.
+  /help           show this help
+  /quit, exit     leave (or Ctrl-D)
+  Ctrl-C          stop the current run
+The team's questions appear here. Answer an approval with y, n or a reason; anything else with text or JSON."""
 
 
-def chat(start: Start, *, debug: bool) -> None:
-    """Talk until the person leaves."""
+def chat(setup: RunSetup, *, debug: bool) -> None:
+    """Hold a conversation until the user leaves."""
     with asyncio.Runner() as loop:
         try:
-            Chat(start, loop, screen=Screen(), debug=debug).go_on()
+            ChatSession(setup, loop, screen=Screen(), debug=debug).run()
         finally:
-            loop.run(start.runner.close())
+            loop.run(setup.runner.close())
 
 
-class Chat:
-    """A conversation in a terminal, and what is carried from one turn to the next."""
+class ChatSession:
+    """A conversation in a terminal, and its state between runs.
 
-    def __init__(self, start: Start, loop: asyncio.Runner, *, screen: Screen, debug: bool) -> None:
-        self._start = start
+    Args:
+        setup: The runner and its arguments.
+        loop: The event loop.
+        screen: Displays the conversation.
+        debug: Show tracebacks of errors.
+    """
+
+    def __init__(self, setup: RunSetup, loop: asyncio.Runner, *, screen: Screen, debug: bool) -> None:
+        self._setup = setup
         self._loop = loop
         self._screen = screen
         self._debug = debug
         self._is_interactive = sys.stdin.isatty()
         self._messages: tuple[Message, ...] = ()
-        self._values: Mapping[str, Any] = start.values
+        self._values: Mapping[str, Any] = setup.values
         self._total = Usage()
-        self._thread = start.thread or (new_id() if start.store else None)
+        self._thread = setup.thread or (new_id() if setup.store else None)
         if self._is_interactive:
-            _edit_lines()
+            _enable_line_editing()
 
-    def go_on(self) -> None:
-        """Take turns until there is nothing more to read, or the person wants to leave."""
+    def run(self) -> None:
+        """Run one turn for each line until the input ends or the user leaves."""
         if self._is_interactive:
-            self._screen.line(f"chat with {self._start.runner.team.root}; /help helps, Ctrl-D leaves", "dim")
+            self._screen.line(f"chat with {self._setup.runner.team.root}; /help for help, Ctrl-D to leave", "dim")
         if self._thread is not None:
-            self._take_up(self._thread)
+            self._continue_thread(self._thread)
         while (line := self._next_line()) is not None:
             if line == "/help":
                 self._screen.line(_HELP)
             elif _COMMAND.fullmatch(line):
-                self._screen.line(f"there is no {line}; /help lists what there is", "red")
+                self._screen.line(f"unknown command {line}; see /help", "red")
             elif line:
-                self._take_turn(line)
+                self._run_turn(line)
         if self._total.model_calls:
-            self._screen.usage(self._total, label="in all")
+            self._screen.usage(self._total, label="total")
 
     def _next_line(self) -> str | None:
-        """What the person says next; None if they leave."""
+        """Return the user's next line; None if they leave."""
         while True:
             try:
                 line = self._read(_PROMPT).strip()
             except EOFError:
                 return None
             except KeyboardInterrupt:
-                self._screen.line("Ctrl-D or /quit leaves", "dim")
+                self._screen.line("use Ctrl-D or /quit to leave", "dim")
                 continue
             return None if line.lower() in _LEAVE else line
 
@@ -95,79 +104,101 @@ class Chat:
             raise EOFError
         return line
 
-    def _take_up(self, thread: str) -> None:
-        """Say where the conversation is kept, and go on with its last run if that was stopped."""
-        runner, line = self._start.runner, self._screen.line
+    def _continue_thread(self, thread: str) -> None:
+        """Show the thread's state and offer to resume its last run if that has not ended."""
+        runner, line = self._setup.runner, self._screen.line
         runs = self._loop.run(runner.thread(thread).runs())
         line(f"thread {thread}, {len(runs)} run{'' if len(runs) == 1 else 's'} so far", "dim")
         last = runs[-1] if runs else None
-        if last is None or last.status in FINISHED:
+        if last is None or last.status in FINISHED_STATUSES:
             return
         if last.status == "running" and last.lease_until > time():
-            line(f"run {last.run_id} of it is under way elsewhere; until it has ended nothing can be said here", "red")
+            line(f"run {last.run_id} of this thread is running elsewhere; wait until it has ended", "red")
             return
-        questions = Log(self._loop.run(runner.events(last.run_id))).open_questions().values()
-        line(f"run {last.run_id} of it has not ended", "bold yellow")
+        interrupts = Log(self._loop.run(runner.events(last.run_id))).open_interrupts().values()
+        line(f"run {last.run_id} of this thread has not ended", "bold yellow")
         try:
-            if self._read("go on with it? y, or n to give it up › ").strip().lower() not in ("y", "yes"):
-                line(f"it is {self._loop.run(runner.cancel(last.run_id))}", "dim")
+            if self._read("resume it? y, or n to cancel it › ").strip().lower() not in ("y", "yes"):
+                line(f"it is now {self._loop.run(runner.cancel(last.run_id))}", "dim")
                 return
-            answers = answers_to([*map(interrupt_of, questions)], self._read, screen=self._screen)
+            answers = ask_interrupts([*map(to_interrupt, interrupts)], self._read, screen=self._screen)
         except (EOFError, KeyboardInterrupt):
-            line("not answered; the run is left where it was", "red")
+            line("not answered; the run stays suspended", "red")
             return
-        self._carry_on(runner.stream_resume(last.run_id, answers))
+        self._drive(runner.stream_resume(last.run_id, answers))
 
-    def _take_turn(self, text: str) -> None:
-        """One run for one thing that the person says."""
-        start, said = self._start, (*self._messages, UserMessage(text))
-        self._carry_on(start.runner.stream(said, values=self._values, limits=start.limits, thread=self._thread))
+    def _run_turn(self, text: str) -> None:
+        setup, messages = self._setup, (*self._messages, UserMessage(text))
+        self._drive(setup.runner.stream(messages, values=self._values, limits=setup.limits, thread=self._thread))
 
-    def _carry_on(self, run: LiveRun[Any]) -> None:
-        """One run, with all its questions. Whatever ends it ends the turn, not the conversation."""
-        began, live, result = monotonic(), run, None
-        while live is not None:
-            result = self._outcome_of(live)
-            live = self._resumed(result) if result is not None and result.status == "suspended" else None
+    def _drive(self, run: RunStream[Any]) -> None:
+        """Drive a run with all its interrupts. An error ends the turn, not the conversation."""
+        started, stream, result = monotonic(), run, None
+        while stream is not None:
+            result = self._show_run(stream)
+            stream = self._resume(result) if result is not None and result.status == "suspended" else None
         if result is not None:
-            self._keep(result)
+            self._update(result)
             if result.usage.total.model_calls:
-                self._screen.usage(result.usage.total, seconds=monotonic() - began)
+                self._screen.usage(result.usage.total, seconds=monotonic() - started)
 
-    def _outcome_of(self, live: LiveRun[Any]) -> RunResult[Any] | None:
-        """Where the run stands after it has been driven and shown."""
+    def _show_run(self, stream: RunStream[Any]) -> RunResult[Any] | None:
+        """Drive and display a run; return its result if there is one."""
         try:
-            self._loop.run(watch(live, self._screen.show))
+            self._loop.run(show_events(stream, self._screen.show))
         except KeyboardInterrupt:
             self._screen.cancelled()
-        except Exception as error:  # noqa: BLE001 - here a failure becomes something to read
+        except Exception as error:  # noqa: BLE001 - displayed, and the conversation continues
             self._screen.end_line()
-            tell(self._start.explained(error, live), debug=self._debug)
-        return result_of(live)
+            print_error(self._setup.explain(error, stream), debug=self._debug)
+        return get_result(stream)
 
-    def _resumed(self, result: RunResult[Any]) -> LiveRun[Any] | None:
-        """The run with a person's answers in it; None if the person does not want to answer."""
+    def _resume(self, result: RunResult[Any]) -> RunStream[Any] | None:
+        """Resume a run with the user's answers; None if the user does not answer."""
         try:
-            answers = answers_to(result.interrupts, self._read, screen=self._screen)
+            answers = ask_interrupts(result.interrupts, self._read, screen=self._screen)
         except (EOFError, KeyboardInterrupt):
-            self._screen.line("not answered; the run is left where it was", "red")
+            self._screen.line("not answered; the run stays suspended", "red")
             return None
-        return self._start.runner.stream_resume(result.run_id, answers, limits=self._start.limits)
+        return self._setup.runner.stream_resume(result.run_id, answers, limits=self._setup.limits)
 
-    def _keep(self, result: RunResult[Any]) -> None:
-        """Carry over what was said and done. A message nobody reacted to is forgotten: it can be said again."""
+    def _update(self, result: RunResult[Any]) -> None:
+        """Keep messages and values for the next run. An unanswered message is dropped."""
         self._total += result.usage.total
-        said = len(self._messages) + 1
-        if result.status == "completed" or len(result.messages) > said:
-            # What was said in a thread is in the store.
+        messages = len(self._messages) + 1
+        if result.status == "completed" or len(result.messages) > messages:
+            # The messages of a thread are in the store.
             self._messages = result.messages if self._thread is None else ()
-            # Approvals for good are for one run, and kept under names of this kind.
+            # Standing approvals are stored under these names and apply to one run only.
             self._values = {name: value for name, value in result.values.items() if not name.startswith("baton.")}
 
 
-def _edit_lines() -> None:
-    # Importing it is what gives input() a history and cursor keys; some platforms do not have it.
+def _enable_line_editing() -> None:
+    # Importing readline gives input() a history and cursor keys; some platforms lack it.
     try:
         import readline  # noqa: F401  # pyright: ignore[reportUnusedImport]
     except ImportError:
         return
+
+
+@click.command("chat")
+@target
+@run_options
+@click.pass_context
+def chat_command(ctx: click.Context, /, *, target: str, **rest: Any) -> None:
+    """Talk with a team in the terminal.
+
+    Shows the active agent, its answers while they stream, and its tool calls. The team's questions are asked in the
+    terminal. Ctrl-C stops the run, not the program; Ctrl-D, exit or /quit leave. With --store the conversation is
+    stored; --thread continues one, and offers to resume its last run if that has not ended.
+
+    \b
+    Examples:
+      baton chat desk:router
+      baton chat desk:router --store runs.db --thread u42
+      baton chat examples/03_transfer.py --model openai:gpt-5
+      printf 'Hello\\nAnd now?\\n' | baton chat desk:router
+    """
+    debug, arguments = is_debugging(ctx), run_arguments(**rest)
+    with warnings_on_stderr(debug=debug, quiet=False), default_model(arguments.model):
+        chat(set_up_run(target, arguments), debug=debug)

@@ -1,35 +1,53 @@
-"""The edges of a team as a person thinks of them: who leads to whom and by what means, and who works inside whom."""
+"""The edges of a team and its inner agents, for `baton check` and `baton graph`."""
 
 from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
-from ..agents import Agent, AgentTool, BaseAgent
-from ..agents.then_transfer import ThenTransfer
-from ..flow import Seat, Team
-from ..handoffs import Route
-from ..patterns.deep_agent import TaskTool
-from ..tools import FunctionTool, Tool, unwrapped
+from ..agents import Agent, BaseAgent
+from ..agents.agent_tool import AgentTool
+from ..agents.wrappers import ThenTransfer
+from ..flow import Team, TeamMember
+from ..handoffs.routes import Route
+from ..patterns.deep_agents import TaskTool
+from ..tools import FunctionTool, Tool
+from ..tools.base import unwrap_tool
+from ..tools.function import referenced_objects
 from ..workflows import ParallelAgent
-from ..workflows.base import Workflow
+from ..workflows.sequential import Workflow
 
 EdgeKind: TypeAlias = Literal["sub_agent", "parent", "handoff", "function", "then", "code"]
 PartKind: TypeAlias = Literal["step", "branch", "tool", "inside"]
 
 
-class Edge(Struct, frozen=True):
-    """One way from an agent to another. `via` is the tool a model calls for it, or the function that may return it."""
+class TeamEdge(Struct, frozen=True):
+    """An edge between two agents.
+
+    Attributes:
+        source: The agent that control leaves.
+        target: The agent that control goes to.
+        kind: How the edge is declared.
+        via: The tool that a model calls for it, or the function that may return the target.
+        returns: Where control goes afterwards, if it returns.
+    """
 
     source: str
     target: str
     kind: EdgeKind
     via: str = ""
-    returns: str = "stay"
+    returns: str | None = None
 
 
-class Part(Struct, frozen=True):
-    """An agent that works inside another. `label` is its place there: "step 1", or the tool that calls it."""
+class InnerAgent(Struct, frozen=True):
+    """An agent that runs inside another.
+
+    Attributes:
+        owner: The outer agent.
+        agent: The inner agent.
+        kind: Its role.
+        label: Its place, such as "step 1", or the tool that calls it.
+    """
 
     owner: str
     agent: str
@@ -37,53 +55,59 @@ class Part(Struct, frozen=True):
     label: str
 
 
-class Called(Struct, frozen=True):
-    """An agent that a model calls as a tool, and what the model is told about it."""
+class AgentToolEdge(Struct, frozen=True):
+    """An agent that a model calls as a tool.
+
+    Attributes:
+        tool: The tool's name.
+        agent: The agent.
+        description: The tool's description.
+    """
 
     tool: str
     agent: BaseAgent[Any, Any]
     description: str
 
 
-def edges_of(team: Team) -> list[Edge]:
-    """All edges of the team, each once, in the order of its seats."""
-    return list(dict.fromkeys(edge for seat in team.seats.values() for edge in edges_from(seat)))
+def edges_of(team: Team) -> list[TeamEdge]:
+    """Return all edges of a team, each once."""
+    return list(dict.fromkeys(edge for seat in team.members.values() for edge in edges_from(seat)))
 
 
-def edges_from(seat: Seat) -> list[Edge]:
-    """The edges out of one agent, each once."""
+def edges_from(seat: TeamMember) -> list[TeamEdge]:
+    """Return the edges out of one agent, each once."""
     return list(dict.fromkeys(_edge(seat, route) for route in seat.edges))
 
 
-def parts_of(agent: BaseAgent[Any, Any]) -> list[Part]:
-    """The agents inside this one, each as often as it has a place there."""
+def parts_of(agent: BaseAgent[Any, Any]) -> list[InnerAgent]:
+    """Return the inner agents of an agent, once for each place."""
     bottom = _unwrapped(agent)
     if isinstance(bottom, ParallelAgent):
-        return [Part(agent.name, branch.name, "branch", "branch") for branch in bottom.sub_agents]
+        return [InnerAgent(agent.name, branch.name, "branch", "branch") for branch in bottom.sub_agents]
     if isinstance(bottom, Workflow):
         steps = enumerate(bottom.sub_agents, start=1)
-        return [Part(agent.name, step.name, "step", f"step {number}") for number, step in steps]
+        return [InnerAgent(agent.name, step.name, "step", f"step {number}") for number, step in steps]
     tools = {called.agent.name: called.tool for called in called_by(agent)}
     return [
-        Part(agent.name, part.name, "tool" if part.name in tools else "inside", tools.get(part.name, "inside"))
-        for part in agent.parts()
+        InnerAgent(agent.name, part.name, "tool" if part.name in tools else "inside", tools.get(part.name, "inside"))
+        for part in agent.inner_agents()
     ]
 
 
-def called_by(agent: BaseAgent[Any, Any]) -> Iterator[Called]:
-    """The agents that this one's model calls as tools."""
+def called_by(agent: BaseAgent[Any, Any]) -> Iterator[AgentToolEdge]:
+    """Yield the agents that an agent's model calls as tools."""
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrapped(cast("Tool", entry))
+        tool: Any = unwrap_tool(cast("Tool", entry))
         if isinstance(tool, AgentTool):
-            yield Called(tool.spec.name, tool.agent, tool.spec.description)
+            yield AgentToolEdge(tool.spec.name, tool.agent, tool.spec.description)
         elif isinstance(tool, TaskTool):
             for name, tasked in tool.agents.items():
-                yield Called(f"{tool.spec.name}({name})", tasked, tasked.description)
+                yield AgentToolEdge(f"{tool.spec.name}({name})", tasked, tasked.description)
 
 
 def definition_of(agent: BaseAgent[Any, Any]) -> Agent[Any, Any] | None:
-    """The agent that asks a model in or behind this one; None if it is code of somebody's own."""
+    """Return the model agent in or behind this one; None if it is custom code."""
     bottom = _unwrapped(agent)
     return bottom if isinstance(bottom, Agent) else None
 
@@ -94,27 +118,27 @@ def _unwrapped(agent: BaseAgent[Any, Any]) -> BaseAgent[Any, Any]:
     return agent
 
 
-def _edge(seat: Seat, route: Route) -> Edge:
+def _edge(seat: TeamMember, route: Route) -> TeamEdge:
     agent, target = seat.agent, route.target
-    returns = route.handoff.returns
+    returns = route.handoff.return_to
     if route.is_tree:
         is_child = any(child.name == target for child in agent.sub_agents)
-        return Edge(agent.name, target, "sub_agent" if is_child else "parent", route.tool)
+        return TeamEdge(agent.name, target, "sub_agent" if is_child else "parent", route.tool)
     if route.tool:
-        return Edge(agent.name, target, "handoff", route.tool, returns)
+        return TeamEdge(agent.name, target, "handoff", route.tool, returns)
     if isinstance(agent, ThenTransfer) and agent.to == target:
-        return Edge(agent.name, target, "then")
+        return TeamEdge(agent.name, target, "then")
     functions = ", ".join(_functions_that_mention(agent, target))
     if functions:
-        return Edge(agent.name, target, "function", functions)
-    return Edge(agent.name, target, "code", returns=returns)
+        return TeamEdge(agent.name, target, "function", functions)
+    return TeamEdge(agent.name, target, "code", returns=returns)
 
 
 def _functions_that_mention(agent: BaseAgent[Any, Any], target: str) -> Iterator[str]:
     definition = definition_of(agent)
     for entry in definition.tools if definition is not None else ():
-        tool: Any = unwrapped(cast("Tool", entry))
+        tool: Any = unwrap_tool(cast("Tool", entry))
         if isinstance(tool, FunctionTool):
-            mentioned: tuple[object, ...] = tool.mentioned()
+            mentioned: tuple[object, ...] = referenced_objects(tool.function)
             if any(isinstance(thing, BaseAgent) and thing.name == target for thing in mentioned):
                 yield str(tool.name)

@@ -1,21 +1,23 @@
-"""`baton graph`: a team as a Mermaid flowchart or a Graphviz digraph.
+"""The command `baton graph`: a team as a Mermaid flowchart or a Graphviz digraph.
 
-Thick lines are the tree of sub_agents, thin ones handoffs, dotted ones what only code or a function may follow. An
-arrow at both ends means that control can come back: to the parent, or to a caller with returns="caller". A circle at
-the end leads to an agent that works inside another, such as a step or an agent that is a tool; those are drawn in a
-frame of their own, with all whom they can transfer to.
+Thick lines are the tree of sub_agents, thin ones handoffs, dotted ones edges that only code or a function follows. An
+arrow at both ends means that control can return. A circle marks an inner agent, such as a step or an agent as tool;
+inner agents are drawn in a frame with all agents they can transfer to.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import click
 from msgspec import Struct
 
 from ..flow import Team
 from ..realtime import RealtimeRunner
 from ..runner import Runner
-from .edges import Edge, edges_of, parts_of
-from .load import find
+from .edges import TeamEdge, edges_of, parts_of
+from .errors import warnings_on_stderr
+from .options import debug, is_debugging, target
+from .targets import find_target
 
 Format: TypeAlias = Literal["mermaid", "dot"]
 
@@ -36,7 +38,7 @@ _DOT_CODES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": None})
 
 
 class _Line(Struct, frozen=True):
-    """One line between two agents in a drawing."""
+    """A line between two agents."""
 
     source: str
     target: str
@@ -46,23 +48,23 @@ class _Line(Struct, frozen=True):
 
 
 class _Frame(Struct, frozen=True):
-    """Agents that are drawn together: a whole team, or all who work inside one agent."""
+    """Agents that are drawn together: a team, or the inner agents of one agent."""
 
     owner: str
     names: list[str]
     frames: list["_Frame"]
 
 
-def team_of(reference: str) -> Team:
-    """The team of what the command line names. Raises SetupError if it cannot work as it is written."""
-    target = find(reference)
-    if isinstance(target, RealtimeRunner):
-        return target.text.team
-    return target.team if isinstance(target, Runner) else Team.compile(target)
+def load_team(reference: str) -> Team:
+    """Load the team that the command line names. Raises SetupError if it does not compile."""
+    found = find_target(reference)
+    if isinstance(found, RealtimeRunner):
+        return found.text_runner.team
+    return found.team if isinstance(found, Runner) else Team.compile(found)
 
 
-def drawn(team: Team, style: Format) -> str:
-    """The team in the language of a drawing program, with a line break at the end."""
+def draw_team(team: Team, style: Format) -> str:
+    """Draw a team, with a line break at the end."""
     frame = _frame("", [team], set())
     ids = {name: f"a{number}" for number, name in enumerate(_names_in(frame))}
     teams = [team, *(inner for _, inner in team.nested())]
@@ -72,12 +74,12 @@ def drawn(team: Team, style: Format) -> str:
 
 
 def _frame(owner: str, teams: Sequence[Team], seen: set[str]) -> _Frame:
-    """Everybody in these teams who has not been drawn yet, and frames for those who work inside them."""
-    seats = {name: (seat, team) for team in teams for name, seat in team.seats.items() if name not in seen}
+    """Collect the agents that are not drawn yet, with frames for their inner agents."""
+    seats = {name: (seat, team) for team in teams for name, seat in team.members.items() if name not in seen}
     seen.update(seats)
     frames: list[_Frame] = []
     for name, (seat, team) in seats.items():
-        inner = _frame(name, [team.inner[part.name] for part in seat.agent.parts()], seen)
+        inner = _frame(name, [team.inner[part.name] for part in seat.agent.inner_agents()], seen)
         if inner.names:
             frames.append(inner)
     return _Frame(owner, [*seats], frames)
@@ -92,34 +94,34 @@ def _names_in(frame: _Frame) -> Iterator[str]:
 def _lines_inside(teams: Sequence[Team]) -> list[_Line]:
     labels: dict[tuple[str, str], list[str]] = {}
     for team in teams:
-        for seat in team.seats.values():
+        for seat in team.members.values():
             for part in parts_of(seat.agent):
-                known = labels.setdefault((part.owner, part.agent), [])
-                if part.label not in known:
-                    known.append(part.label)
-    return [_Line(owner, name, "inside", False, ", ".join(known)) for (owner, name), known in labels.items()]
+                places = labels.setdefault((part.owner, part.agent), [])
+                if part.label not in places:
+                    places.append(part.label)
+    return [_Line(owner, name, "inside", False, ", ".join(places)) for (owner, name), places in labels.items()]
 
 
-def _lines(edges: list[Edge]) -> list[_Line]:
+def _lines(edges: list[TeamEdge]) -> list[_Line]:
     tree = {(edge.source, edge.target): edge for edge in edges if edge.kind in ("sub_agent", "parent")}
     lines: list[_Line] = []
-    drawn_already: set[tuple[str, str]] = set()
+    drawn: set[tuple[str, str]] = set()
     for edge in edges:
         ends = (edge.source, edge.target)
         if tree.get(ends) is not edge:
             lines.append(_line(edge))
-        elif ends not in drawn_already:
+        elif ends not in drawn:
             reverse = (edge.target, edge.source)
             goes_back = reverse in tree and edge.source != edge.target
-            drawn_already |= {ends, reverse} if goes_back else {ends}
-            # Drawn from the parent, whoever of the two comes first.
+            drawn |= {ends, reverse} if goes_back else {ends}
+            # Drawn from the parent, whichever comes first.
             top, below = reverse if goes_back and edge.kind == "parent" else ends
             lines.append(_Line(top, below, "tree", goes_back, ""))
     return lines
 
 
-def _line(edge: Edge) -> _Line:
-    """A line that is not part of the tree."""
+def _line(edge: TeamEdge) -> _Line:
+    """Draw an edge that is not part of the tree."""
     labels: list[str] = []
     if edge.kind == "then":
         labels.append("then")
@@ -131,19 +133,19 @@ def _line(edge: Edge) -> _Line:
         labels.append(edge.via)
     if edge.returns == "caller":
         labels.append("and back")
-    elif edge.returns != "stay":
+    elif edge.returns is not None:
         labels.append(f"then {edge.returns}")
     stroke = "dotted" if edge.kind in ("function", "code") else "thin"
     return _Line(edge.source, edge.target, stroke, edge.returns == "caller", ", ".join(labels))
 
 
 def _mermaid(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) -> str:
-    written = ["flowchart TD", *_mermaid_nodes(frame, team.root, ids, "    ")]
+    output = ["flowchart TD", *_mermaid_nodes(frame, team.root, ids, "    ")]
     for line in lines:
         arrow = _MERMAID[line.stroke, line.goes_both_ways]
         label = f'|"{line.label.translate(_MERMAID_CODES)}"|' if line.label else ""
-        written.append(f"    {ids[line.source]} {arrow}{label} {ids[line.target]}")
-    return "\n".join(written) + "\n"
+        output.append(f"    {ids[line.source]} {arrow}{label} {ids[line.target]}")
+    return "\n".join(output) + "\n"
 
 
 def _mermaid_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) -> Iterator[str]:
@@ -157,14 +159,14 @@ def _mermaid_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str
 
 
 def _dot(team: Team, frame: _Frame, ids: Mapping[str, str], lines: list[_Line]) -> str:
-    written = ["digraph team {", "    node [shape=box];", *_dot_nodes(frame, team.root, ids, "    ")]
+    output = ["digraph team {", "    node [shape=box];", *_dot_nodes(frame, team.root, ids, "    ")]
     for line in lines:
-        facts = [f'label="{line.label.translate(_DOT_CODES)}"'] if line.label else []
-        facts += [_DOT[line.stroke]] if _DOT[line.stroke] else []
-        facts += ["dir=both"] if line.goes_both_ways else []
-        attributes = f" [{', '.join(facts)}]" if facts else ""
-        written.append(f"    {ids[line.source]} -> {ids[line.target]}{attributes};")
-    return "\n".join([*written, "}"]) + "\n"
+        options = [f'label="{line.label.translate(_DOT_CODES)}"'] if line.label else []
+        options += [_DOT[line.stroke]] if _DOT[line.stroke] else []
+        options += ["dir=both"] if line.goes_both_ways else []
+        attributes = f" [{', '.join(options)}]" if options else ""
+        output.append(f"    {ids[line.source]} -> {ids[line.target]}{attributes};")
+    return "\n".join([*output, "}"]) + "\n"
 
 
 def _dot_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) -> Iterator[str]:
@@ -176,3 +178,37 @@ def _dot_nodes(frame: _Frame, root: str, ids: Mapping[str, str], indent: str) ->
         yield f'{indent}    label="inside {inner.owner.translate(_DOT_CODES)}";'
         yield from _dot_nodes(inner, root, ids, f"{indent}    ")
         yield f"{indent}}}"
+
+
+@click.command("graph")
+@target
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["mermaid", "dot"]),
+    default="mermaid",
+    show_default=True,
+    help="The language of the drawing.",
+)
+@click.option("-o", "--output", type=click.Path(dir_okay=False, writable=True), help="Write to a file, not to stdout.")
+@debug
+@click.pass_context
+def graph_command(ctx: click.Context, /, *, target: str, style: Any, output: str | None) -> None:
+    """Draw a team as a Mermaid or Graphviz graph.
+
+    Thick lines: sub_agents. Thin: handoffs. Dotted: edges that a function or code may follow. An arrow at both ends:
+    control can return.
+
+    \b
+    Examples:
+      baton graph desk:router
+      baton graph desk:router --format dot | dot -Tsvg > team.svg
+      baton graph desk:router -o team.mmd
+    """
+    with warnings_on_stderr(debug=is_debugging(ctx), quiet=True):
+        drawing = draw_team(load_team(target), style)
+    if output is None:
+        click.echo(drawing, nl=False)
+    else:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(drawing)

@@ -1,75 +1,83 @@
-"""Options and arguments that several commands share."""
+"""Options and arguments shared by several commands."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeAlias
 
 import click
 
-F = TypeVar("F", bound=Callable[..., Any])
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 _DEBUG = "baton.debug"
 
 
-def _note_debug(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
+def _set_debug(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value:
         ctx.meta[_DEBUG] = True
 
 
 def is_debugging(ctx: click.Context) -> bool:
-    """Whether tracebacks are wanted."""
+    """Return whether --debug was given."""
     return bool(ctx.meta.get(_DEBUG))
 
 
+def add_options(*options: Decorator) -> Decorator:
+    """Combine options into one decorator; they are listed in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
 debug = click.option(
-    "--debug", is_flag=True, expose_value=False, callback=_note_debug, help="Show the traceback of an error."
+    "--debug", is_flag=True, expose_value=False, callback=_set_debug, help="Show the traceback of an error."
 )
 target = click.argument("target", metavar="MODULE:AGENT")
-model = click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that name none themselves.")
+model = click.option("--model", metavar="PROVIDER:NAME", help="The model of all agents that have none of their own.")
+store = click.option(
+    "--store",
+    metavar="STORE",
+    help="Store runs in this file or database: runs.db, postgresql://… (default: in memory).",
+)
+quiet = click.option("-q", "--quiet", is_flag=True, help="Print only the answer.")
+json_result = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+
+run_options = add_options(
+    model,
+    click.option(
+        "--value", "values", multiple=True, metavar="KEY=VALUE", help="Set a value of the run; JSON is parsed."
+    ),
+    store,
+    click.option("--thread", metavar="ID", help="Continue this conversation; needs --store."),
+    click.option("--max-transfers", type=click.IntRange(min=0), metavar="N", help="Stop a run after N transfers."),
+    click.option("--max-model-calls", type=click.IntRange(min=1), metavar="N", help="Stop a run after N model calls."),
+    click.option(
+        "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Stop a run after S seconds."
+    ),
+    click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="Stop a run after N tokens."),
+    debug,
+)
+"""The options of commands that run a team."""
+
+auth_options = add_options(
+    click.option(
+        "--token-env",
+        metavar="NAME",
+        help="Environment variable that holds the accepted bearer token, or a JSON object of tokens and their owners.",
+    ),
+    click.option(
+        "--auth",
+        metavar="MODULE:NAME",
+        help="Any other authentication, defined in code: APIKeyAuth(…), JWTAuth(…), or a list of them.",
+    ),
+    click.option("--allow-anonymous", is_flag=True, help="Accept requests from other machines without authentication."),
+)
+"""The options that control authentication."""
 
 
-def about_runs(command: F) -> F:
-    """The options that run and chat share."""
-    options = [
-        model,
-        click.option(
-            "--value", "values", multiple=True, metavar="KEY=VALUE", help="A value of the run; JSON is read as JSON."
-        ),
-        click.option("--store", metavar="STORE", help="Keep runs in this file or database: runs.db, postgresql://…"),
-        click.option("--thread", metavar="ID", help="Go on with this conversation, which --store has."),
-        click.option("--max-transfers", type=click.IntRange(min=0), metavar="N", help="End a run after N transfers."),
-        click.option("--max-model-calls", type=click.IntRange(min=1), metavar="N", help="… after N model calls."),
-        click.option(
-            "--max-seconds", type=click.FloatRange(min=0, min_open=True), metavar="S", help="… after S seconds."
-        ),
-        click.option("--max-tokens", type=click.IntRange(min=1), metavar="N", help="… after N tokens."),
-        debug,
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def about_callers(command: F) -> F:
-    """The options that say who may call."""
-    options = [
-        click.option(
-            "--token-env",
-            metavar="NAME",
-            help="The environment variable with the token of callers, or with a JSON object of tokens and names.",
-        ),
-        click.option(
-            "--auth",
-            metavar="MODULE:NAME",
-            help="Any other way to know callers, as code has it: ApiKey(…), JWT(…), or a list of such.",
-        ),
-        click.option("--allow-anyone", is_flag=True, help="Without either: let other machines call as well."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def wishes_from(
+def run_arguments(
     *,
     model: str | None,
     values: tuple[str, ...] = (),
@@ -77,8 +85,10 @@ def wishes_from(
     thread: str | None = None,
     **limits: Any,
 ) -> Any:
-    """What these options say about runs."""
-    from .start import Wishes, values_from
+    """Convert the values of `run_options` to RunArguments."""
+    from .targets import RunArguments, parse_pairs
 
-    named = {name.removeprefix("max_"): most for name, most in limits.items() if most is not None}
-    return Wishes(model=model, values=values_from(values), limits=named, store=store, thread=thread)
+    given = {name.removeprefix("max_"): limit for name, limit in limits.items() if limit is not None}
+    return RunArguments(
+        model=model, values=parse_pairs(values, option="--value"), limits=given, store=store, thread=thread
+    )

@@ -1,30 +1,16 @@
-"""What one activation or one tool call is given: the run's log, values, limits, and the ways to act only once.
+"""The context of an activation or a tool call: the run's values, limits, history and recorded steps.
 
 May import log, events, messages and errors. Must not know models, tools, agents or stores.
 """
 
-from .history import WHOLE, Entry, History, View, Window
-from .limits import Limits, Meter
-from .run import Closable, Live, Run, Signals
-from .run_context import RunContext, Suspend, is_to_await
-from .values import Values, WatchedValues, as_json_value
+from .history import HistoryEntry
+from .run_context import RunContext
+from .run_state import Limits
+from .values import Values
 
 __all__ = [
-    "WHOLE",
-    "Closable",
-    "Entry",
-    "History",
+    "HistoryEntry",
     "Limits",
-    "Live",
-    "Meter",
-    "Run",
     "RunContext",
-    "Signals",
-    "Suspend",
     "Values",
-    "View",
-    "WatchedValues",
-    "Window",
-    "as_json_value",
-    "is_to_await",
 ]

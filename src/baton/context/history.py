@@ -1,7 +1,4 @@
-"""What has been said in one flow of control, as a value that flows from agent to agent.
-
-A history only grows, so a reader never starts over: its view remembers how far it has read.
-"""
+"""The history of a flow of control: an append-only list of messages, and windows on it."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol, overload
@@ -12,55 +9,67 @@ from msgspec.structs import replace
 from ..events import Origin
 from ..messages import AssistantMessage, Message, is_empty
 
-WHOLE = -1
-"""In place of a call's position: the whole message is left out."""
+WHOLE_MESSAGE = -1
+"""Used instead of a call's position: the whole message is hidden."""
 
 
-class Entry(Struct, gc=False):
-    """One message in a history, and what of it activations other than its own do not read.
-
-    `undone` are the positions of calls that asked for a transfer and did not get it, `followed` of the one that did.
-    """
+class HistoryEntry(Struct, gc=False):
+    """A message in a history, with its author and the parts that other activations do not read."""
 
     message: Message
+    """The message, as its author wrote it."""
     origin: Origin | None = None
+    """The activation that it comes from; None for user input."""
     is_answer: bool = False
-    undone: tuple[int, ...] = ()
+    """True if it is the answer of its activation."""
+    hidden: tuple[int, ...] = ()
+    """The positions of calls whose transfer was refused; other activations do not read them."""
     followed: tuple[int, ...] = ()
+    """The position of the call whose transfer was followed."""
     rewritten: Message | None | UnsetType = UNSET
-    """How it reads to everybody but its author; made once, by the first who needs it."""
+    """Cache of the message as other agents read it."""
     rewritten_bare: Message | None | UnsetType = UNSET
-    """The same without the transfer."""
+    """Cache of the message as other agents read it without the transfer."""
 
-    def as_read_later(self, *, hides_transfers: bool) -> Message | None:
-        """The message as activations other than its own find it; None if nothing is left of it."""
-        left_out = self.undone + self.followed if hides_transfers else self.undone
-        if not left_out:
+    def for_others(self, *, hide_transfers: bool) -> Message | None:
+        """Return the message as other activations find it; None if nothing is left of it.
+
+        Args:
+            hide_transfers: Whether to leave out the followed transfer as well.
+        """
+        hidden = self.hidden + self.followed if hide_transfers else self.hidden
+        if not hidden:
             return self.message
-        if left_out[0] == WHOLE or not isinstance(self.message, AssistantMessage):
+        if hidden[0] == WHOLE_MESSAGE or not isinstance(self.message, AssistantMessage):
             return None
-        calls = tuple(call for position, call in enumerate(self.message.calls) if position not in left_out)
-        is_nothing = not calls and is_empty(AssistantMessage(self.message.content))
-        return None if is_nothing else replace(self.message, calls=calls)
+        calls = tuple(call for position, call in enumerate(self.message.tool_calls) if position not in hidden)
+        if not calls and is_empty(AssistantMessage(self.message.content)):
+            return None
+        return replace(self.message, tool_calls=calls)
 
     @property
     def author(self) -> str | None:
-        """The agent who said it; None for the run's input."""
+        """The name of the agent that wrote it; None for user input."""
         return self.origin.agent if self.origin is not None else None
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The run path it was said on; empty for the run's input."""
+        """The run path of its activation; empty for user input."""
         return self.origin.path if self.origin is not None else ()
 
     @property
     def is_user_input(self) -> bool:
-        """Whether it is what the run was started with."""
+        """True for input of the run, or of earlier runs in its thread."""
         return self.origin is None
 
 
-class Window(Sequence[Message]):
-    """The first messages of a growing list: cheap to make, and never seen to change."""
+class MessageWindow(Sequence[Message]):
+    """An immutable view of the first messages of a growing list.
+
+    Args:
+        messages: The list; it may only be appended to.
+        stop: The number of messages that the view shows.
+    """
 
     __slots__ = ("_messages", "_stop")
 
@@ -91,51 +100,71 @@ class Window(Sequence[Message]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
-        return f"Window({list(self)!r})"
+        return f"MessageWindow({list(self)!r})"
 
 
-class View(Protocol):
-    """What one activation reads of a history, in the words it reads it in."""
+class HistoryView(Protocol):
+    """The history as one activation reads it."""
 
     def messages(self) -> Sequence[Message]:
-        """Everything said so far."""
+        """Return the conversation so far."""
         ...
 
 
 class History:
-    """An append-only list of entries. `views` is kept for those who read it."""
+    """An append-only list of entries, shared by the agents of a flow.
 
-    __slots__ = ("entries", "inputs", "undone_at", "views")
+    Args:
+        entries: The input of the run, or of the flow.
+    """
 
-    def __init__(self, entries: Sequence[Entry] = ()) -> None:
-        self.entries: list[Entry] = list(entries)
+    __slots__ = ("entries", "hidden_at", "inputs", "views")
+
+    def __init__(self, entries: Sequence[HistoryEntry] = ()) -> None:
+        self.entries: list[HistoryEntry] = list(entries)
         self.inputs = len(self.entries)
-        """How many of the entries it began with."""
+        """The number of entries it was created with."""
         self.views: dict[Any, Any] = {}
-        self.undone_at: list[int] = []
-        """Where turns stand of which later readers do not read everything, because transfers did not happen in them."""
+        """Caches of readers, which remember how far they have read."""
+        self.hidden_at: list[int] = []
+        """The positions of entries with hidden parts, in ascending order."""
 
     def add(self, message: Message, origin: Origin | None, *, is_answer: bool = False) -> None:
-        """Add a message that everybody may read."""
-        self.entries.append(Entry(message, origin, is_answer))
+        """Append a message.
+
+        Args:
+            message: The message.
+            origin: The activation it comes from; None for user input.
+            is_answer: Whether it is the answer of its activation.
+        """
+        self.entries.append(HistoryEntry(message, origin, is_answer))
 
     def truncate(self, length: int) -> None:
-        """Forget what was said after the first entries; readers start over."""
+        """Remove all but the first entries; readers start from the beginning.
+
+        Args:
+            length: The number of entries to keep.
+        """
         del self.entries[length:]
-        self.undone_at[:] = [place for place in self.undone_at if place < length]
+        self.hidden_at[:] = [place for place in self.hidden_at if place < length]
         self.views.clear()
 
     def fork(self) -> "History":
-        """A history of its own that starts with the same entries."""
+        """Return an independent history that starts with the same entries."""
         forked = History(self.entries)
         forked.inputs = self.inputs
-        if self.undone_at:
-            forked.undone_at.extend(self.undone_at)
+        if self.hidden_at:
+            forked.hidden_at.extend(self.hidden_at)
         return forked
 
     def join(self, branch: "History", mark: int) -> None:
-        """Go on with what was said in a branch after the first `mark` entries, where it was forked."""
-        if branch.undone_at:
+        """Append the entries that a branch added.
+
+        Args:
+            branch: The branch.
+            mark: The number of entries at which it was forked.
+        """
+        if branch.hidden_at:
             shift = len(self.entries) - mark
-            self.undone_at.extend([place + shift for place in branch.undone_at if place >= mark])
+            self.hidden_at.extend([place + shift for place in branch.hidden_at if place >= mark])
         self.entries.extend(branch.entries[mark:])

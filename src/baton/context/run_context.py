@@ -1,4 +1,4 @@
-"""What code inside a run is given, and how it acts: everything that has an effect is done once and recorded."""
+"""The context given to tools, agents and callbacks: effects made through it are executed once and recorded."""
 
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
@@ -9,90 +9,112 @@ from typing import Any, Generic, TypeVar, cast, overload
 from typing_extensions import TypeVar as TypeVarWithDefault
 
 from ..errors import NotEncodableError
-from ..events import Answered, Asked, Changes, Custom, Event, Origin, Progress, Stepped
+from ..events import (
+    CustomDelta,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    Origin,
+    ProgressDelta,
+    StepCompleted,
+    ValueChanges,
+)
 from ..messages import ToolCall
-from .run import Run
-from .values import Values, as_json_value
+from .run_state import RunState
+from .values import Values, to_json_value
 
-C = TypeVarWithDefault("C", default=Any)
+C = TypeVarWithDefault("C", default=Any, covariant=True)
 E = TypeVar("E", bound=Event)
 T = TypeVar("T")
 
 _JSON_TYPES = (str, int, float, bool, type(None), list, dict, tuple)
 
 
-def is_to_await(value: object) -> bool:
-    """Whether a callback gave something to wait for. The usual cases are told apart quickly."""
+def needs_await(value: object) -> bool:
+    """Return whether the result of a callback must be awaited. Fast for the usual types.
+
+    Args:
+        value: The result.
+    """
     kind = type(value)
     return kind is CoroutineType or (kind not in _JSON_TYPES and isawaitable(value))
 
 
-class Suspend(BaseException):
-    """Unwinds the code that asked a question until somebody answers. Not an error: never catch it."""
+class SuspendRun(BaseException):
+    """Control flow, not an error: unwinds the code that raised an interrupt. Never catch it."""
 
 
 class RunContext(Generic[C]):
-    """What a tool, an agent or a callback knows of its run, and what it can do in it.
+    """The context of a tool call, an activation or a callback.
 
-    `scope` is the place in the run that keys are made from: an activation, or one tool call inside it. `caller` is the
-    activation that a call is made by.
+    Baton creates it; declare a parameter of this type to receive it. `C` is the type of your own context object.
+
+    Args:
+        run: The state of the run.
+        origin: The activation.
+        scope: The prefix of recorded keys: an activation, or a tool call inside it.
+        call: The tool call, if it is the context of one.
+        caller: The context of the agent that made the tool call.
+
+    Attributes:
+        tool_call: The tool call that this is the context of; None in agents and most callbacks.
     """
 
-    __slots__ = ("_asked", "_steps", "_values", "call", "caller", "origin", "run", "scope")
+    __slots__ = ("_asked", "_caller", "_origin", "_run", "_scope", "_steps", "_values", "tool_call")
 
     def __init__(
-        self, run: Run[C], origin: Origin, scope: str, call: ToolCall | None = None, caller: Any = None
+        self, run: RunState[C], origin: Origin, scope: str, call: ToolCall | None = None, caller: Any = None
     ) -> None:
-        self.run = run
-        self.origin = origin
-        self.scope = scope
-        self.call = call
-        self.caller = caller
+        self._run = run
+        self._origin = origin
+        self._scope = scope
+        self.tool_call = call
+        self._caller = caller
         self._values: Values | None = None
         self._steps: dict[str, int] | None = None
         self._asked = 0
 
     @property
     def context(self) -> C:
-        """Your own object, as given to the runner. Never sent to a model, never stored."""
-        return self.run.context
+        """Your own object, as given to the runner. It is never sent to a model and never stored."""
+        return self._run.context
 
     @property
     def values(self) -> Values:
-        """The run's shared key-value state."""
+        """The run's shared key-value state; read it as a mapping, change it with `set` and `update`."""
         if self._values is None:
-            self._values = Values(self.run.values)
+            self._values = Values(self._run.values)
         return self._values
 
     @property
     def run_id(self) -> str:
         """The id of the run."""
-        return self.run.id
+        return self._run.id
 
     @property
     def agent(self) -> str:
-        """The name of the agent that has the floor here."""
-        return self.origin.agent
+        """The name of the active agent."""
+        return self._origin.agent
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of the agents that led here, the present one last."""
-        return self.origin.path
+        """The run path: the names of the agents that led here, the active one last."""
+        return self._origin.path
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt at this very call, and different from every other: for outside systems."""
-        return f"{self.run.id}:{self.scope}"
+        """A key for external systems: the same for every attempt of this call, and unique to it."""
+        return f"{self._run.id}:{self._scope}"
 
-    async def once(self, key: str, kind: type[E], produce: Callable[[str], Awaitable[E]]) -> E:
-        """The recorded event with this key; if there is none, `produce` makes it, and it is recorded."""
-        full_key = f"{self.scope}/{key}"
-        log = self.run.log
+    async def _once(self, key: str, kind: type[E], produce: Callable[[str], Awaitable[E]]) -> E:
+        """Return the recorded event with this key, or record the one that `produce` makes."""
+        full_key = f"{self._scope}/{key}"
+        log = self._run.log
         event = log.find(full_key, kind)
         if event is None:
             log.announce(full_key, kind)
             produced = await produce(full_key)
-            # Somebody else may have been faster, if the same key was asked for twice at once.
+            # A concurrent call with the same key may have been faster.
             event = log.find(full_key, kind)
             if event is None:
                 event = produced
@@ -101,100 +123,127 @@ class RunContext(Generic[C]):
         return event
 
     @overload
-    async def step(self, name: str, produce: Callable[[], Awaitable[T]]) -> T: ...
+    async def step(self, name: str, function: Callable[[], Awaitable[T]]) -> T: ...
     @overload
-    async def step(self, name: str, produce: Callable[[], T]) -> T: ...
+    async def step(self, name: str, function: Callable[[], T]) -> T: ...
     @overload
-    async def step(self, name: str, produce: Callable[[], Any], *, as_type: type[T]) -> T: ...
-    async def step(self, name: str, produce: Callable[[], Any], *, as_type: Any = None) -> Any:
-        """What `produce` gives, done once: a resumed run gets the recorded value and does not call it again.
+    async def step(self, name: str, function: Callable[[], Any], *, result_type: type[T]) -> T: ...
+    async def step(self, name: str, function: Callable[[], Any], *, result_type: Any = None) -> Any:
+        """Call a function once and record its result; a resumed run gets the recorded result.
 
-        Values come back as JSON has them; `as_type` brings them back as a dataclass, a pydantic model or the like.
+        Args:
+            name: The name of the step, shown in the log. A name may be used several times.
+            function: The function to call; it may be async.
+            result_type: The type to convert the recorded result to, such as a dataclass or a pydantic model. Without
+                it, the result must be JSON data.
+
+        Returns:
+            The result, as it is read back from the log.
+
+        Raises:
+            NotEncodableError: The result cannot be recorded, or needs a `result_type`.
         """
         ordinal = 1
         if self._steps is None:
             self._steps = {name: 1}
         else:
             ordinal = self._steps[name] = self._steps.get(name, 0) + 1
-        key = f"{self.scope}/step:{name}" if ordinal == 1 else f"{self.scope}/step:{name}#{ordinal}"
-        log = self.run.log
-        event = log.find(key, Stepped) if log.has_past else None
+        key = f"{self._scope}/step:{name}" if ordinal == 1 else f"{self._scope}/step:{name}#{ordinal}"
+        log = self._run.log
+        event = log.find(key, StepCompleted) if log.has_past else None
         if event is None:
             if log.has_past:
-                log.announce(key, Stepped)
+                log.announce(key, StepCompleted)
             asked = self._asked
-            value = produce()
-            if is_to_await(value):
+            value = function()
+            if needs_await(value):
                 value = await value
-            plain = None if value is None else as_json_value(f"the result of step `{name}`", value)
-            if plain is not value and as_type is None and not isinstance(value, _JSON_TYPES):
-                hint = "say as_type=… so that a resumed run can bring it back"
+            plain = None if value is None else to_json_value(f"the result of step `{name}`", value)
+            if plain is not value and result_type is None and not isinstance(value, _JSON_TYPES):
+                hint = "give result_type=… so that a resumed run can restore it"
                 raise NotEncodableError(f"the result of step `{name}`", cast(object, value), hint)
-            event = Stepped(key, self.origin, time(), name, plain, self.take_changes(), self._asked - asked)
+            event = StepCompleted(key, self._origin, time(), name, plain, self._take_changes(), self._asked - asked)
             log.write(event)
             if log.sink is not None:
                 await log.settle()
         else:
-            self._asked += event.asked
-            self.apply_changes(event.changes)
-        return event.value if as_type is None else _revive(event.value, as_type)
+            self._asked += event.interrupt_count
+            self._apply_changes(event.value_changes)
+        return event.result if result_type is None else _convert(event.result, result_type)
 
     @overload
     async def interrupt(self, payload: Any = None, *, schema: type[T]) -> T: ...
     @overload
     async def interrupt(self, payload: Any = None, *, schema: dict[str, Any] | None = None) -> Any: ...
     async def interrupt(self, payload: Any = None, *, schema: Any = None) -> Any:
-        """The outside's answer to this question. Until there is one, the run is suspended here.
+        """Ask the outside a question, and suspend the run until it is answered.
 
-        Code before it runs again when the run is resumed, unless it stands in `step`. `schema` is a type that answers
-        must fit and come back as, or a JSON schema; an answer that does not fit is refused when it is given. Values
-        that came with the answer are in the run's values from here on.
+        When the run is resumed, the code before this call runs again, except code inside `step`. Values given with
+        the answer are merged into the run's values.
+
+        Args:
+            payload: The question, as JSON data, for the application that answers it.
+            schema: The type that an answer must fit and is converted to, or a JSON schema. An answer that does not
+                fit is rejected when it is given.
+
+        Returns:
+            The answer.
         """
         self._asked += 1
-        key = f"{self.scope}/ask{self._asked}"
-        log = self.run.log
-        asked = log.find(key, Asked)
-        answered = log.find(f"{key}!", Answered)
+        key = f"{self._scope}/ask{self._asked}"
+        log = self._run.log
+        asked = log.find(key, InterruptRaised)
+        answered = log.find(f"{key}!", InterruptAnswered)
         if answered is None:
             if asked is None:
-                plain = as_json_value("the payload of an interrupt", payload)
-                log.write(Asked(key, self.origin, time(), plain, self.call, _json_schema(schema)))
+                plain = to_json_value("the payload of an interrupt", payload)
+                log.write(InterruptRaised(key, self._origin, time(), plain, self.tool_call, _json_schema(schema)))
                 await log.settle()
-            if self.run.live is None:
-                raise Suspend(key)
-            answer = await self.run.live.answer_to(key)
+            if self._run.live is None:
+                raise SuspendRun(key)
+            answer = await self._run.live.answer_to(key)
         else:
             answer = answered.answer
             if answered.values:
                 self.values.update(answered.values)
-        return answer if schema is None or isinstance(schema, dict) else _revive(answer, schema)
+        return answer if schema is None or isinstance(schema, dict) else _convert(answer, schema)
 
     async def progress(self, text: str = "", *, done: float | None = None, total: float | None = None) -> None:
-        """Tell whoever listens how far this has come. Not recorded."""
-        log = self.run.log
+        """Send a progress message to the subscribers of the run. It is not recorded.
+
+        Args:
+            text: A message for the user.
+            done: The amount of work done.
+            total: The amount of work in all, if known.
+        """
+        log = self._run.log
         if log.sink is not None:
-            log.tell(Progress(self.origin, text, done, total, self.call.id if self.call else ""))
+            log.deliver(ProgressDelta(self._origin, text, done, total, self.tool_call.id if self.tool_call else ""))
             await log.settle()
 
     async def emit(self, name: str, data: Any = None) -> None:
-        """Tell whoever listens something of your own. Not recorded."""
-        log = self.run.log
+        """Send a notification of your own to the subscribers of the run. It is not recorded.
+
+        Args:
+            name: The name of the notification.
+            data: Its data.
+        """
+        log = self._run.log
         if log.sink is not None:
-            log.tell(Custom(self.origin, name, data))
+            log.deliver(CustomDelta(self._origin, name, data))
             await log.settle()
 
-    def take_changes(self) -> Changes | None:
-        """What was written to the values since the last recorded effect, to be recorded with the next one."""
-        return self._values.take_changes() if self._values is not None else None
+    def _take_changes(self) -> ValueChanges | None:
+        """Return and reset the changes to the values since the previous recorded step."""
+        return self._values._take_changes() if self._values is not None else None
 
-    def all_changes(self) -> Changes | None:
-        """Everything written to the values in this context, to be recorded with the effect as a whole."""
-        return self._values.all_changes() if self._values is not None else None
+    def _all_changes(self) -> ValueChanges | None:
+        """Return all changes made to the values in this context."""
+        return self._values._all_changes() if self._values is not None else None
 
-    def apply_changes(self, changes: Changes | None) -> None:
-        """Do to the values what a recorded effect did."""
+    def _apply_changes(self, changes: ValueChanges | None) -> None:
         if changes is not None:
-            self.values.apply(changes)
+            self.values._apply(changes)
 
 
 def _json_schema(kind: Any) -> dict[str, Any] | None:
@@ -205,7 +254,7 @@ def _json_schema(kind: Any) -> dict[str, Any] | None:
     return TypeAdapter(kind).json_schema()
 
 
-def _revive(value: Any, kind: Any) -> Any:
+def _convert(value: Any, kind: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind).validate_python(value)

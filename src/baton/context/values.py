@@ -1,4 +1,4 @@
-"""The run's shared key-value state. A write is recorded together with the effect that made it."""
+"""The run's shared key-value state. A change is recorded in the event of the step that made it."""
 
 from collections.abc import Iterator, Mapping, MutableMapping
 from math import isfinite
@@ -7,13 +7,21 @@ from typing import Any, cast
 import msgspec
 
 from ..errors import NotEncodableError
-from ..events import Changes
+from ..events import ValueChanges
 
 _PLAIN = (bool, type(None))
 
 
-def as_json_value(what: str, value: Any) -> Any:
-    """The value as it will be read back from the log, so that a first run and a resumed one see the same."""
+def to_json_value(what: str, value: Any) -> Any:
+    """Convert a value to JSON data, as it will be read back from the log.
+
+    Args:
+        what: The place of the value, for the error message.
+        value: The value.
+
+    Raises:
+        NotEncodableError: JSON cannot represent it.
+    """
     if type(value) in _PLAIN or (type(value) is str and value.isascii()):
         return value
     try:
@@ -28,7 +36,7 @@ def _as_read_back(value: Any) -> Any:
     if isinstance(value, dict):
         return {_as_read_back(key): _as_read_back(item) for key, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, str):
-        value.encode()  # Half of a surrogate pair, from a careless slice for instance, is not text.
+        value.encode()  # Raises for half of a surrogate pair.
     if isinstance(value, float) and not isfinite(value):
         raise ValueError(f"JSON has no {value}")
     return value
@@ -42,7 +50,13 @@ def _dump(value: Any) -> Any:
 
 
 class Values(Mapping[str, Any]):
-    """The values as one activation or tool call sees and changes them."""
+    """The run's values: a read-only mapping with methods to change them.
+
+    Changes are recorded and survive a resume. Get it as `ctx.values`.
+
+    Args:
+        data: The run's state, shared by all contexts of the run.
+    """
 
     __slots__ = ("_all", "_data", "_removed", "_written")
 
@@ -51,7 +65,7 @@ class Values(Mapping[str, Any]):
         self._written: dict[str, Any] = {}
         self._removed: set[str] = set()
         self._all: dict[str, None] = {}
-        """Every key ever written or removed through this: a call is recorded with all of them."""
+        """Every key changed in this context: a tool call is recorded with all of them."""
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -63,44 +77,63 @@ class Values(Mapping[str, Any]):
         return len(self._data)
 
     def set(self, key: str, value: Any) -> None:
-        """Write one value; it must be something JSON can hold."""
-        plain = as_json_value(f"value `{key}`", value)
+        """Set one value.
+
+        Args:
+            key: The key.
+            value: JSON data, a dataclass or a pydantic model; it is stored as JSON data.
+
+        Raises:
+            NotEncodableError: JSON cannot represent the value.
+        """
+        plain = to_json_value(f"value `{key}`", value)
         self._data[key] = plain
         self._written[key] = plain
         self._all[key] = None
         self._removed.discard(key)
 
     def update(self, values: Mapping[str, Any]) -> None:
-        """Write several values, all or none."""
-        plain = {key: as_json_value(f"value `{key}`", value) for key, value in values.items()}
+        """Set several values, all or none.
+
+        Args:
+            values: The values by key.
+
+        Raises:
+            NotEncodableError: JSON cannot represent a value.
+        """
+        plain = {key: to_json_value(f"value `{key}`", value) for key, value in values.items()}
         for key, value in plain.items():
             self.set(key, value)
 
     def delete(self, key: str) -> None:
-        """Forget one value; it need not be there."""
+        """Delete one value, if it exists.
+
+        Args:
+            key: The key.
+        """
         self._data.pop(key, None)
         self._written.pop(key, None)
         self._all[key] = None
         self._removed.add(key)
 
-    def take_changes(self) -> Changes | None:
-        """What was written since the last call, to be recorded with the effect that did it."""
+    def _take_changes(self) -> ValueChanges | None:
+        """Return and reset the changes since the previous recorded step."""
         if not self._written and not self._removed:
             return None
-        changes = Changes(self._written, tuple(sorted(self._removed)))
+        changes = ValueChanges(self._written, tuple(sorted(self._removed)))
         self._written, self._removed = {}, set()
         return changes
 
-    def all_changes(self) -> Changes | None:
-        """What was written in all, whether or not a step inside has recorded some of it."""
+    def _all_changes(self) -> ValueChanges | None:
+        """Return all changes made in this context, including those that a step inside has recorded."""
         if not self._all:
             return None
-        # As they are now: what was done beside this meanwhile came later, and must do so on a replay.
+        # The present values: parallel changes came later, and must do so on a replay.
         written = {key: self._data[key] for key in self._all if key in self._data}
-        return Changes(written, tuple(sorted(key for key in self._all if key not in self._data)))
+        return ValueChanges(written, tuple(sorted(key for key in self._all if key not in self._data)))
 
-    def apply(self, changes: Changes) -> None:
-        """Do again what a recorded effect did; what the code wrote meanwhile is part of it."""
+    def _apply(self, changes: ValueChanges) -> None:
+        """Apply recorded changes; they include the pending ones."""
         for key in changes.removed:
             self._data.pop(key, None)
             self._all[key] = None
@@ -109,10 +142,11 @@ class Values(Mapping[str, Any]):
         self._written, self._removed = {}, set()
 
 
-class WatchedValues(MutableMapping[str, Any]):
-    """The values for a part of a run, with note of what it wrote and removed, in order.
+class TrackedValues(MutableMapping[str, Any]):
+    """The values of a part of a run, with a record of the keys it changed.
 
-    Over a copy it is a branch's own state; over the run's values themselves it is the shared one, watched.
+    Args:
+        data: A copy of the run's values for a parallel branch, or the run's values themselves.
     """
 
     __slots__ = ("_data", "touched")
@@ -120,6 +154,7 @@ class WatchedValues(MutableMapping[str, Any]):
     def __init__(self, data: MutableMapping[str, Any]) -> None:
         self._data = data
         self.touched: dict[str, None] = {}
+        """The changed keys, in order."""
 
     def __getitem__(self, key: str) -> Any:
         return self._data[key]
@@ -139,13 +174,18 @@ class WatchedValues(MutableMapping[str, Any]):
         del self._data[key]
 
     def pop(self, key: str, default: Any = None) -> Any:
-        """Remove one value. That it was not there is noted too: a branch beside may have written it."""
+        """Remove one value. A missing key counts as changed: a parallel branch may have set it.
+
+        Args:
+            key: The key.
+            default: The result if the key is missing.
+        """
         self.touched[key] = None
         return self._data.pop(key, default)
 
-    def changes(self) -> Changes | None:
-        """What the part did to the values in all."""
+    def changes(self) -> ValueChanges | None:
+        """Return all changes of the part."""
         if not self.touched:
             return None
         written = {key: self._data[key] for key in self.touched if key in self._data}
-        return Changes(written, tuple(sorted(key for key in self.touched if key not in self._data)))
+        return ValueChanges(written, tuple(sorted(key for key in self.touched if key not in self._data)))

@@ -1,15 +1,20 @@
-"""What every event has: a key that is unique in its run, and where it comes from."""
+"""Base classes of events and deltas, their origin, and the actions an agent can return."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 
 
 class Origin:
-    """The activation an event comes from: its id, its agent, and the activation whose path it goes on from.
+    """The activation that an event comes from.
 
-    All events of an activation share one origin, and a path is a chain of them: ten thousand transfers do not
-    store or copy ten thousand growing tuples.
+    All events of an activation share one origin, and a path is a linked list of origins, so that ten thousand
+    transfers do not store ten thousand growing tuples.
+
+    Args:
+        id: The id of the activation, unique in the run.
+        agent: The name of its agent.
+        parent: The activation that its path continues.
     """
 
     __slots__ = ("_path", "agent", "id", "parent")
@@ -22,7 +27,7 @@ class Origin:
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The names of the agents that led here, this one last."""
+        """The run path: the names of the agents that led here, this one last."""
         if self._path is None:
             names: list[str] = []
             origin: Origin | None = self
@@ -43,28 +48,33 @@ class Origin:
         return f"Origin({self.id!r}, {self.agent!r})"
 
 
-NOBODY = Origin("", "")
-"""The origin of what happens to the run as a whole."""
-NOBODY._path = ()  # pyright: ignore[reportPrivateUsage]
+RUN_ORIGIN = Origin("", "")
+"""The origin of events that concern the run as a whole."""
+RUN_ORIGIN._path = ()
 
 
-class Changes(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What an effect did to the run's values; recorded in one piece with the effect."""
+class ValueChanges(Struct, frozen=True, omit_defaults=True, gc=False):
+    """Changes to the run's values, recorded in the event of the step that made them."""
 
     written: dict[str, Any] = {}
+    """The values that were set, by key."""
     removed: tuple[str, ...] = ()
+    """The keys that were deleted."""
 
 
 class Event(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True, gc=False):
-    """Something that happened. `at` is seconds since the epoch."""
+    """Something that happened in a run; immutable and logged."""
 
     key: str
+    """The key of the event, unique in the run and the same on every replay."""
     origin: Origin
-    at: float
+    """The activation it comes from; `RUN_ORIGIN` for the run as a whole."""
+    timestamp: float
+    """Seconds since the epoch."""
 
     @property
     def agent(self) -> str:
-        """The agent it happened to; "" for the run as a whole."""
+        """The name of the agent it comes from; "" for the run as a whole."""
         return self.origin.agent
 
     @property
@@ -74,16 +84,45 @@ class Event(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True,
 
 
 class Delta(Struct, frozen=True, tag=True, tag_field="type", omit_defaults=True, gc=False):
-    """Something on its way: delivered to whoever listens, never logged."""
+    """A partial result or progress message; delivered to subscribers, never logged."""
 
     origin: Origin
+    """The activation it comes from."""
 
     @property
     def agent(self) -> str:
-        """The agent it comes from."""
+        """The name of the agent it comes from."""
         return self.origin.agent
 
     @property
     def path(self) -> tuple[str, ...]:
         """The run path of the activation it comes from."""
         return self.origin.path
+
+
+class Transfer(Struct, frozen=True, tag=True, omit_defaults=True, gc=False):
+    """Action: hand control to another agent of the team."""
+
+    to: str
+    """The name of the target."""
+    call_id: str | None = None
+    """The tool call that asked for the transfer, if one did."""
+    payload: Any = None
+    """The input of the handoff, as JSON data."""
+    via: str = ""
+    """The handoff tool that was called; it distinguishes several handoffs to the same agent."""
+
+
+class Exit(Struct, frozen=True, tag=True, omit_defaults=True):
+    """Action: end the whole run, including the workflows around this agent."""
+
+    result: str | None = None
+    """The output of the run; by default the agent's last answer."""
+
+
+class BreakLoop(Struct, frozen=True, tag=True):
+    """Action: end the innermost loop around this agent."""
+
+
+Action: TypeAlias = Transfer | Exit | BreakLoop
+"""An action that an agent can return from `run`. The agent decides, `flow` executes."""

@@ -1,70 +1,34 @@
-"""Events as JSON: one line an event, never pickle. A log starts with a line that names the format.
+"""JSON encoding of events: one line per event, after a header line that names the format.
 
-An origin is written as [activation id, agent, id of the activation its path goes on from], so that a line stays
-the same size however long the path is. Kinds of events this version does not know are kept as they were read.
+An origin is encoded as [activation id, agent, parent activation id], so that the size of a line does not depend on the
+length of the path. Events of unknown classes are kept as they were read.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import msgspec
 
 from ..errors import LogError, NotEncodableError
-from .base import NOBODY, Delta, Event, Origin
-from .facts import (
-    Answered,
-    Asked,
-    Cancelled,
-    Completed,
-    CutShort,
-    Failed,
-    Finished,
-    Heard,
-    Resumed,
-    RunStarted,
-    Said,
-    Started,
-    Stepped,
-    Suspended,
-    ToolReturned,
-    Transferred,
-    Unknown,
-)
+from .base import RUN_ORIGIN, Delta, Event, Origin
+from .types import AnyEvent, KnownEvent, UnknownEvent
 
-FORMAT = 1
-"""The version of the log format this code writes. It reads this one and every older one."""
+LOG_FORMAT = 2
+"""The version of the log format that this version of Baton writes and reads."""
 
-_Fact: TypeAlias = (
-    RunStarted
-    | Resumed
-    | Started
-    | Said
-    | Heard
-    | CutShort
-    | ToolReturned
-    | Stepped
-    | Transferred
-    | Asked
-    | Answered
-    | Finished
-    | Completed
-    | Suspended
-    | Failed
-    | Cancelled
-)
 _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
-_KINDS = frozenset(kind.__name__ for kind in _Fact.__args__)
+_KNOWN_TYPES = frozenset(kind.__name__ for kind in KnownEvent.__args__)
 
 
-class _Head(msgspec.Struct):
+class _Header(msgspec.Struct):
     format: int
 
 
-class _Kind(msgspec.Struct):
+class _EventHead(msgspec.Struct):
     type: str
     key: str
     origin: tuple[str, str, str | None]
-    at: float
+    timestamp: float
 
 
 def _encode_special(value: Any) -> Any:
@@ -77,8 +41,15 @@ _encoder = msgspec.json.Encoder(enc_hook=_encode_special)
 
 
 def encode_event(event: Event | Delta) -> bytes:
-    """One event as one line of JSON, without the line break."""
-    if isinstance(event, Unknown):
+    """Encode an event or delta as one line of JSON, without the line break.
+
+    Args:
+        event: The event.
+
+    Raises:
+        NotEncodableError: It holds a value that JSON cannot represent.
+    """
+    if isinstance(event, UnknownEvent):
         return bytes(event.raw)
     try:
         return _encoder.encode(event)
@@ -86,29 +57,40 @@ def encode_event(event: Event | Delta) -> bytes:
         raise NotEncodableError(f"{type(event).__name__} event", event, str(error)) from None
 
 
-def encode_head() -> bytes:
-    """The line that a log begins with: it names the format."""
-    return _encoder.encode(_Head(FORMAT))
+def encode_header() -> bytes:
+    """Encode the first line of a log, which names the format."""
+    return _encoder.encode(_Header(LOG_FORMAT))
 
 
 def encode_log(events: Iterable[Event]) -> bytes:
-    """A whole log: a line with the format, then a line for each event."""
-    lines = [encode_head(), *map(encode_event, events)]
+    """Encode a whole log: the header line, then a line for each event.
+
+    Args:
+        events: The events of one run.
+    """
+    lines = [encode_header(), *map(encode_event, events)]
     return b"\n".join(lines) + b"\n"
 
 
-class EventReader:
-    """Reads the events of one log in order, so that events of an activation share their origin."""
+class EventDecoder:
+    """A decoder for the events of one log, in order; events of an activation share their origin."""
 
     def __init__(self) -> None:
-        self._origins: dict[str, Origin] = {NOBODY.id: NOBODY}
-        self._decoder = msgspec.json.Decoder(_Fact, dec_hook=self._decode_special)
+        self._origins: dict[str, Origin] = {RUN_ORIGIN.id: RUN_ORIGIN}
+        self._decoder = msgspec.json.Decoder(KnownEvent, dec_hook=self._decode_special)
         self._count = 0
 
     def read_all(self, lines: Sequence[bytes]) -> list[Event]:
-        """The events on these lines. Raises LogError if one of them is none."""
-        # All at once is several times cheaper. Whatever is odd about it is found out line by line.
-        whole = msgspec.json.Decoder(list[_Fact], dec_hook=self._decode_special)
+        """Decode several lines.
+
+        Args:
+            lines: The next lines of the log.
+
+        Raises:
+            LogError: A line is not an event.
+        """
+        # One call is several times cheaper than one per line. Whatever it cannot read is read line by line.
+        whole = msgspec.json.Decoder(list[KnownEvent], dec_hook=self._decode_special)
         try:
             events = whole.decode(b"[" + b",".join(lines) + b"]")
         except _UNREADABLE:
@@ -116,26 +98,33 @@ class EventReader:
         if len(events) == len(lines):
             self._count += len(lines)
             return cast("list[Event]", events)
-        self._origins = {NOBODY.id: NOBODY}
+        self._origins = {RUN_ORIGIN.id: RUN_ORIGIN}
         return [self.read(line) for line in lines]
 
     def read(self, line: bytes | str) -> Event:
-        """The event on this line. Raises LogError if it is none."""
-        where, self._count = self._count, self._count + 1
+        """Decode one line.
+
+        Args:
+            line: The next line of the log.
+
+        Raises:
+            LogError: The line is not an event.
+        """
+        position, self._count = self._count, self._count + 1
         try:
             return self._decoder.decode(line)
         except _UNREADABLE as error:
-            return self._read_unknown(line, where, error)
+            return self._read_unknown(line, position, error)
 
-    def _read_unknown(self, line: bytes | str, where: int, error: Exception) -> Event:
+    def _read_unknown(self, line: bytes | str, position: int, error: Exception) -> Event:
         try:
-            kind = msgspec.json.decode(line, type=_Kind)
+            head = msgspec.json.decode(line, type=_EventHead)
         except _UNREADABLE:
-            raise LogError(where, str(error)) from None
-        if kind.type in _KINDS:
-            raise LogError(where, str(error)) from None
+            raise LogError(position, str(error)) from None
+        if head.type in _KNOWN_TYPES:
+            raise LogError(position, str(error)) from None
         raw = msgspec.Raw(line.encode() if isinstance(line, str) else bytes(line))
-        return Unknown(kind.key, self._origin(*kind.origin), kind.at, kind.type, raw)
+        return UnknownEvent(head.key, self._origin(*head.origin), head.timestamp, head.type, raw)
 
     def _origin(self, id: str, agent: str, parent: str | None) -> Origin:
         known = self._origins.get(id)
@@ -146,7 +135,7 @@ class EventReader:
 
     def _decode_special(self, kind: type, value: Any) -> Any:
         if kind is Origin:
-            # Nearly always one that is known: then it need not be checked again.
+            # Nearly always a known origin, which need not be validated again.
             if type(value) is list and value and value[0] in self._origins:
                 return self._origins[value[0]]
             return self._origin(*msgspec.convert(value, tuple[str, str, str | None]))
@@ -154,12 +143,26 @@ class EventReader:
 
 
 def decode_event(line: bytes | str) -> Event:
-    """One event on its own; its path is only as long as its line tells."""
-    return EventReader().read(line)
+    """Decode a single event; its path has only the agents that the line itself names.
+
+    Args:
+        line: The line, as `encode_event` wrote it.
+
+    Raises:
+        LogError: The line is not an event.
+    """
+    return EventDecoder().read(line)
 
 
 def decode_log(data: bytes) -> list[Event]:
-    """The events of a log written by `encode_log`. Raises LogError, naming the place, if it is damaged or newer."""
+    """Decode a log that was written by `encode_log`.
+
+    Args:
+        data: The whole log.
+
+    Raises:
+        LogError: The log is damaged or has another format; it names the position.
+    """
     lines = data.split(b"\n")
     if lines[-1]:
         raise LogError(len(lines) - 2, "the last line is cut off")
@@ -167,11 +170,44 @@ def decode_log(data: bytes) -> list[Event]:
 
 
 def decode_lines(lines: Sequence[bytes]) -> list[Event]:
-    """The same, for a log that is split into its lines."""
+    """Decode a log that is split into lines.
+
+    Args:
+        lines: The header line and the event lines, without line breaks.
+
+    Raises:
+        LogError: The log is damaged or has another format; it names the position.
+    """
     try:
-        head = msgspec.json.decode(lines[0] if lines else b"", type=_Head)
+        header = msgspec.json.decode(lines[0] if lines else b"", type=_Header)
     except _UNREADABLE:
         raise LogError(0, "it does not start with a line that names its format") from None
-    if head.format > FORMAT:
-        raise LogError(0, f"it has format {head.format}; this version of Baton reads up to {FORMAT}")
-    return EventReader().read_all(lines[1:])
+    if header.format < LOG_FORMAT:
+        written = "written by a version before the first release"
+        raise LogError(0, f"it has format {header.format}, {written}; this version reads format {LOG_FORMAT}")
+    if header.format > LOG_FORMAT:
+        hint = f"this version of Baton reads format {LOG_FORMAT}; install a newer version"
+        raise LogError(0, f"it has format {header.format}; {hint}")
+    return EventDecoder().read_all(lines[1:])
+
+
+def require_known_events(events: Sequence[Event]) -> Sequence[AnyEvent]:
+    """Check that this version knows every event; resuming and replaying require it.
+
+    Args:
+        events: The events of a log.
+
+    Returns:
+        The same events.
+
+    Raises:
+        LogError: The log holds an `UnknownEvent`; it names the event type and the position.
+    """
+    for position, event in enumerate(events):
+        if type(event) is UnknownEvent:
+            raise LogError(
+                position,
+                f"this version of Baton does not know the event type `{event.event_type}`; "
+                "install the version that wrote the log, or a newer one",
+            )
+    return cast("Sequence[AnyEvent]", events)

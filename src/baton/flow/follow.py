@@ -1,4 +1,4 @@
-"""Who has the floor next. The only reader of Transfer: a flat loop, however many transfers there are."""
+"""Execution of a team: run the active agent, follow its transfer, repeat. The only reader of `Transfer`."""
 
 from collections.abc import Coroutine, Sequence
 from time import time
@@ -7,269 +7,362 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..agents import AgentContext, BaseAgent, Outcome, Projection, RunOptions, Told, told_of
-from ..context import History, Live, Run, as_json_value
-from ..errors import LimitError, LoopError, ReplayMismatch, SetupError, TransferError
-from ..events import Action, BreakLoop, Exit, Finished, Origin, Started, Transfer, Transferred
-from ..handoffs import HandoffInputData, InputFilter
-from ..messages import AssistantMessage, Message, UserMessage
-from .filtering import excerpts_of, given_by
-from .history import view_for, view_of
-from .round_trips import RoundTrips
-from .team import Seat, Team
+from ..agents import AgentContext, BaseAgent, HistoryPolicy
+from ..agents.base import FlowOutcome, RunConfig
+from ..agents.hooks import HookDispatcher, dispatcher_for
+from ..context import HistoryEntry
+from ..context.history import History
+from ..context.run_state import LiveConversation, RunState
+from ..context.values import to_json_value
+from ..errors import LimitError, LoopError, ReplayMismatchError, SetupError, TransferError
+from ..events import Action, AgentFinished, AgentStarted, BreakLoop, ControlTransferred, Exit, Origin, Transfer
+from ..handoffs import HandoffInputData, HandoffInputFilter
+from ..messages import AssistantMessage, Message, ToolMessage, UserMessage, text_of
+from .history import FilterInput, FixedView, check_filter_result, view_history
+from .team import Team, TeamMember
 
 
-class Rules(Struct, frozen=True):
-    """What holds for every run of one team under one runner."""
+class LoopDetector:
+    """A counter of transfers between the same two agents without new content in between.
+
+    Args:
+        allowed: Maximum number of round trips; None for no limit.
+    """
+
+    __slots__ = ("_allowed", "_count", "_pair", "_seen")
+
+    def __init__(self, allowed: int | None) -> None:
+        self._allowed = allowed
+        self._pair = ("", "")
+        self._count = 0
+        self._seen: set[tuple[str | None, str]] = set()
+
+    def count(self, source: Origin, target: str, history: History, mark: int) -> None:
+        """Count a transfer.
+
+        Args:
+            source: The activation that transfers.
+            target: The agent it transfers to.
+            history: The history of the flow.
+            mark: The number of entries before the activation.
+
+        Raises:
+            LoopError: There were too many transfers without progress.
+        """
+        if self._allowed is None:
+            return
+        if (source.agent, target) != self._pair and (target, source.agent) != self._pair:
+            self._pair = (source.agent, target)
+            self._count = 0
+        elif self._has_new_content(history.entries[mark:]):
+            self._count = 0
+        self._count += 1
+        if self._count >= 2 * self._allowed:
+            raise LoopError(source.agent, target, self._allowed, source.path)
+
+    def reset(self) -> None:
+        """Start counting from zero, after another agent has taken over."""
+        self._count = 0
+
+    def _has_new_content(self, entries: Sequence[HistoryEntry]) -> bool:
+        before = len(self._seen)
+        for entry in entries:
+            message = entry.for_others(hide_transfers=True)
+            if type(message) is ToolMessage:
+                self._seen.add((message.name, text_of(message.content)))
+            elif type(message) is AssistantMessage and message.content:
+                self._seen.add((entry.author, text_of(message.content)))
+            elif type(message) is UserMessage and entry.is_user_input:
+                # In a realtime session the user speaks between transfers; repeated words count as new.
+                self._seen.add((None, f"{len(self._seen)} {text_of(message.content)}"))
+        return len(self._seen) > before
+
+
+class FlowConfig(Struct, frozen=True):
+    """Settings of every run of one team under one runner."""
 
     team: Team
-    options: RunOptions
-    projection: Projection = "rewritten"
-    hides_transfers: bool = False
-    on_loop: str | None = None
-    """Who takes over when agents go round in circles."""
-    input_filter: InputFilter | None = None
-    """What every transfer's target reads through, unless the edge has a filter of its own."""
-    live: Live | None = None
-    """The one conversation that is held under these rules, if it is a live one."""
+    """The team."""
+    options: RunConfig
+    """Options that agents read."""
+    history: HistoryPolicy = "rewritten"
+    """The history policy of agents and handoffs that have none of their own."""
+    hide_transfers: bool = False
+    """True to leave followed transfers out of the history that later agents read."""
+    loop_fallback: str | None = None
+    """The agent that takes over when agents transfer back and forth without progress."""
+    input_filter: HandoffInputFilter | None = None
+    """The input filter of handoffs that have none of their own."""
+    live: LiveConversation | None = None
+    """The realtime session, if the runner is bound to one."""
 
 
-class Course:
-    """One flow of control: whose run it is, what has been said in it, and the rules it goes by."""
+class TeamFlow:
+    """One flow of control through a team.
 
-    __slots__ = ("history", "is_rescued", "rules", "run", "team")
+    Args:
+        run: The run, or the part of a run, that it belongs to.
+        history: Its history.
+        config: The settings of the runner.
+        team: The team; by default that of the settings.
+    """
 
-    def __init__(self, run: Run[Any], history: History, rules: Rules, team: Team | None = None) -> None:
+    __slots__ = ("config", "history", "run", "team", "used_fallback")
+
+    def __init__(self, run: RunState[Any], history: History, config: FlowConfig, team: Team | None = None) -> None:
         self.run = run
         self.history = history
-        self.rules = rules
-        self.team = team or rules.team
-        """The team, with the guests that functions brought in."""
-        self.is_rescued = False
+        self.config = config
+        self.team = team or config.team
+        """The team, including dynamic agents."""
+        self.used_fallback = False
 
-    def seat(self, source: Seat, to: str) -> Seat:
-        """The seat of the agent a transfer goes to: a member of the team, or a guest that a function returned."""
-        known = self.team.seats.get(to)
-        if known is not None and not self.run.guests:
+    def resolve(self, source: TeamMember, name: str) -> TeamMember:
+        """Return the target of a transfer: a member of the team, or a dynamic agent.
+
+        Args:
+            source: The member that transfers.
+            name: The name of the target.
+
+        Raises:
+            TransferError: There is no such agent.
+        """
+        known = self.team.members.get(name)
+        if known is not None and not self.run.dynamic_agents:
             return known
-        guest = self.run.guests.get(to)
-        if guest is None or (known is not None and known.agent is guest):
+        agent = self.run.dynamic_agents.get(name)
+        if agent is None or (known is not None and known.agent is agent):
             if known is None:
-                raise TransferError(source.agent.name, to, source.routes.reachable)
+                raise TransferError(source.agent.name, name, source.routes.reachable)
             return known
-        self.team = self.team.joined_by(guest)
-        return self.team.seats[to]
+        self.team = self.team.extend(agent)
+        return self.team.members[name]
 
-    def rescue(self, error: Exception) -> Transfer:
-        """To whoever takes over when agents go round in circles. Raises the error if nobody does, or has before."""
-        named = self.rules.on_loop
-        if self.is_rescued or named is None or named not in self.team.seats:
+    def fall_back(self, error: Exception) -> Transfer:
+        """Return the transfer to the loop fallback.
+
+        Args:
+            error: The error to raise if there is no fallback, or if it was used before.
+        """
+        name = self.config.loop_fallback
+        if self.used_fallback or name is None or name not in self.team.members:
             raise error
-        self.is_rescued = True
-        return Transfer(named)
+        self.used_fallback = True
+        return Transfer(name)
 
-    def inside(
+    def run_agent(
         self,
         agent: BaseAgent[Any, Any],
         *,
-        run: Run[Any],
+        run: RunState[Any],
         history: History,
         prefix: str,
         after: Origin,
-        projection: Projection | None = None,
-    ) -> Coroutine[Any, Any, Outcome]:
-        """Give the floor to an agent inside another, in the team that is its own."""
+        projection: HistoryPolicy | None = None,
+    ) -> Coroutine[Any, Any, FlowOutcome]:
+        """Run an agent that is nested in another one, within its own team.
+
+        Args:
+            agent: The nested agent, one of the `inner_agents` of its owner.
+            run: The state of the run, or of the part that the agent runs in.
+            history: The history it reads and extends.
+            prefix: The prefix of its keys.
+            after: The activation that its path continues.
+            projection: The history policy of the first activation.
+        """
         team = self.team.inner.get(agent.name)
-        if team is None or team.seats[team.root].agent is not agent:
-            raise SetupError(f"`{after.agent}` gives the floor to {agent!r} inside it, which is not among its parts()")
-        crossing = _STRAIGHT if projection is None else _Crossing(projection=projection)
-        course = Course(run, history, self.rules, team)
-        return follow(course, team.seats[team.root], prefix=prefix, after=after, crossing=crossing)
+        if team is None or team.members[team.root].agent is not agent:
+            raise SetupError(f"`{after.agent}` runs {agent!r} inside it, but its inner_agents() do not list it")
+        edge = _DIRECT if projection is None else _EdgeView(history=projection)
+        flow = TeamFlow(run, history, self.config, team)
+        return follow(flow, team.members[team.root], prefix=prefix, after=after, edge=edge)
 
 
 async def follow(
-    course: Course,
-    start: Seat,
+    flow: TeamFlow,
+    start: TeamMember,
     *,
     prefix: str = "",
     after: Origin | None = None,
-    crossing: "_Crossing | None" = None,
-) -> Outcome:
-    """Give the floor to `start`, and then to whomever transfers lead to, until somebody ends without one."""
-    run, log, history, seat, origin = course.run, course.run.log, course.history, start, after
-    frames: list[str] = []
-    loops: RoundTrips | None = None
-    crossing = crossing or _STRAIGHT
+    edge: "_EdgeView | None" = None,
+) -> FlowOutcome:
+    """Run an agent and each agent that it transfers to, until one ends without a transfer.
+
+    Args:
+        flow: The flow of control.
+        start: The first agent.
+        prefix: The prefix of keys.
+        after: The activation that the path continues.
+        edge: The view of the first agent on the history.
+    """
+    run, log, history, member, origin = flow.run, flow.run.log, flow.history, start, after
+    returns: list[str] = []
+    loops: LoopDetector | None = None
+    edge = edge or _DIRECT
     first: Origin | None = None
     breaks_loop, hop = False, 0
     while True:
         hop += 1
-        origin = Origin(f"{prefix}{hop}", seat.agent.name, origin)
+        origin = Origin(f"{prefix}{hop}", member.agent.name, origin)
         first, mark = first or origin, len(history.entries)
-        ctx = _activate(course, seat, origin, crossing)
-        key = f"{ctx.scope}/start"
-        is_past = log.has_past and log.find(key, Started) is not None
-        if ctx.told is not None:
-            await ctx.told.start(ctx, is_past=is_past)
+        ctx = _activate(flow, member, origin, edge)
+        key = f"{ctx._scope}/start"
+        is_past = log.has_past and log.find(key, AgentStarted) is not None
+        if ctx._hooks is not None:
+            await ctx._hooks.start(ctx, is_past=is_past)
         if not is_past:
-            log.write(Started(key, origin, time()))
-        action = await seat.agent.run(ctx)
-        if ctx.breaks_loop:
+            log.write(AgentStarted(key, origin, time()))
+        action = await member.agent.run(ctx)
+        if ctx._breaks_loop:
             breaks_loop = True
         if type(action) is Transfer:
             transfer, reason = action, ""
-            crossing = _cross(course, seat, transfer, frames)
-        elif action is None and frames:
-            transfer, reason, crossing = Transfer(frames.pop()), "returned", _STRAIGHT
+            edge = _edge_view(flow, member, transfer, returns)
+        elif action is None and returns:
+            transfer, reason, edge = Transfer(returns.pop()), "returned", _DIRECT
         else:
             outcome = _outcome(ctx, BreakLoop() if breaks_loop and action is None else action, first)
-            if ctx.told is not None:
-                await ctx.told.end(ctx, outcome.output, is_past=_is_recorded(ctx, "end"))
-            _finish(ctx)
+            if ctx._hooks is not None:
+                await ctx._hooks.end(ctx, outcome.output, is_past=_is_recorded(ctx, "end"))
+            _record_end(ctx)
             if log.sink is not None:
                 await log.settle()
             return outcome
-        loops = loops or RoundTrips(run.meter.limits.round_trips)
+        loops = loops or LoopDetector(run.meter.limits.idle_cycles)
         try:
             run.meter.start_transfer(origin)
-            loops.note(origin, transfer.to, history, mark)
+            loops.count(origin, transfer.to, history, mark)
         except (LimitError, LoopError) as error:
-            transfer, reason, crossing = course.rescue(error), "loop", _STRAIGHT
-            loops.start_over()
-            frames.clear()
-        source, seat = seat, course.seat(seat, transfer.to) if run.guests else course.team.seats[transfer.to]
-        _pass_on(ctx, transfer, reason)
-        if ctx.told is not None or seat.agent.hooks is not None:
-            await _tell_of_handoff(course, ctx, source.agent, seat.agent)
-        _finish(ctx)
+            transfer, reason, edge = flow.fall_back(error), "loop", _DIRECT
+            loops.reset()
+            returns.clear()
+        to = transfer.to
+        source, member = member, flow.resolve(member, to) if run.dynamic_agents else flow.team.members[to]
+        _record_transfer(ctx, transfer, reason)
+        if ctx._hooks is not None or member.agent.hooks is not None:
+            await _call_handoff_hooks(flow, ctx, source.agent, member.agent)
+        _record_end(ctx)
         if log.sink is not None:
             await log.settle()
-        if crossing is not _STRAIGHT:
-            crossing = await _carried_over(course, crossing, transfer, ctx, source)
+        if edge is not _DIRECT:
+            edge = await _apply_edge(flow, edge, transfer, ctx, source)
 
 
-class _Crossing(Struct, frozen=True):
-    """What an edge does to what its target reads: a projection, a filter, and at last the messages it comes to."""
+class _EdgeView(Struct, frozen=True):
+    """The target's view on the history: a policy, a filter, or the filtered messages."""
 
-    projection: Projection | None = None
-    input_filter: InputFilter | None = None
-    tells_payload: bool = False
-    chosen: list[Message] | None = None
-
-
-_STRAIGHT = _Crossing()
+    history: HistoryPolicy | None = None
+    input_filter: HandoffInputFilter | None = None
+    shows_payload: bool = False
+    messages: list[Message] | None = None
 
 
-def _activate(course: Course, seat: Seat, origin: Origin, crossing: _Crossing) -> AgentContext[Any]:
-    rules, history = course.rules, course.history
+_DIRECT = _EdgeView()
+
+
+def _activate(flow: TeamFlow, member: TeamMember, origin: Origin, edge: _EdgeView) -> AgentContext[Any]:
+    config, history = flow.config, flow.history
     foreign: Sequence[Message] = ()
-    if crossing.chosen is not None:
-        foreign, view = crossing.chosen, view_of(history, crossing.chosen)
+    if edge.messages is not None:
+        foreign, view = edge.messages, FixedView(history, edge.messages)
     else:
-        policy = crossing.projection or seat.agent.history or rules.projection
-        view = view_for(history, origin, policy, hides_transfers=rules.hides_transfers)
+        policy = edge.history or member.agent.history or config.history
+        view = view_history(history, origin, policy, hide_transfers=config.hide_transfers)
         if type(policy) is not str:
             foreign = view.messages()
     for message in foreign:
-        # Somebody else has put this together, with call ids that the agent's own calls must not have.
+        # User code made these messages; the agent's own calls must not reuse their call ids.
         if type(message) is AssistantMessage:
-            course.run.call_ids.update([call.id for call in message.calls])
+            flow.run.call_ids.update([call.id for call in message.tool_calls])
     ctx: AgentContext[Any] = AgentContext(
-        course.run, origin, history, view, seat.routes, rules.options, len(history.entries), course
+        flow.run, origin, history, view, member.routes, config.options, len(history.entries), flow
     )
-    if rules.options.hooks is not None or seat.agent.hooks is not None:
-        ctx.told = told_of(seat.agent, rules.options.hooks)
+    if config.options.hooks is not None or member.agent.hooks is not None:
+        ctx._hooks = dispatcher_for(member.agent, config.options.hooks)
     return ctx
 
 
-def _cross(course: Course, seat: Seat, transfer: Transfer, frames: list[str]) -> _Crossing:
-    """Go along an edge. `frames` are the agents that wait for control."""
-    to, routes, common_filter = transfer.to, seat.routes, course.rules.input_filter
-    if frames and frames[-1] == to:
-        frames.pop()
+def _edge_view(flow: TeamFlow, member: TeamMember, transfer: Transfer, returns: list[str]) -> _EdgeView:
+    """Return the target's view for a transfer, and update the stack of agents to return to."""
+    to, routes, common_filter = transfer.to, member.routes, flow.config.input_filter
+    if returns and returns[-1] == to:
+        returns.pop()
     route = routes.edge(to, transfer.via)
     if route is None:
-        # A function may have looked the agent up, and not be run again after a resume: then the team knows it.
-        is_known = to in routes.reachable or to in course.run.guests or (transfer.via and to in course.team.seats)
-        if not is_known:
-            raise TransferError(seat.agent.name, to, routes.reachable)
-        return _STRAIGHT if common_filter is None else _Crossing(input_filter=common_filter)
+        # A tool may have returned the agent; it does not run again after a resume, but the team knows the agent.
+        is_dynamic = to in flow.run.dynamic_agents or (transfer.via and to in flow.team.members)
+        if to not in routes.reachable and not is_dynamic:
+            raise TransferError(member.agent.name, to, routes.reachable)
+        return _DIRECT if common_filter is None else _EdgeView(input_filter=common_filter)
     if route.is_straight and common_filter is None and transfer.payload is None:
-        return _STRAIGHT
+        return _DIRECT
     handoff = route.handoff
-    if handoff.returns != "stay":
-        frames.append(seat.agent.name if handoff.returns == "caller" else handoff.returns)
+    if handoff.return_to is not None:
+        returns.append(member.agent.name if handoff.return_to == "caller" else handoff.return_to)
     input_filter = handoff.input_filter if handoff.input_filter is not None else common_filter
-    tells_payload = transfer.payload is not None and handoff.on_handoff is None
-    if handoff.history is None and input_filter is None and not tells_payload:
-        return _STRAIGHT
-    return _Crossing(handoff.history, input_filter, tells_payload)
+    shows_payload = transfer.payload is not None and handoff.on_handoff is None
+    if handoff.history is None and input_filter is None and not shows_payload:
+        return _DIRECT
+    return _EdgeView(handoff.history, input_filter, shows_payload)
 
 
-async def _carried_over(
-    course: Course, crossing: _Crossing, transfer: Transfer, ctx: AgentContext[Any], source: Seat
-) -> _Crossing:
-    """What goes along with a transfer: its payload as a message, and the history through a filter."""
-    history = course.history
-    if crossing.tells_payload:
+async def _apply_edge(
+    flow: TeamFlow, edge: _EdgeView, transfer: Transfer, ctx: AgentContext[Any], source: TeamMember
+) -> _EdgeView:
+    """Add the payload to the history as a message, and call the input filter."""
+    history, config, name, to = flow.history, flow.config, source.agent.name, transfer.to
+    if edge.shows_payload:
         payload = msgspec.json.encode(transfer.payload).decode()
-        history.add(UserMessage(f"For context: [{source.agent.name}] handed over with: {payload}."), ctx.origin)
-    if crossing.input_filter is None:
-        return crossing
-    policy = crossing.projection or course.team.seats[transfer.to].agent.history or course.rules.projection
-    excerpts = excerpts_of(history, hides_transfers=course.rules.hides_transfers)
-    name, to = source.agent.name, transfer.to
-    filtered = crossing.input_filter(excerpts.data(ctx))
+        history.add(UserMessage(f"For context: [{name}] handed over with: {payload}."), ctx._origin)
+    if edge.input_filter is None:
+        return edge
+    policy = edge.history or flow.team.members[to].agent.history or config.history
+    filter_input = FilterInput.of(history, hide_transfers=config.hide_transfers)
+    filtered = edge.input_filter(filter_input.data(ctx))
     if type(filtered) is not HandoffInputData:
-        filtered = await given_by(crossing.input_filter, filtered, name, to)
-    chosen = excerpts.as_read(filtered, to, name, rewrites=policy != "verbatim")
-    return _Crossing(chosen=chosen)
+        filtered = await check_filter_result(edge.input_filter, filtered, name, to)
+    return _EdgeView(messages=filter_input.to_messages(filtered, to, name, rewrites=policy != "verbatim"))
 
 
-def _outcome(ctx: AgentContext[Any], action: Action | None, first: Origin) -> Outcome:
-    """What a flow comes to when somebody is done and control goes nowhere else."""
+def _outcome(ctx: AgentContext[Any], action: Action | None, first: Origin) -> FlowOutcome:
     if action is not None and type(action) is not Exit and type(action) is not BreakLoop:
-        wanted = "Transfer(…), Exit(…), BreakLoop() or nothing"
-        raise SetupError(f"`{ctx.agent}` returned {action!r} from run; return {wanted}")
+        valid = "Transfer(…), Exit(…), BreakLoop() or None"
+        raise SetupError(f"`{ctx.agent}` returned {action!r} from run; return {valid}")
     output = action.result if type(action) is Exit and action.result is not None else ctx.output
-    return Outcome(action, ctx.origin, output, first)
+    return FlowOutcome(action, ctx._origin, output, first)
 
 
 def _is_recorded(ctx: AgentContext[Any], what: str) -> bool:
-    """Whether the log has come past this point before: then hooks have been told."""
-    log = ctx.run.log
-    return log.has_past and log.has(f"{ctx.scope}/{what}")
+    log = ctx._run.log
+    return log.has_past and log.has(f"{ctx._scope}/{what}")
 
 
-def _pass_on(ctx: AgentContext[Any], transfer: Transfer, reason: str) -> None:
-    """Record where control goes."""
-    log, origin, key = ctx.run.log, ctx.origin, f"{ctx.scope}/to"
-    recorded = log.find(key, Transferred) if log.has_past else None
+def _record_transfer(ctx: AgentContext[Any], transfer: Transfer, reason: str) -> None:
+    log, origin, key = ctx._run.log, ctx._origin, f"{ctx._scope}/to"
+    recorded = log.find(key, ControlTransferred) if log.has_past else None
     if recorded is None:
         payload = transfer.payload
-        # What came through a tool has been read from JSON and is plain.
+        # The payload of a tool call was parsed from JSON and needs no conversion.
         if payload is not None and not transfer.via:
-            payload = as_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
-        log.write(Transferred(key, origin, time(), origin.agent, transfer.to, transfer.call_id, payload, reason))
+            payload = to_json_value(f"the payload of the transfer to `{transfer.to}`", payload)
+        log.write(ControlTransferred(key, origin, time(), origin.agent, transfer.to, transfer.call_id, payload, reason))
     elif recorded.target != transfer.to:
-        raise ReplayMismatch(key, f"a transfer to {recorded.target}", f"a transfer to {transfer.to}")
+        raise ReplayMismatchError(key, f"a transfer to {recorded.target}", f"a transfer to {transfer.to}")
 
 
-async def _tell_of_handoff(
-    course: Course, ctx: AgentContext[Any], source: BaseAgent[Any, Any], target: BaseAgent[Any, Any]
+async def _call_handoff_hooks(
+    flow: TeamFlow, ctx: AgentContext[Any], source: BaseAgent[Any, Any], target: BaseAgent[Any, Any]
 ) -> None:
-    """Tell the hooks of the run, of the source and of the target that control has gone on."""
-    told, is_past = told_of(source, course.rules.options.hooks), _is_recorded(ctx, "end")
-    await (told or Told(source, None, None)).handoff(ctx, target, is_past=is_past)
-    if ctx.told is not None:
-        await ctx.told.end(ctx, None, is_past=is_past)
+    hooks, is_past = dispatcher_for(source, flow.config.options.hooks), _is_recorded(ctx, "end")
+    await (hooks or HookDispatcher(source, None, None)).handoff(ctx, target, is_past=is_past)
+    if ctx._hooks is not None:
+        await ctx._hooks.end(ctx, None, is_past=is_past)
 
 
-def _finish(ctx: AgentContext[Any]) -> None:
-    """Record that an activation is over."""
-    log, key = ctx.run.log, f"{ctx.scope}/end"
-    finished = log.find(key, Finished) if log.has_past else None
+def _record_end(ctx: AgentContext[Any]) -> None:
+    log, key = ctx._run.log, f"{ctx._scope}/end"
+    finished = log.find(key, AgentFinished) if log.has_past else None
     if finished is None:
-        log.write(Finished(key, ctx.origin, time(), ctx.take_changes()))
+        log.write(AgentFinished(key, ctx._origin, time(), ctx._take_changes()))
     else:
-        ctx.apply_changes(finished.changes)
+        ctx._apply_changes(finished.value_changes)

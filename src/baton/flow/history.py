@@ -1,86 +1,108 @@
-"""What the next agent reads: projections of a history. They never change the history, nor the log.
+"""Views on a history: the messages that an agent reads, and the input of handoff filters.
 
-Reading is incremental: a reader remembers how far it has come, a rewritten message is made once and shared by all,
-and agents that have not spoken yet read one list in common. So a transfer costs the same after ten and ten thousand.
+Reading is incremental: a reader remembers its position, a rewritten message is cached, and agents without messages of
+their own share one list. So a transfer costs the same after ten and ten thousand messages.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Awaitable, Sequence
 from typing import Any, cast
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
-from ..agents import Projection
-from ..context import Entry, History, View, Window
-from ..errors import SetupError
+from ..agents import AgentContext, HistoryPolicy
+from ..context import HistoryEntry, RunContext
+from ..context.history import History, HistoryView, MessageWindow
+from ..context.run_context import needs_await
+from ..errors import SetupError, nearest
 from ..events import Origin
+from ..handoffs import HandoffInputData, HandoffInputFilter
 from ..messages import (
+    MESSAGE_TYPES,
     AssistantMessage,
     Message,
     Text,
     ToolMessage,
     UserMessage,
-    as_messages,
     is_empty,
     media_of,
-    paired,
+    pair_calls_with_results,
     text_of,
+    to_messages,
 )
 
 _POLICIES = ("rewritten", "verbatim", "lineage", "answers", "none")
 
 
-def checked_projection(policy: Any) -> Projection:
-    """The policy, if there is one of that name."""
+def check_history_policy(policy: Any) -> HistoryPolicy:
+    """Return a history policy unchanged if it is valid.
+
+    Args:
+        policy: The name of a policy, or a function of entries.
+
+    Raises:
+        SetupError: There is no such policy.
+    """
     if policy in _POLICIES or callable(policy):
-        return cast("Projection", policy)
-    raise SetupError(f"there is no history {policy!r}; use one of {', '.join(_POLICIES)}, or a function of entries")
+        return cast("HistoryPolicy", policy)
+    known = f"use one of {', '.join(_POLICIES)}, or a function of entries"
+    raise SetupError(f"there is no history {policy!r}; {known}{nearest(policy, _POLICIES)}")
 
 
-def view_for(history: History, origin: Origin, policy: Projection, *, hides_transfers: bool = False) -> View:
-    """What the activation with this origin reads."""
+def view_history(
+    history: History, origin: Origin, policy: HistoryPolicy, *, hide_transfers: bool = False
+) -> HistoryView:
+    """Return the view of one activation on a history.
+
+    Args:
+        history: The history.
+        origin: The activation.
+        policy: The history policy of the activation.
+        hide_transfers: Whether to leave out followed transfers.
+    """
     if policy == "rewritten" or policy == "verbatim":
-        # The string is the key: it is made once and its hash is known, which a tuple's is not.
+        # The key is the string itself, because its hash is cached.
         readers = history.views.get(policy)
         if readers is None:
-            readers = history.views[policy] = _Readers(
-                history.entries, history.undone_at, rewrites=policy == "rewritten", hides_transfers=hides_transfers
+            readers = history.views[policy] = _SharedReads(
+                history.entries, history.hidden_at, rewrites=policy == "rewritten", hide_transfers=hide_transfers
             )
         return _RunningView(readers, origin)
     before = history.entries
     if policy == "none":
         chosen = [entry.message for entry in before if entry.is_user_input]
     elif policy == "lineage":
-        chosen = _lineage(before, origin, hides_transfers)
+        chosen = _lineage(before, origin, hide_transfers)
     elif policy == "answers":
         chosen = _answers(before, origin.agent)
     else:
-        chosen = paired(_chosen_by(policy, before, origin.agent))
-    return _FixedView(history, chosen)
+        chosen = pair_calls_with_results(_call_policy(policy, before, origin.agent))
+    return FixedView(history, chosen)
 
 
-def _chosen_by(policy: Any, entries: Sequence[Entry], agent: str) -> tuple[Message, ...]:
-    given: Any = policy(tuple([seen for seen in map(_as_found, entries) if seen is not None]))
+def _call_policy(policy: Any, entries: Sequence[HistoryEntry], agent: str) -> tuple[Message, ...]:
+    given: Any = policy(tuple([shown for shown in map(_without_hidden, entries) if shown is not None]))
     if isinstance(given, str) or not isinstance(given, Sequence):
         name = getattr(policy, "__name__", type(policy).__name__)
         raise SetupError(f"the history function `{name}` of `{agent}` must return a list of messages, not {given!r}")
-    return as_messages(cast("Sequence[Message]", given))
+    return to_messages(cast("Sequence[Message]", given))
 
 
-def _as_found(entry: Entry) -> Entry | None:
-    """The entry without transfers that did not happen; None if nothing is left of it."""
-    if not entry.undone:
+def _without_hidden(entry: HistoryEntry) -> HistoryEntry | None:
+    if not entry.hidden:
         return entry
-    message = entry.as_read_later(hides_transfers=False)
-    return None if message is None else Entry(message, entry.origin, entry.is_answer)
+    message = entry.for_others(hide_transfers=False)
+    return None if message is None else HistoryEntry(message, entry.origin, entry.is_answer)
 
 
-def view_of(history: History, chosen: list[Message]) -> View:
-    """A choice that somebody else has made, and then what the activation itself says: the list is the view's now."""
-    return _FixedView(history, chosen)
+class FixedView:
+    """A view that starts with given messages and continues with those of the activation itself.
 
-
-class _FixedView:
-    """A choice made once, when the activation begins; then what the activation itself says."""
+    Args:
+        history: The history.
+        chosen: The first messages; the view extends the list.
+    """
 
     __slots__ = ("_history", "_messages", "_position")
 
@@ -90,16 +112,16 @@ class _FixedView:
         self._position = len(history.entries)
 
     def messages(self) -> Sequence[Message]:
-        """The choice, and everything since."""
+        """Return the given messages and everything since."""
         entries = self._history.entries
         if self._position < len(entries):
             self._messages.extend([entry.message for entry in entries[self._position :]])
             self._position = len(entries)
-        return Window(self._messages, len(self._messages))
+        return MessageWindow(self._messages, len(self._messages))
 
 
-class _Reader:
-    """A list of messages read so far, and how far that is."""
+class _ReadPosition:
+    """The messages that a reader has read so far, and its position."""
 
     __slots__ = ("is_common", "is_private", "messages", "position")
 
@@ -109,74 +131,76 @@ class _Reader:
         self.messages = messages
         self.position = position
         self.is_common = is_common
-        """Whether those read it who have not spoken yet; to them everybody is somebody else."""
+        """True for the list that agents without messages of their own share."""
         self.is_private = is_private
-        """Whether only one activation reads it."""
+        """True if only one activation reads it."""
 
 
-class _Readers:
-    """Those who read all of one history in one way: in common until they speak, then each for itself."""
+class _SharedReads:
+    """The readers of one history with one policy: a shared list, and one per author."""
 
-    __slots__ = ("_authors", "_common", "_own", "entries", "hides", "rewrites", "undone_at")
+    __slots__ = ("_authors", "_common", "_own", "entries", "hidden_at", "hides", "rewrites")
 
-    def __init__(self, entries: list[Entry], undone_at: list[int], *, rewrites: bool, hides_transfers: bool) -> None:
-        # The lists and not the history that has them: it has its readers, and a ring would wait for the collector.
+    def __init__(
+        self, entries: list[HistoryEntry], hidden_at: list[int], *, rewrites: bool, hide_transfers: bool
+    ) -> None:
+        # It refers to the lists, not to the history, to avoid a reference cycle.
         self.entries = entries
-        self.undone_at = undone_at
+        self.hidden_at = hidden_at
         self.rewrites = rewrites
-        self.hides = hides_transfers
-        self._common = _Reader([], 0, is_common=True)
-        self._own: dict[str, _Reader] = {}
+        self.hides = hide_transfers
+        self._common = _ReadPosition([], 0, is_common=True)
+        self._own: dict[str, _ReadPosition] = {}
         self._authors: set[str] = set()
 
-    def reader_for(self, origin: Origin, start: int) -> _Reader:
-        """A list for an activation that began at `start`, read up to there."""
+    def reader_for(self, origin: Origin, start: int) -> _ReadPosition:
+        """Return the reader for an activation that began at `start`, advanced to there."""
         reader = self._own.get(origin.agent)
         if reader is not None:
-            self.read_on(reader, origin, start)
+            self.advance(reader, origin, start)
             return reader
-        self.read_on(self._common, origin, start)
+        self.advance(self._common, origin, start)
         if not self.rewrites or origin.agent not in self._authors:
             return self._common
-        reader = self._own[origin.agent] = _Reader([], 0)
-        self.read_on(reader, origin, start)
+        reader = self._own[origin.agent] = _ReadPosition([], 0)
+        self.advance(reader, origin, start)
         return reader
 
-    def reader_for_own_words(self, reader: _Reader, origin: Origin) -> _Reader:
-        """A list for an activation that has spoken and goes on reading."""
+    def reader_with_own_messages(self, reader: _ReadPosition, origin: Origin) -> _ReadPosition:
+        """Return the reader for an activation that has added messages."""
         if reader.is_private:
             return reader
-        if self.undone_at and self.undone_at[-1] >= reader.position:
-            # This activation reads of transfers that did not happen; later ones will not.
-            return _Reader(list(reader.messages), reader.position, is_private=True)
+        if self.hidden_at and self.hidden_at[-1] >= reader.position:
+            # This activation reads its refused transfers; later ones will not.
+            return _ReadPosition(list(reader.messages), reader.position, is_private=True)
         if reader.is_common and self.rewrites:
-            reader = self._own[origin.agent] = _Reader(list(reader.messages), reader.position)
+            reader = self._own[origin.agent] = _ReadPosition(list(reader.messages), reader.position)
         return reader
 
-    def read_on(self, reader: _Reader, origin: Origin, stop: int) -> None:
-        """Read what has been said up to `stop`, in the words in which this activation reads it."""
+    def advance(self, reader: _ReadPosition, origin: Origin, stop: int) -> None:
+        """Advance a reader to `stop`."""
         messages, hides, rewrites = reader.messages, self.hides, self.rewrites
         start = reader.position
         if start < stop:
             reader.position = stop
-        me = None if reader.is_common else origin.agent
+        own_name = None if reader.is_common else origin.agent
         last_author: Origin | None = None
         for entry in self.entries[start:stop]:
             author = entry.origin
             if author is origin:
                 messages.append(entry.message)
                 continue
-            if me is None and author is not last_author and author is not None:
+            if own_name is None and author is not last_author and author is not None:
                 self._authors.add(author.agent)
                 last_author = author
-            if rewrites and (author is None or author.agent != me):
+            if rewrites and (author is None or author.agent != own_name):
                 message = entry.rewritten
-                if hides or entry.undone:
-                    message = as_read_by_others(entry, hides_transfers=hides)
+                if hides or entry.hidden:
+                    message = rewrite_entry(entry, hide_transfers=hides)
                 elif message is UNSET:
-                    message = entry.rewritten = rewritten(entry.message, author.agent if author is not None else None)
-            elif entry.undone or (hides and entry.followed):
-                message = entry.as_read_later(hides_transfers=hides)
+                    message = entry.rewritten = rewrite(entry.message, author.agent if author is not None else None)
+            elif entry.hidden or (hides and entry.followed):
+                message = entry.for_others(hide_transfers=hides)
             else:
                 message = entry.message
             if message is not None:
@@ -184,55 +208,65 @@ class _Readers:
 
 
 class _RunningView:
-    """Everything, incrementally: the agent's own messages as they are, the others' rewritten or as they are."""
+    """A view on the whole history: own messages as they are, others rewritten or as they are."""
 
     __slots__ = ("_origin", "_reader", "_readers", "_start")
 
-    def __init__(self, readers: _Readers, origin: Origin) -> None:
+    def __init__(self, readers: _SharedReads, origin: Origin) -> None:
         self._readers = readers
         self._origin = origin
         self._start = len(readers.entries)
-        self._reader: _Reader | None = None
+        self._reader: _ReadPosition | None = None
 
     def messages(self) -> Sequence[Message]:
-        """All there is to read by now."""
+        """Return the conversation so far."""
         reader, readers = self._reader, self._readers
         if reader is None:
-            # A resumed activation may have spoken before it reads for the first time; that is no common reading.
+            # A resumed activation may have added messages before it reads; they are not for the shared list.
             reader = self._reader = readers.reader_for(self._origin, self._start)
         stop = len(readers.entries)
         if reader.position < stop:
-            reader = self._reader = readers.reader_for_own_words(reader, self._origin)
-            readers.read_on(reader, self._origin, stop)
-        return Window(reader.messages, len(reader.messages))
+            reader = self._reader = readers.reader_with_own_messages(reader, self._origin)
+            readers.advance(reader, self._origin, stop)
+        return MessageWindow(reader.messages, len(reader.messages))
 
 
-def as_read_by_others(entry: Entry, *, hides_transfers: bool = False) -> Message | None:
-    """The entry in the words in which everybody but its author reads it; None if nothing is left of it."""
-    if hides_transfers and entry.followed:
+def rewrite_entry(entry: HistoryEntry, *, hide_transfers: bool = False) -> Message | None:
+    """Return the message of an entry as other agents read it; None if nothing is left of it.
+
+    Args:
+        entry: The entry; it caches the result.
+        hide_transfers: Whether to leave out a followed transfer.
+    """
+    if hide_transfers and entry.followed:
         if entry.rewritten_bare is UNSET:
-            entry.rewritten_bare = rewritten(entry.as_read_later(hides_transfers=True), entry.author)
+            entry.rewritten_bare = rewrite(entry.for_others(hide_transfers=True), entry.author)
         return entry.rewritten_bare
     if entry.rewritten is UNSET:
-        message = entry.as_read_later(hides_transfers=False) if entry.undone else entry.message
-        entry.rewritten = rewritten(message, entry.author)
+        message = entry.for_others(hide_transfers=False) if entry.hidden else entry.message
+        entry.rewritten = rewrite(message, entry.author)
     return entry.rewritten
 
 
-def rewritten(message: Message | None, author: str | None) -> Message | None:
-    """The message in the words in which everybody but its author reads it; input, which has no author, as it is."""
+def rewrite(message: Message | None, author: str | None) -> Message | None:
+    """Return a message as agents other than its author read it; None if nothing is left of it.
+
+    Args:
+        message: The message.
+        author: The agent that wrote it; None for user input, which is not changed.
+    """
     if message is None:
         return None
     content = message.content
     text = content if isinstance(content, str) else text_of(content)
-    # `type(…) is`, here and on other paths that every transfer takes: isinstance on a struct costs several times more.
+    # `type(…) is`, because isinstance on a struct costs several times more, and every transfer comes here.
     if author is not None and type(message) is AssistantMessage:
-        if not text and text is content and len(message.calls) == 1:
-            # What nearly every transfer and tool call looks like.
-            call = message.calls[0]
+        if not text and text is content and len(message.tool_calls) == 1:
+            # The usual form of a transfer or tool call.
+            call = message.tool_calls[0]
             return UserMessage(f"For context: [{author}] called tool: `{call.name}` with arguments: {call.arguments}.")
         told = f" [{author}] said: {text}." if text else ""
-        for call in message.calls:
+        for call in message.tool_calls:
             told += f" [{author}] called tool: `{call.name}` with arguments: {call.arguments}."
     elif author is not None and type(message) is ToolMessage:
         told = f" [{author}] `{message.name}` tool returned result: {text}." if text else ""
@@ -243,32 +277,183 @@ def rewritten(message: Message | None, author: str | None) -> Message | None:
     return UserMessage("For context:" + told) if told else None
 
 
-def _lineage(entries: Sequence[Entry], mine: Origin, hides_transfers: bool) -> list[Message]:
+def _lineage(entries: Sequence[HistoryEntry], own: Origin, hide_transfers: bool) -> list[Message]:
     ancestors: set[Origin] = set()
-    origin: Origin | None = mine
+    origin: Origin | None = own
     while origin is not None:
         ancestors.add(origin)
         origin = origin.parent
-    kept = [entry for entry in entries if entry.origin is None or entry.origin in ancestors]
-    return _as_read_by(kept, mine.agent, hides_transfers)
+    selected = [entry for entry in entries if entry.origin is None or entry.origin in ancestors]
+    return _read_as(selected, own.agent, hide_transfers)
 
 
-def _answers(entries: Sequence[Entry], me: str) -> list[Message]:
-    kept = [entry for entry in entries if entry.is_user_input or entry.is_answer]
-    return _as_read_by([_as_spoken(entry) if entry.author == me else entry for entry in kept], me, True)
+def _answers(entries: Sequence[HistoryEntry], agent: str) -> list[Message]:
+    selected = [entry for entry in entries if entry.is_user_input or entry.is_answer]
+    return _read_as([_as_response(entry) if entry.author == agent else entry for entry in selected], agent, True)
 
 
-def _as_spoken(entry: Entry) -> Entry:
-    """The entry; a result that is the answer as if its author had said it, for its call is not among the answers."""
+def _as_response(entry: HistoryEntry) -> HistoryEntry:
+    """Convert a final tool result to an assistant message; its call is not an answer."""
     message = entry.message
-    return Entry(AssistantMessage(message.content), entry.origin) if isinstance(message, ToolMessage) else entry
+    return HistoryEntry(AssistantMessage(message.content), entry.origin) if isinstance(message, ToolMessage) else entry
 
 
-def _as_read_by(entries: Sequence[Entry], me: str, hides_transfers: bool) -> list[Message]:
+def _read_as(entries: Sequence[HistoryEntry], agent: str, hide_transfers: bool) -> list[Message]:
     read = [
-        entry.as_read_later(hides_transfers=hides_transfers)
-        if entry.author == me
-        else as_read_by_others(entry, hides_transfers=hides_transfers)
+        entry.for_others(hide_transfers=hide_transfers)
+        if entry.author == agent
+        else rewrite_entry(entry, hide_transfers=hide_transfers)
         for entry in entries
     ]
-    return paired([message for message in read if message is not None])
+    return pair_calls_with_results([message for message in read if message is not None])
+
+
+class FilterInput:
+    """The history as input filters get it, with the author in each message.
+
+    Args:
+        history: The history.
+        hide_transfers: Whether to leave out followed transfers.
+    """
+
+    __slots__ = ("_entries", "_gone", "_hides", "_input_history", "_messages", "_position", "_sources")
+
+    def __init__(self, history: History, *, hide_transfers: bool) -> None:
+        self._entries = history.entries
+        self._hides = hide_transfers
+        self._position = history.inputs
+        self._input_history = tuple([entry.message for entry in history.entries[: history.inputs]])
+        self._messages: list[Message] = []
+        """The messages after the input."""
+        self._gone: list[int] = []
+        """The positions of entries that are hidden as a whole."""
+        self._sources: dict[int, HistoryEntry] = {}
+        """The entry of each message, by identity of the message."""
+
+    @classmethod
+    def of(cls, history: History, *, hide_transfers: bool) -> "FilterInput":
+        """Return the filter input of a history, which is created once.
+
+        Args:
+            history: The history.
+            hide_transfers: Whether to leave out followed transfers.
+        """
+        known = history.views.get(cls)
+        if known is None:
+            known = history.views[cls] = cls(history, hide_transfers=hide_transfers)
+        return known
+
+    def data(self, ctx: AgentContext[Any]) -> HandoffInputData:
+        """Return the input of a filter, split at the turn that hands off.
+
+        Args:
+            ctx: The context of the agent that hands off.
+        """
+        self._advance()
+        messages, inputs = self._messages, self._input_history
+        cut = max(ctx._turn_start - len(inputs), 0)
+        if self._gone:
+            cut -= bisect_left(self._gone, ctx._turn_start)
+        return HandoffInputData(
+            input_history=inputs,
+            pre_handoff_items=tuple(messages[:cut]),
+            new_items=tuple(messages[cut:]),
+            run_context=RunContext(ctx._run, ctx._origin, f"{ctx._scope}/filter"),
+        )
+
+    def to_messages(self, data: HandoffInputData, target: str, source: str, *, rewrites: bool) -> list[Message]:
+        """Convert the result of a filter to messages that the target reads.
+
+        Args:
+            data: The result of the filter.
+            target: The agent that control goes to.
+            source: The agent that hands off.
+            rewrites: Whether the target reads messages of other agents rewritten.
+        """
+        for section in (data.input_history, data.pre_handoff_items, data.new_items):
+            if type(section) is not tuple:
+                _check_section(section, source, target)
+        read = list(data.input_history)
+        if data.input_history is not self._input_history:
+            read = [_as_message(message) for message in read]
+        is_whole = True
+        for message in read:
+            is_whole = is_whole and type(message) is UserMessage
+        sources, hides = self._sources if rewrites else {}, self._hides
+        for section in (data.pre_handoff_items, data.new_items):
+            for message in section:
+                # The rewritten form of a message that the filter did not change is cached.
+                entry = sources.get(id(message))
+                if entry is not None and entry.origin is not None and entry.origin.agent != target:
+                    shown = rewrite_entry(entry, hide_transfers=hides)
+                else:
+                    shown = _as_read(_as_message(message), target, source, rewrites=rewrites)
+                    is_whole = is_whole and type(shown) is UserMessage
+                if shown is not None:
+                    read.append(shown)
+        return read if is_whole else pair_calls_with_results(read)
+
+    def _advance(self) -> None:
+        entries, hides = self._entries, self._hides
+        for position in range(self._position, len(entries)):
+            entry = entries[position]
+            message = entry.for_others(hide_transfers=hides) if entry.hidden or hides else entry.message
+            if message is None:
+                self._gone.append(position)
+                continue
+            origin = entry.origin
+            if origin is not None:
+                if type(message) is AssistantMessage:
+                    message = AssistantMessage(message.content, message.tool_calls, message.reasoning, origin.agent)
+                elif type(message) is ToolMessage:
+                    message = ToolMessage(
+                        message.tool_call_id, message.name, message.content, message.is_error, origin.agent
+                    )
+                self._sources[id(message)] = entry
+            self._messages.append(message)
+        self._position = len(entries)
+
+
+async def check_filter_result(
+    input_filter: HandoffInputFilter, result: HandoffInputData | Awaitable[HandoffInputData], source: str, target: str
+) -> HandoffInputData:
+    """Await the result of a filter if necessary, and check its type.
+
+    Args:
+        input_filter: The filter.
+        result: Its result.
+        source: The agent that hands off.
+        target: The agent that control goes to.
+
+    Raises:
+        SetupError: The result is not HandoffInputData.
+    """
+    data: Any = result
+    if needs_await(data):
+        data = await data
+    if not isinstance(data, HandoffInputData):
+        name = getattr(input_filter, "__name__", type(input_filter).__name__)
+        raise SetupError(
+            f"the filter `{name}` of the handoff from `{source}` to `{target}` returned {type(data).__name__}; "
+            "it must return HandoffInputData, for instance data.clone(…)"
+        )
+    return data
+
+
+def _check_section(section: Any, source: str, target: str) -> None:
+    if isinstance(section, str) or not isinstance(section, Sequence):
+        raise SetupError(
+            f"a filter of the handoff from `{source}` to `{target}` returned {section!r} instead of messages"
+        )
+
+
+def _as_message(item: Any) -> Message:
+    return item if type(item) in MESSAGE_TYPES else to_messages([item])[0]
+
+
+def _as_read(message: Message, target: str, source: str, *, rewrites: bool) -> Message | None:
+    """Return a message of the target itself, or changed by a filter, as the target reads it."""
+    if type(message) is not AssistantMessage and type(message) is not ToolMessage:
+        return message
+    author, shown = message.author or source, replace(message, author="")
+    return rewrite(shown, author) if rewrites and author != target else shown

@@ -1,108 +1,143 @@
-"""A team: the agents reachable from a root and the edges between them, compiled once, checked, immutable."""
+"""Teams: the agents reachable from a root and the edges between them, and the fingerprints of teams."""
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from ..agents import BaseAgent
-from ..errors import SetupError, listed
-from ..handoffs import TRANSFER_TOOL, Handoff, Language, Route, Routes, default_tool_name, handoff_route, tree_route
-from .history import checked_projection
+from ..errors import SetupError, nearest, quote_names
+from ..handoffs import TRANSFER_TOOL, Handoff, PromptLanguage, default_tool_name
+from ..handoffs.routes import Route, Routes, handoff_route, tree_route
+from .history import check_history_policy
 
 _logger = logging.getLogger("baton.team")
 
 
-class Seat(Struct, frozen=True):
-    """One agent's place in one team: the agent, and the edges out of it."""
+class TeamMember(Struct, frozen=True):
+    """An agent of a team and its edges."""
 
     agent: BaseAgent[Any, Any]
+    """The agent."""
     routes: Routes
+    """The transfers that it can make, as its model is offered them."""
     edges: tuple[Route, ...]
+    """The edges to other members."""
 
 
 class Finding(Struct, frozen=True):
-    """Something about a team that works but is probably not meant."""
+    """A likely mistake in a team."""
 
     kind: Literal["undescribed", "unreachable", "no exit"]
+    """The kind of mistake."""
     agent: str
+    """The agent that it concerns."""
     text: str
+    """The explanation."""
     inside: str = ""
-    """The agent inside which the team is that it is about; "" for the outermost team."""
+    """The agent that the team is nested in; "" for the outermost team."""
 
     def found_inside(self, owner: str) -> "Finding":
-        """The same about a team inside an agent; the text says so."""
+        """Return the finding for a nested team.
+
+        Args:
+            owner: The agent that the team is nested in.
+        """
         return Finding(self.kind, self.agent, f"{self.text} (inside `{owner}`)", owner)
 
 
 class Team:
-    """Seats by name. `Team.compile` is the only maker.
+    """An immutable team of agents. Create it with `Team.compile`.
 
-    An agent that runs inside another (a step of a workflow, an agent that is a tool) has a team of its own: whom it can
-    reach from there. `inner` are all of these, by the name of their root.
+    An agent that runs inside another one (a step of a workflow, an agent called as a tool) has a team of its own.
+
+    Attributes:
+        root: The name of the agent that a run starts with.
+        members: The members by name.
+        language: The language of generated prompts.
+        inner: The teams of nested agents at every level, by the name of their root.
     """
 
-    __slots__ = ("inner", "language", "root", "seats")
+    __slots__ = ("inner", "language", "members", "root")
 
-    def __init__(self, root: str, seats: dict[str, Seat], language: Language, inner: dict[str, "Team"]) -> None:
+    def __init__(
+        self, root: str, members: dict[str, TeamMember], language: PromptLanguage, inner: dict[str, "Team"]
+    ) -> None:
         self.root = root
-        self.seats = seats
-        self.language: Language = language
+        self.members = members
+        self.language: PromptLanguage = language
         self.inner = inner
 
     @staticmethod
     def compile(
-        root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: Language = "en"
+        root: BaseAgent[Any, Any], *, extra: Sequence[BaseAgent[Any, Any]] = (), language: PromptLanguage = "en"
     ) -> "Team":
-        """The team of everybody reachable from the root (and from `extra`). Raises SetupError if it cannot work."""
-        everybody: dict[str, BaseAgent[Any, Any]] = {}
+        """Compile and check the team of all agents that are reachable from a root.
+
+        Args:
+            root: The agent that a run starts with.
+            extra: Further agents that are part of the team.
+            language: The language of generated prompts.
+
+        Raises:
+            SetupError: Two agents share a name, or a handoff names an unknown agent.
+        """
+        by_name: dict[str, BaseAgent[Any, Any]] = {}
         inner: dict[str, Team] = {}
-        outer = _compiled([root, *extra], language, everybody, inner)
-        inside = ", and an agent that runs inside another reaches nobody outside"
-        # A part may have parts: their teams are found while the list grows.
-        waiting = [*outer.seats.values()]
+        outer = _compile([root, *extra], language, by_name, inner)
+        inside = ", and an agent that runs inside another one cannot reach agents outside"
+        waiting = [*outer.members.values()]
         while waiting:
-            for part in waiting.pop().agent.parts():
+            for part in waiting.pop().agent.inner_agents():
                 if part.name not in inner:
-                    inner[part.name] = team = _compiled([part], language, everybody, inner, rule=inside)
-                    waiting.extend(team.seats.values())
+                    inner[part.name] = team = _compile([part], language, by_name, inner, rule=inside)
+                    waiting.extend(team.members.values())
                 else:
-                    _enter(part, everybody)
+                    _register(part, by_name)
         return outer
 
-    def seat(self, name: str) -> Seat | None:
-        """The seat of the agent with this name."""
-        return self.seats.get(name)
+    def __repr__(self) -> str:
+        edges = sum(len(member.edges) for member in self.members.values())
+        return f"Team({self.root!r}, agents={[*self.members]}, edges={edges})"
 
     def nested(self) -> "Iterator[tuple[str, Team]]":
-        """The teams inside agents of this one and inside theirs, each once, with the name of the agent it is in."""
+        """Yield each nested team, at every level, with the name of the agent it is nested in."""
         seen: set[str] = set()
         waiting: list[Team] = [self]
         while waiting:
-            for name, seat in waiting.pop(0).seats.items():
-                for part in seat.agent.parts():
+            for name, member in waiting.pop(0).members.items():
+                for part in member.agent.inner_agents():
                     if part.name not in seen:
                         seen.add(part.name)
                         waiting.append(self.inner[part.name])
                         yield name, self.inner[part.name]
 
-    def joined_by(self, guest: BaseAgent[Any, Any]) -> "Team":
-        """The team with an agent that a function returned, and everybody reachable from it."""
-        arrived = Team.compile(guest, language=self.language)
-        inner = {**self.inner, **arrived.inner}
-        return Team(self.root, {**self.seats, **arrived.seats}, self.language, inner)
+    def extend(self, agent: BaseAgent[Any, Any]) -> "Team":
+        """Return the team with a dynamic agent and all agents reachable from it.
+
+        Args:
+            agent: The agent, such as one that a tool returned.
+        """
+        added = Team.compile(agent, language=self.language)
+        return Team(self.root, {**self.members, **added.members}, self.language, {**self.inner, **added.inner})
 
     def warn(self, *, entries: Sequence[str] = ()) -> None:
-        """Log what is probably not meant."""
+        """Log the findings as warnings.
+
+        Args:
+            entries: Agents besides the root that control can start with.
+        """
         for finding in self.findings(entries=entries):
             _logger.warning("%s", finding.text)
 
     def findings(self, *, entries: Sequence[str] = ()) -> list[Finding]:
-        """What is probably not meant: agents that a model must choose blindly, and agents that nobody can reach.
+        """Return likely mistakes: agents without description, and unreachable agents.
 
-        `entries` are agents that control goes to without an edge, besides the root. Teams inside agents are looked at
-        as well; who stands in several of them is reported once.
+        Nested teams are checked as well; an agent that is in several teams is reported once.
+
+        Args:
+            entries: Agents besides the root that control can start with.
         """
         findings = [*self._undescribed(), *self._unreachable({self.root, *entries})]
         for owner, team in self.nested():
@@ -111,68 +146,65 @@ class Team:
         return [finding for finding in findings if first[finding.kind, finding.agent] is finding]
 
     def _undescribed(self) -> Iterable[Finding]:
-        chosen = {route.target for seat in self.seats.values() for route in seat.edges if route.tool}
-        for name in self.seats:
-            if name in chosen and not self.seats[name].agent.description:
+        chosen = {route.target for member in self.members.values() for route in member.edges if route.tool}
+        for name in self.members:
+            if name in chosen and not self.members[name].agent.description:
                 yield Finding("undescribed", name, f"`{name}` has no description: a model must choose it by name alone")
 
     def _unreachable(self, entries: set[str]) -> Iterable[Finding]:
         seen, waiting = set(entries), list(entries)
         while waiting:
-            for route in self.seats[waiting.pop()].edges:
-                for name in (route.target, route.handoff.returns):
-                    if name in self.seats and name not in seen:
+            for route in self.members[waiting.pop()].edges:
+                for name in (route.target, route.handoff.return_to):
+                    if name in self.members and name not in seen:
                         seen.add(name)
                         waiting.append(name)
-        for name in self.seats:
+        for name in self.members:
             if name not in seen:
                 yield Finding("unreachable", name, f"`{name}` cannot be reached from `{self.root}`")
 
 
-def _compiled(
+def _compile(
     roots: Sequence[BaseAgent[Any, Any]],
-    language: Language,
-    everybody: dict[str, BaseAgent[Any, Any]],
+    language: PromptLanguage,
+    by_name: dict[str, BaseAgent[Any, Any]],
     inner: dict[str, Team],
     *,
     rule: str = "",
 ) -> Team:
-    """One team. `everybody` are the agents of all teams of a run: names are unique among them.
-
-    `rule` is what to say when somebody is wanted who is not in the team.
-    """
-    agents = _reachable_from(roots, everybody)
+    """Compile one team. `by_name` has the agents of all teams; `rule` ends error messages."""
+    agents = _reachable_from(roots, by_name)
     parents: dict[str, list[str]] = {name: [] for name in agents}
     for agent in agents.values():
-        for child in agent.children():
+        for child in agent._transfer_children():
             parents[child.name].append(agent.name)
     for agent in agents.values():
         _check_names(agent, agents, rule)
-    seats = {name: _seat(agent, agents, parents[name], language) for name, agent in agents.items()}
-    return Team(roots[0].name, seats, language, inner)
+    members = {name: _member(agent, agents, parents[name], language) for name, agent in agents.items()}
+    return Team(roots[0].name, members, language, inner)
 
 
 def _reachable_from(
-    roots: Sequence[BaseAgent[Any, Any]], everybody: dict[str, BaseAgent[Any, Any]]
+    roots: Sequence[BaseAgent[Any, Any]], by_name: dict[str, BaseAgent[Any, Any]]
 ) -> dict[str, BaseAgent[Any, Any]]:
     found: dict[str, BaseAgent[Any, Any]] = {}
     waiting = list(reversed(roots))
     while waiting:
         agent = waiting.pop()
-        _enter(agent, everybody)
+        _register(agent, by_name)
         if agent.name in found:
             continue
         found[agent.name] = agent
-        nearby = [*agent.children(), *_agents_of(agent.edges()), *agent.mentioned()]
+        nearby = [*agent._transfer_children(), *_agents_of(agent._edges()), *agent._referenced_agents()]
         waiting.extend(reversed([other for other in nearby if found.get(other.name) is not other]))
     return found
 
 
-def _enter(agent: BaseAgent[Any, Any], everybody: dict[str, BaseAgent[Any, Any]]) -> None:
-    known = everybody.setdefault(agent.name, agent)
+def _register(agent: BaseAgent[Any, Any], by_name: dict[str, BaseAgent[Any, Any]]) -> None:
+    known = by_name.setdefault(agent.name, agent)
     if known is not agent:
         raise SetupError(
-            f"two different agents are called `{agent.name}`: {_described(known)} and {_described(agent)}; "
+            f"two different agents are called `{agent.name}`: {_describe(known)} and {_describe(agent)}; "
             "give each a name of its own"
         )
 
@@ -183,44 +215,44 @@ def _agents_of(edges: Iterable[Handoff]) -> Iterable[BaseAgent[Any, Any]]:
             yield edge.agent  # pyright: ignore[reportUnknownMemberType]
 
 
-def _described(agent: BaseAgent[Any, Any]) -> str:
+def _describe(agent: BaseAgent[Any, Any]) -> str:
     return f"{type(agent).__name__}({agent.name!r}, description={agent.description!r})"
 
 
-def _seat(
-    agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: Language
-) -> Seat:
-    for policy in (agent.history, *(edge.history for edge in agent.edges())):
+def _member(
+    agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], parents: list[str], language: PromptLanguage
+) -> TeamMember:
+    for policy in (agent.history, *(edge.history for edge in agent._edges())):
         if policy is not None:
-            checked_projection(policy)
-    tree = [child.name for child in agent.children()]
+            check_history_policy(policy)
+    tree = [child.name for child in agent._transfer_children()]
     if not agent.disallow_transfer_to_parent:
         tree += [parent for parent in parents if parent != agent.name]
     edges = [tree_route(agents[name]) for name in dict.fromkeys(tree)]
-    edges += [_handoff_route(edge, agents) for edge in agent.edges()]
-    for other in dict.fromkeys(agent.mentioned()):
-        edges.append(handoff_route(Handoff(agent=other, is_shown=False), other, tool=""))
+    edges += [_handoff_route(edge, agents) for edge in agent._edges()]
+    for other in dict.fromkeys(agent._referenced_agents()):
+        edges.append(handoff_route(Handoff(agent=other, offered_to_model=False), other, tool=""))
     _check_tool_names(agent, edges)
-    return Seat(agent, Routes(agent.name, edges, language=language), tuple(edges))
+    return TeamMember(agent, Routes(agent.name, edges, language=language), tuple(edges))
 
 
 def _check_names(agent: BaseAgent[Any, Any], agents: dict[str, BaseAgent[Any, Any]], rule: str) -> None:
-    for edge in agent.edges():
-        for wanted in (edge.target, edge.returns):
-            if wanted not in agents and wanted not in ("stay", "caller"):
+    for edge in agent._edges():
+        for wanted in (edge.target, edge.return_to):
+            if wanted not in agents and wanted not in (None, "caller"):
                 raise SetupError(
-                    f"`{agent.name}` has an edge to `{wanted}`, but nobody in the team has that name{rule}; "
-                    f"the team has: {listed([*agents])}"
+                    f"`{agent.name}` has a handoff to `{wanted}`, but the team has no agent of that name{rule}; "
+                    f"the team has: {quote_names([*agents])}{nearest(wanted, agents)}"
                 )
 
 
 def _handoff_route(edge: Handoff, agents: dict[str, BaseAgent[Any, Any]]) -> Route:
-    tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.is_shown else ""
+    tool = (edge.tool_name_override or default_tool_name(edge.target)) if edge.offered_to_model else ""
     return handoff_route(edge, agents[edge.target], tool=tool)
 
 
 def _check_tool_names(agent: BaseAgent[Any, Any], edges: Sequence[Route]) -> None:
-    taken: dict[str, str] = {spec.name: f"its tool `{spec.name}`" for spec in agent.tool_specs()}
+    taken: dict[str, str] = {spec.name: f"its tool `{spec.name}`" for spec in agent._tool_specs()}
     tree_tool = f"the transfer tool `{TRANSFER_TOOL}`"
     for route in edges:
         if not route.tool:
@@ -228,7 +260,55 @@ def _check_tool_names(agent: BaseAgent[Any, Any], edges: Sequence[Route]) -> Non
         meaning = tree_tool if route.is_tree else f"the handoff to `{route.target}`"
         if taken.get(route.tool, meaning) != meaning or (route.tool in taken and meaning != tree_tool):
             raise SetupError(
-                f"`{agent.name}` offers two things as `{route.tool}`: {taken[route.tool]} and {meaning}; "
-                "name one of them otherwise, for instance with handoff(agent, tool_name_override=…)"
+                f"`{agent.name}` has two tools called `{route.tool}`: {taken[route.tool]} and {meaning}; "
+                "rename one of them, for instance with handoff(agent, tool_name_override=…)"
             )
         taken[route.tool] = meaning
+
+
+def team_fingerprint(team: Team) -> dict[str, str]:
+    """Return a readable line for each agent: its type, tools, edges and parts.
+
+    Args:
+        team: The team.
+    """
+    prints = {name: _describe_member(member) for name, member in team.members.items()}
+    for inner in team.inner.values():
+        for name, member in inner.members.items():
+            prints.setdefault(name, _describe_member(member))
+    return prints
+
+
+def diff_fingerprints(recorded: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+    """Return a line for each agent that differs.
+
+    Args:
+        recorded: The fingerprint of the team that a run began with.
+        present: The fingerprint of the present team.
+    """
+    lines: list[str] = []
+    for name in [*recorded, *(name for name in present if name not in recorded)]:
+        before, now = recorded.get(name), present.get(name)
+        if before == now:
+            continue
+        if now is None:
+            lines.append(f"- `{name}` is gone")
+        elif before is None:
+            lines.append(f"+ `{name}` is new")
+        else:
+            lines.append(f"~ `{name}` was ({before}), is ({now})")
+    return lines
+
+
+def _describe_member(member: TeamMember) -> str:
+    agent = member.agent
+    facts = [type(agent).__name__]
+    tools = [spec.name for spec in agent._tool_specs()]
+    if tools:
+        facts.append(f"tools {', '.join(tools)}")
+    if member.edges:
+        facts.append(f"to {', '.join(route.target for route in member.edges)}")
+    parts = [part.name for part in agent.inner_agents()]
+    if parts:
+        facts.append(f"parts {', '.join(parts)}")
+    return "; ".join(facts)

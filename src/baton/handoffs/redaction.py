@@ -1,12 +1,12 @@
-"""Taking cards, social security numbers, addresses and phone numbers out of messages. Knows nothing of handoffs.
+"""Redaction of payment cards, social security numbers, e-mail addresses and phone numbers in messages.
 
-No pattern is perfect. These prefer shapes that hardly anything else has over finding every number a person may mean:
-- card: 13 to 19 digits, in one piece or with single spaces or dashes between groups, that begin as the cards of a
-  network do and pass the Luhn check. One in ten other numbers of that shape passes it too.
-- ssn: 123-45-6789 or 123 45 6789, not nine digits in one piece. Tax numbers that begin with 9 look the same and go too.
+No pattern is perfect. These prefer shapes that hardly anything else has over finding every possible number:
+- card: 13 to 19 digits, in one piece or with single spaces or dashes between groups, that begin like the cards of a
+  network and pass the Luhn check. One in ten other numbers of that shape passes it too.
+- ssn: 123-45-6789 or 123 45 6789, not nine digits in one piece. Tax numbers with a leading 9 match too.
 - email: an address with a domain that has a dot.
-- phone: + and 8 to 15 digits, or three, three and four digits with something between them, as in (415) 555-0132.
-  Numbers in one piece without + look like any other number, and other national forms like dates and ids: they stay.
+- phone: + and 8 to 15 digits, or three, three and four digits with separators, as in (415) 555-0132. Numbers in one
+  piece without + look like any other number, and other national forms like dates and ids: they are kept.
 """
 
 import json
@@ -16,13 +16,13 @@ from typing import Any, TypeAlias, cast
 
 from msgspec.structs import replace
 
-from ..context import as_json_value
-from ..errors import SetupError, listed
+from ..context.values import to_json_value
+from ..errors import SetupError, quote_names
 from ..messages import AssistantMessage, Audio, Content, Data, File, Message, Part, Text, ToolCall, is_empty
 
 Pattern: TypeAlias = str | re.Pattern[str]
 Finder: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
-"""Where in a text something stands: from, to."""
+"""Returns the (start, end) positions of matches in a text."""
 
 _SPACES = r" \u00a0\u2007\u2009\u202f"
 _DASHES = r"\-\u2010-\u2015\u2212"
@@ -30,14 +30,14 @@ _BETWEEN = f"[{_SPACES}{_DASHES}]"
 _POINTS = f"[{_SPACES}{_DASHES}.]"
 _LETTERS = "A-Za-z0-9À-ӿ"
 
-# After a digit and a point it is a fraction, and every tenth of those would pass for a card.
+# After a digit and a point it is a fraction, and every tenth of those would pass the Luhn check.
 _DIGITS = re.compile(rf"(?<!\d)(?<!\d\.)\d+(?:{_BETWEEN}\d+)*")
 _GROUP = re.compile(r"\d+")
 _NETWORK = re.compile(r"[3-6]|2[2-7]|8[12]|9792")
 _SSN = re.compile(
     rf"(?<!\d)(?<!\d[{_DASHES}])(?!000|666)\d{{3}}({_BETWEEN})(?!00)\d\d\1(?!0000)\d{{4}}(?!\d|[{_DASHES}]\d)"
 )
-# Possessive and begun only where a word begins, so that a long text without any @ is read once and not once per letter.
+# Possessive, and anchored at the start of a word: a long text without any @ is scanned only once.
 _EMAIL = re.compile(
     rf"(?<![{_LETTERS}._%+-])(?<![{_LETTERS}]')[{_LETTERS}._%+-][{_LETTERS}._%+'-]*+"
     rf"@(?:[{_LETTERS}-]+\.)+[A-Za-zÀ-ӿ][{_LETTERS}-]*[{_LETTERS}]"
@@ -60,12 +60,12 @@ def _cards(text: str) -> Iterator[tuple[int, int]]:
                 if len(digits) > 19:
                     break
                 is_all = first == 0 and last == len(groups) - 1
-                if len(digits) >= 13 and (is_all or _is_laid_out(groups[first:last])) and _is_card(digits):
+                if len(digits) >= 13 and (is_all or _has_long_groups(groups[first:last])) and _is_card(digits):
                     yield start, end
 
 
-def _is_laid_out(groups: Iterable[tuple[int, int]]) -> bool:
-    # Beside an expiry date or a code a card is only a part of the digits; it is known by its long groups.
+def _has_long_groups(groups: Iterable[tuple[int, int]]) -> bool:
+    # With an expiry date or a code, a card is only a part of the digits; its groups are long.
     return all(end - start >= 4 for start, end in groups)
 
 
@@ -76,65 +76,77 @@ def _is_card(digits: str) -> bool:
     return checksum % 10 == 0 and _NETWORK.match(plain) is not None
 
 
-def _matches_of(pattern: re.Pattern[str]) -> Finder:
+def _matcher(pattern: re.Pattern[str]) -> Finder:
     return lambda text: (match.span() for match in pattern.finditer(text))
 
 
-_STOCK: Mapping[str, Finder] = {
+_BUILT_IN: Mapping[str, Finder] = {
     "card": _cards,
-    "ssn": _matches_of(_SSN),
-    "email": _matches_of(_EMAIL),
-    "phone": _matches_of(_PHONE),
+    "ssn": _matcher(_SSN),
+    "email": _matcher(_EMAIL),
+    "phone": _matcher(_PHONE),
 }
 
 
-def finders(patterns: Mapping[str, Pattern] | Iterable[str] | None) -> dict[str, Finder]:
-    """What finds each kind of thing, by name: all stock patterns, some of them by name, or patterns of your own."""
+def find_patterns(patterns: Mapping[str, Pattern] | Iterable[str] | None) -> dict[str, Finder]:
+    """Return matchers by name.
+
+    Args:
+        patterns: Regular expressions by name, names of built-in patterns, or None for all built-in patterns.
+
+    Raises:
+        SetupError: A name is unknown, or a pattern is not a regular expression.
+    """
     if patterns is None:
-        return dict(_STOCK)
+        return dict(_BUILT_IN)
     if isinstance(patterns, Mapping):
         own = cast("Mapping[str, Pattern]", patterns)
-        return {name: _matches_of(_compiled(name, pattern)) for name, pattern in own.items()}
+        return {name: _matcher(_compile(name, pattern)) for name, pattern in own.items()}
     names = [patterns] if isinstance(patterns, str) else list(patterns)
-    unknown = [name for name in names if name not in _STOCK]
+    unknown = [name for name in names if name not in _BUILT_IN]
     if unknown:
         raise SetupError(
-            f"redact knows no pattern {listed(unknown)}; it knows {listed([*_STOCK])}. "
-            "Give one of your own as a mapping of its name to a regular expression"
+            f"redact has no pattern {quote_names(unknown)}; it has {quote_names([*_BUILT_IN])}. "
+            "Give your own pattern as a mapping of its name to a regular expression"
         )
-    return {name: _STOCK[name] for name in names}
+    return {name: _BUILT_IN[name] for name in names}
 
 
-def _compiled(name: str, pattern: Any) -> re.Pattern[str]:
+def _compile(name: str, pattern: Any) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
-        compiled.search("")  # One for bytes says only now that it cannot read text.
+        compiled.search("")  # A bytes pattern fails only here.
     except (re.error, TypeError) as error:
         raise SetupError(f"the pattern `{name}` given to redact is not a regular expression: {error}") from None
     return compiled
 
 
-class Redaction:
-    """Puts a replacement where something is found, in every place of a message where text stands."""
+class Redactor:
+    """Replaces matches in all texts of a message.
+
+    Args:
+        finders: Matchers by name.
+        replacement: The text to insert; `{name}` becomes the name of the pattern.
+    """
 
     def __init__(self, finders: Mapping[str, Finder], replacement: str) -> None:
         self._finders = finders
         self._replacement = replacement
 
-    def of_message(self, message: Message) -> Message | None:
-        """The message without what was found; None if nothing is left of it."""
+    def redact_message(self, message: Message) -> Message | None:
+        """Redact a message; return None if nothing is left of it."""
         if not isinstance(message, AssistantMessage):
             clean = self._content(message.content)
             return message if clean == message.content else replace(message, content=clean)
-        # Reasoning goes as a whole: what is opaque cannot be searched, and what is signed must not be changed.
-        calls = tuple(map(self._call, message.calls))
-        changed = replace(message, content=self._content(message.content), calls=calls, reasoning=())
+        # Reasoning is removed as a whole: opaque reasoning cannot be searched, signed reasoning must not be changed.
+        calls = tuple(map(self._call, message.tool_calls))
+        changed = replace(message, content=self._content(message.content), tool_calls=calls, reasoning=())
         if message.reasoning and is_empty(changed):
             return None
         return message if changed == message else changed
 
-    def of_text(self, text: str) -> str:
-        """The text with every found character gone. Finds that overlap are one, named after the first."""
+    def redact_text(self, text: str) -> str:
+        """Redact a text. Overlapping matches are replaced once, with the name of the first."""
         spans = sorted(
             (start, -end, name) for name, find in self._finders.items() for start, end in find(text) if start < end
         )
@@ -147,18 +159,18 @@ class Redaction:
         return "".join((*pieces, text[done:]))
 
     def _content(self, content: Content) -> Content:
-        return self.of_text(content) if isinstance(content, str) else tuple(map(self._part, content))
+        return self.redact_text(content) if isinstance(content, str) else tuple(map(self._part, content))
 
     def _part(self, part: Part) -> Part:
         match part:
             case Text():
-                return Text(self.of_text(part.text))
+                return Text(self.redact_text(part.text))
             case Data():
-                return Data(self._value(as_json_value("a data part", part.value)))
+                return Data(self._value(to_json_value("a data part", part.value)))
             case Audio(transcript=str(spoken)):
-                return replace(part, transcript=self.of_text(spoken))
+                return replace(part, transcript=self.redact_text(spoken))
             case File(name=str(name)):
-                return replace(part, name=self.of_text(name))
+                return replace(part, name=self.redact_text(name))
             case _:
                 return part
 
@@ -166,22 +178,22 @@ class Redaction:
         try:
             value = json.loads(call.arguments)
             clean = self._value(value)
-            # Looked at as text, too: of two equal keys only the last is in the value.
-            if clean == value and self.of_text(call.arguments) == call.arguments:
+            # Searched as text, too: of two equal keys only the last is in the value.
+            if clean == value and self.redact_text(call.arguments) == call.arguments:
                 return call
             return replace(call, arguments=json.dumps(clean, ensure_ascii=False))
         except (ValueError, RecursionError):
-            return replace(call, arguments=self.of_text(call.arguments))
+            return replace(call, arguments=self.redact_text(call.arguments))
 
     def _value(self, value: Any) -> Any:
         match value:
             case str():
-                return self.of_text(value)
+                return self.redact_text(value)
             case bool() | float() | None:
                 return value
             case int():
-                # Models write card numbers as numbers; what is found in one makes it a string.
-                clean = self.of_text(str(value))
+                # Models may write card numbers as integers; a redacted one becomes a string.
+                clean = self.redact_text(str(value))
                 return value if clean == str(value) else clean
             case dict():
                 return self._object(cast("dict[str, Any]", value))
@@ -191,9 +203,9 @@ class Redaction:
     def _object(self, value: dict[str, Any]) -> dict[str, Any]:
         clean: dict[str, Any] = {}
         for name, item in value.items():
-            key, number = self.of_text(name), 1
+            key, number = self.redact_text(name), 1
             while key in clean:
                 number += 1
-                key = f"{self.of_text(name)} {number}"
+                key = f"{self.redact_text(name)} {number}"
             clean[key] = self._value(item)
         return clean

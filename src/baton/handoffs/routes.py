@@ -1,48 +1,82 @@
-"""The edges out of one agent, compiled: what its model is shown, and what becomes of a call.
+"""Compiled edges of one agent: the tools and instructions its model sees, and the route that a call asks for.
 
-An agent reached through `sub_agents` is asked for with one tool that takes a name; an agent in `handoffs` has a
-tool of its own. Both end in the same Route.
+`sub_agents` share one tool that takes a name; every agent in `handoffs` has a tool of its own. Both become a `Route`.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from ..errors import listed
+from ..errors import quote_names
 from ..messages import ToolCall, ToolSpec
-from .base import Addressee, Handoff
-from .wording import Language, parameter_description, tool_description, transfer_section, with_examples
+from .base import Handoff, HandoffTarget
+
+PromptLanguage: TypeAlias = Literal["en", "zh"]
+"""The language of the texts that Baton adds to instructions and tools."""
+
+_SECTION = {
+    "en": """\
+You work in a team. These agents can take over the conversation from you:
+{agents}
+
+Decide first who is best suited to deal with the request:
+- If it is you, answer it yourself.
+- If it is one of the agents above, call `{tool}` with that agent's name. When you transfer, output nothing but \
+the call: the other agent sees the whole conversation.""",
+    "zh": """\
+你是团队的一员。以下智能体可以从你这里接手对话：
+{agents}
+
+先判断由谁来处理当前请求最合适：
+- 如果最合适的是你，请直接回答。
+- 如果是上面某个智能体，请调用 `{tool}` 并给出它的名称。移交时只输出该调用，不要输出其他内容：对方能看到完整的对话。""",
+}
+
+_TOOL = {
+    "en": "Give the conversation to another agent of your team, who then deals with it.",
+    "zh": "把对话移交给团队中的另一个智能体，由它继续处理。",
+}
+
+_EXAMPLES = {"en": "For example: {examples}", "zh": "例如：{examples}"}
+
+_PARAMETER = {"en": "The name of the agent that takes over.", "zh": "接手对话的智能体的名称。"}
+
 
 TRANSFER_TOOL = "transfer_to_agent"
-
+"""The name of the tool that transfers to a sub-agent or parent."""
 
 _NO_INPUT: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 class Route(Struct, frozen=True):
-    """One edge. `tool` is "" for an edge that only code follows; `result` is what the model that asked is told."""
+    """One compiled edge."""
 
     target: str
+    """The name of the target."""
     handoff: Handoff
+    """The handoff that it was made of."""
     description: str = ""
+    """The target's description."""
     tool: str = ""
+    """The name of the tool that asks for it; empty for an edge that only code follows."""
     result: str = ""
+    """The result that the call receives when the transfer is followed."""
     is_tree: bool = False
-    """Whether it is between parent and child, and asked for with the one tool that takes a name."""
+    """True if it connects parent and child, and is asked for with the shared tool."""
     examples: tuple[str, ...] = ()
-    """Questions that are for the target."""
+    """Example questions for the target."""
     accepts: Any = None
-    """The target's say in whether it takes the conversation, if it wants one."""
+    """The target's `accepts` callback."""
     is_plain: bool = True
-    """Whether asking for it is enough: no input to check, nobody to ask, nothing to call back."""
+    """True if it has neither input, approval, callback nor `accepts`."""
     is_straight: bool = True
-    """Whether nothing happens on the way: control stays where it goes, and the target reads as it always does."""
+    """True if it has neither `return_to`, `history` nor `input_filter`."""
 
 
-def tree_route(target: Addressee) -> Route:
-    """An edge between parent and child."""
+def tree_route(target: HandoffTarget) -> Route:
+    """Make a route between parent and child."""
     result = f"successfully transferred to agent [{target.name}]"
     accepts = getattr(target, "accepts", None)
     return Route(
@@ -52,14 +86,14 @@ def tree_route(target: Addressee) -> Route:
         TRANSFER_TOOL,
         result,
         is_tree=True,
-        examples=_examples_of(target),
+        examples=tuple(getattr(target, "examples", ())),
         accepts=accepts,
         is_plain=accepts is None,
     )
 
 
-def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
-    """An edge with a tool of its own; with "" for one that only code follows."""
+def handoff_route(handoff: Handoff, target: HandoffTarget, *, tool: str) -> Route:
+    """Make a route with a tool of its own; `tool` is empty for an edge that only code follows."""
     accepts = getattr(target, "accepts", None)
     asks_nothing = handoff.input_type is None and handoff.on_handoff is None and handoff.needs_approval is False
     return Route(
@@ -68,35 +102,43 @@ def handoff_route(handoff: Handoff, target: Addressee, *, tool: str) -> Route:
         target.description,
         tool,
         msgspec.json.encode({"assistant": target.name}).decode(),
-        examples=_examples_of(target),
+        examples=tuple(getattr(target, "examples", ())),
         accepts=accepts,
         is_plain=asks_nothing and accepts is None,
-        is_straight=handoff.returns == "stay" and handoff.history is None and handoff.input_filter is None,
+        is_straight=handoff.return_to is None and handoff.history is None and handoff.input_filter is None,
     )
 
 
-class Refusal(Struct, frozen=True):
-    """A call that asks for a transfer nobody can follow, and what to tell the model."""
+class TransferRefusal(Struct, frozen=True):
+    """A call that asks for a transfer that cannot be followed."""
 
     wish: str
+    """The agent name that the call contains."""
     text: str
+    """The error text for the model."""
 
 
-class _Wish(Struct):
+class _TransferArguments(Struct):
     agent_name: str
 
 
-_read_wish = msgspec.json.Decoder(_Wish).decode
+_parse_arguments = msgspec.json.Decoder(_TransferArguments).decode
 
 
 class Routes:
-    """All edges out of one agent of one team."""
+    """The routes of one agent in one team.
+
+    Args:
+        owner: The agent's name.
+        routes: Its edges.
+        language: The language of the generated texts.
+    """
 
     __slots__ = ("_by_name", "_by_tool", "_tree", "conditional", "owner", "reachable", "section", "specs")
 
-    def __init__(self, owner: str, routes: Sequence[Route], *, language: Language = "en") -> None:
+    def __init__(self, owner: str, routes: Sequence[Route], *, language: PromptLanguage = "en") -> None:
         self.owner = owner
-        shown = [route for route in routes if route.handoff.is_shown]
+        shown = [route for route in routes if route.handoff.offered_to_model]
         tree = [route for route in shown if route.is_tree]
         self._tree = {route.target: route for route in tree}
         self._by_tool = {route.tool: route for route in shown if route.tool and not route.is_tree}
@@ -105,33 +147,30 @@ class Routes:
             self._by_name.setdefault(route.target, route)
         self.reachable = tuple(self._by_name)
         self.conditional = tuple(route for route in shown if route.handoff.is_enabled is not True)
-        """Edges that may be switched off."""
+        """Routes with an `is_enabled` condition."""
         self.specs = self._make_specs(language)
         self.section = ""
         if tree:
-            names = [(route.target, _told(route, language)) for route in tree]
-            self.section = transfer_section(names, TRANSFER_TOOL, language=language)
+            self.section = _transfer_section(tree, language)
 
-    def wanted_by(self, call: ToolCall) -> Route | Refusal | None:
-        """The edge a call asks for, or why it cannot be followed; None if it asks for no transfer."""
+    def match(self, call: ToolCall) -> Route | TransferRefusal | None:
+        """Return the route that a call asks for, or why it cannot be followed; None for other calls."""
         if call.name != TRANSFER_TOOL or not self._tree:
             return self._by_tool.get(call.name)
         try:
-            wish = _read_wish(call.arguments).agent_name
+            wish = _parse_arguments(call.arguments).agent_name
         except msgspec.MsgspecError:
-            wanted = 'arguments must be {"agent_name": "…"}'
-            return Refusal(call.arguments, f"Not transferred: {wanted}; you can transfer to: {listed([*self._tree])}.")
-        route = self._tree.get(wish)
-        if route is None:
-            return Refusal(
-                wish, f"Not transferred: there is no `{wish}`; you can transfer to: {listed([*self._tree])}."
-            )
-        return route
+            return self._refuse(call.arguments, 'arguments must be {"agent_name": "…"}')
+        return self._tree.get(wish) or self._refuse(wish, f"there is no `{wish}`")
+
+    def _refuse(self, wish: str, reason: str) -> TransferRefusal:
+        text = f"Not transferred: {reason}; you can transfer to: {quote_names([*self._tree])}."
+        return TransferRefusal(wish, text)
 
     def edge(self, target: str, via: str) -> Route | None:
-        """The edge to this agent that this tool stands for; with "" the first one there is.
+        """Return the route to an agent through a tool; through `""` the first one.
 
-        None if there is none, or if the tool is a function that returned the agent: that goes by no edge's rules.
+        None if there is none, or if the tool is a function that returned the agent: no edge's options apply then.
         """
         if not via:
             return self._by_name.get(target)
@@ -139,13 +178,13 @@ class Routes:
             return self._tree[target]
         return self._by_tool.get(via)
 
-    def _make_specs(self, language: Language) -> tuple[ToolSpec, ...]:
-        specs = [_spec_of(route, language) for route in self._by_tool.values()]
+    def _make_specs(self, language: PromptLanguage) -> tuple[ToolSpec, ...]:
+        specs = [_to_spec(route, language) for route in self._by_tool.values()]
         if self._tree:
             parameter = {
                 "type": "string",
                 "enum": list(self._tree),
-                "description": parameter_description(language),
+                "description": _PARAMETER[language],
             }
             schema = {
                 "type": "object",
@@ -153,22 +192,30 @@ class Routes:
                 "required": ["agent_name"],
                 "additionalProperties": False,
             }
-            specs.insert(0, ToolSpec(TRANSFER_TOOL, tool_description(language), schema, is_strict=True))
+            specs.insert(0, ToolSpec(TRANSFER_TOOL, _TOOL[language], schema, strict=True))
         return tuple(specs)
 
 
-def _examples_of(target: Addressee) -> tuple[str, ...]:
-    return tuple(getattr(target, "examples", ()))
+def _transfer_section(routes: Sequence[Route], language: PromptLanguage) -> str:
+    """Write the part of the instructions that lists the agents and says when to transfer."""
+    described = [(route.target, _describe(route, language)) for route in routes]
+    agents = "\n".join(f"- {name}: {description}" if description else f"- {name}" for name, description in described)
+    return _SECTION[language].format(agents=agents, tool=TRANSFER_TOOL)
 
 
-def _told(route: Route, language: Language) -> str:
-    return with_examples(route.description, route.examples, language=language)
+def _describe(route: Route, language: PromptLanguage) -> str:
+    if not route.examples:
+        return route.description
+    quoted = " ".join(f"“{example}”" for example in route.examples)
+    return f"{route.description} {_EXAMPLES[language].format(examples=quoted)}".lstrip()
 
 
-def _spec_of(route: Route, language: Language) -> ToolSpec:
-    handoff, reader = route.handoff, route.handoff.reader
+def _to_spec(route: Route, language: PromptLanguage) -> ToolSpec:
+    handoff, parser = route.handoff, route.handoff._input_parser
     description = handoff.tool_description_override
     if description is None:
-        description = f"Handoff to the {route.target} agent to handle the request. {_told(route, language)}".rstrip()
-    schema = reader.schema if reader is not None else _NO_INPUT
-    return ToolSpec(route.tool, description, schema, is_strict=True)
+        description = (
+            f"Handoff to the {route.target} agent to handle the request. {_describe(route, language)}".rstrip()
+        )
+    schema = parser.schema if parser is not None else _NO_INPUT
+    return ToolSpec(route.tool, description, schema, strict=True)

@@ -1,43 +1,42 @@
-"""Speak to a language model: the protocol, how chunks become an answer, and models around models.
+"""The model protocol, retries and fallbacks, and one package for each provider.
 
-May import messages and errors. No provider SDK is imported before a model of that provider is used.
+May import messages and errors. A provider's SDK is imported when a model of that provider is first used.
 """
 
+from .assembly import assemble_response, collect_response
 from .base import (
-    CallChunk,
     Chunk,
+    CompleteResponse,
     Model,
     ModelRequest,
+    ModelResponse,
     ModelSettings,
     OutputSchema,
     PartChunk,
-    Ready,
     ReasoningChunk,
-    Response,
     TextChunk,
+    ToolCallChunk,
 )
-from .collect import assembled, collect
-from .failover import Failover
-from .registry import DEFAULT_VARIABLE, register, resolve
-from .retry import Retry
+from .registry import MODEL_ENV_VAR, register_model, resolve_model
+from .retry import FallbackModel, RetryModel
 
 __all__ = [
-    "DEFAULT_VARIABLE",
-    "CallChunk",
+    "MODEL_ENV_VAR",
     "Chunk",
-    "Failover",
+    "CompleteResponse",
+    "FallbackModel",
     "Model",
     "ModelRequest",
+    "ModelResponse",
     "ModelSettings",
     "OutputSchema",
     "PartChunk",
-    "Ready",
     "ReasoningChunk",
-    "Response",
-    "Retry",
+    "RetryModel",
     "TextChunk",
-    "assembled",
-    "collect",
-    "register",
-    "resolve",
+    "ToolCallChunk",
+    "assemble_response",
+    "collect_response",
+    "register_model",
+    "resolve_model",
 ]

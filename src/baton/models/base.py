@@ -1,73 +1,138 @@
-"""The contract between an agent and a language model: a request in, a stream of chunks out."""
+"""The contract between agents and language models: a request in, a stream of chunks out."""
 
 from collections.abc import AsyncIterable, AsyncIterator, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec import Struct, StructMeta
+from msgspec.structs import asdict, replace
 
+from ..arguments import unknown_argument
 from ..messages import AssistantMessage, Message, Part, Reasoning, ToolSpec, Usage
 
+T = TypeVar("T")
 
-class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a model should answer; None leaves it to the provider."""
+ToolChoice: TypeAlias = Literal["auto", "required", "none"] | str
+"""`auto`, `required`, `none`, or the name of the tool that the model must call."""
+
+
+class _SettingsMeta(StructMeta):
+    if not TYPE_CHECKING:  # Type checkers derive the parameters from the fields.
+
+        def __call__(self, **settings: Any) -> Any:
+            for name in settings:
+                if name not in self.__struct_fields__:
+                    raise unknown_argument(self.__name__, name, self.__struct_fields__)
+            return super().__call__(**settings)
+
+
+class ModelSettings(Struct, frozen=True, kw_only=True, omit_defaults=True, metaclass=_SettingsMeta):
+    """Sampling and transport settings of a model; None keeps the provider's default.
+
+    Args:
+        temperature: The sampling temperature.
+        top_p: The probability mass to sample from.
+        max_tokens: The maximum number of tokens in the response.
+        parallel_tool_calls: Whether the model may call several tools in one response.
+        reasoning_effort: The reasoning effort, such as `none`, `low`, `medium` or `high`.
+        stop_sequences: Texts that end the response.
+        seed: The sampling seed, for providers that support one.
+        timeout: The seconds to wait for the next bytes of the response.
+        extra_headers: HTTP headers to add to each request.
+        extra_body: Fields to add to the body of each request as they are.
+    """
 
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
-    tool_choice: Literal["auto", "required", "none"] | str | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
-    stop: tuple[str, ...] | None = None
+    stop_sequences: tuple[str, ...] | None = None
     seed: int | None = None
     timeout: float | None = None
     extra_headers: Mapping[str, str] | None = None
     extra_body: Mapping[str, Any] | None = None
 
-    def overridden_by(self, other: "ModelSettings | None") -> "ModelSettings":
-        """These settings with whatever the other one sets."""
+    def merge(self, other: "ModelSettings | None") -> "ModelSettings":
+        """Return a copy in which the values that `other` sets take precedence.
+
+        Args:
+            other: The settings to apply on top of these; None changes nothing.
+        """
         if other is None:
             return self
-        return ModelSettings(**{**asdict(self), **{k: v for k, v in asdict(other).items() if v is not None}})
+        return replace(self, **{name: value for name, value in asdict(other).items() if value is not None})
 
 
 class OutputSchema(Struct, frozen=True):
-    """The JSON schema an answer must fit."""
+    """The JSON schema that a response must match.
+
+    Args:
+        name: The name of the schema.
+        schema: The JSON schema.
+        strict: Whether a provider can enforce it: every property is required and no other is allowed.
+    """
 
     name: str
     schema: dict[str, Any]
-    is_strict: bool = False
-    """Whether it is one of those that a provider can hold a model to: every property required, nothing else allowed."""
+    strict: bool = False
 
 
 class ModelRequest(Struct, frozen=True, gc=False):
-    """Everything a model is told for one answer. `messages` is valid for every provider: calls and results in pairs."""
+    """The input of one model call.
+
+    Args:
+        messages: The conversation; every tool call is followed by its result, as all providers require.
+        instructions: The system prompt.
+        tools: The tools that the model may call.
+        settings: The settings of this call.
+        output_schema: The schema that the response must match, if any.
+        agent: The name of the agent that makes the call.
+        stream: Whether chunks are read as they arrive; if not, the model may yield a single ModelResponse.
+        tool_choice: The tool use to require: `auto`, `required`, `none` or the name of a tool.
+    """
 
     messages: Sequence[Message]
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     settings: ModelSettings = ModelSettings()
-    output: OutputSchema | None = None
+    output_schema: OutputSchema | None = None
     agent: str = ""
     stream: bool = True
-    """Whether anybody listens to the pieces; if not, a model may give its answer as one Response."""
+    tool_choice: ToolChoice | None = None
 
 
 class TextChunk(Struct, frozen=True, gc=False):
-    """A piece of the answer's text."""
+    """A piece of the response's text.
+
+    Args:
+        text: The text to append.
+    """
 
     text: str
 
 
 class ReasoningChunk(Struct, frozen=True):
-    """A piece of what the model thinks; a chunk with `whole` closes one block of reasoning."""
+    """A piece of the model's reasoning.
+
+    Args:
+        text: The text to append to the current block of reasoning.
+        whole: The finished block; it ends the current one. If its text is empty, the pieces before it are its text.
+    """
 
     text: str = ""
     whole: Reasoning | None = None
 
 
-class CallChunk(Struct, frozen=True, gc=False):
-    """A piece of one call: `index` says of which; id and name come with its first piece."""
+class ToolCallChunk(Struct, frozen=True, gc=False):
+    """A piece of one tool call.
+
+    Args:
+        index: The position of the call in the response.
+        id: The call's id, sent with its first piece.
+        name: The tool's name, sent with its first piece.
+        arguments: The text to append to the arguments, which are JSON.
+    """
 
     index: int
     id: str = ""
@@ -76,26 +141,40 @@ class CallChunk(Struct, frozen=True, gc=False):
 
 
 class PartChunk(Struct, frozen=True):
-    """A whole image, sound or file in the answer."""
+    """A complete image, audio or file in the response.
+
+    Args:
+        part: The content part.
+    """
 
     part: Part
 
 
-class Response(Struct, frozen=True, gc=False):
-    """The end of an answer. With `message`, it is the whole answer; without, the chunks before it are."""
+class ModelResponse(Struct, frozen=True, gc=False):
+    """The end of a response.
+
+    Args:
+        message: The complete message; None if the chunks before this one make up the message.
+        usage: The tokens used.
+        stop_reason: `stop`, `length`, `tool_calls`, `refusal`, or the provider's own value for anything else.
+        model: The name of the model that responded.
+    """
 
     message: AssistantMessage | None = None
     usage: Usage | None = None
     stop_reason: str = ""
-    """`stop`, `length`, `tool_calls`, `refusal`, or the provider's own word for something else."""
     model: str = ""
 
 
-Chunk: TypeAlias = TextChunk | ReasoningChunk | CallChunk | PartChunk | Response
+Chunk: TypeAlias = TextChunk | ReasoningChunk | ToolCallChunk | PartChunk | ModelResponse
 
 
-class Ready:
-    """An answer that is all there: what a model returns that need not wait, such as a cache."""
+class CompleteResponse:
+    """A response that is already complete, for models that need not wait, such as a cache.
+
+    Args:
+        *chunks: The chunks of the response.
+    """
 
     __slots__ = ("chunks",)
 
@@ -109,13 +188,34 @@ class Ready:
 
 @runtime_checkable
 class Model(Protocol):
-    """Something that answers. Wrap one in another to retry, fail over, cache or record."""
+    """A language model. Wrap one in another to retry, fall back, cache or record."""
 
     @property
     def name(self) -> str:
-        """What it is called in the log, such as `openai:gpt-5`."""
+        """The name used in the log, such as `openai:gpt-5`."""
         ...
 
     def respond(self, request: ModelRequest) -> AsyncIterable[Chunk]:
-        """Answer one request, piece by piece. Closing the iterator cancels the call."""
+        """Stream the response to one request. Closing the iterator cancels the call.
+
+        Args:
+            request: The input of the call.
+        """
         ...
+
+
+def explain_arguments(cls: type[T]) -> type[T]:
+    """Make a constructor raise SetupError for an unknown keyword argument."""
+    init: Any = cls.__init__
+    code = init.__code__
+    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+
+    @wraps(init)
+    def checked(self: T, *args: Any, **options: Any) -> None:
+        for name in options:
+            if name not in known:
+                raise unknown_argument(cls.__name__, name, known)
+        init(self, *args, **options)
+
+    cls.__init__ = checked
+    return cls

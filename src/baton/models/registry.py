@@ -1,126 +1,141 @@
-"""Which model a string such as `openai:gpt-5` means; open to providers that Baton does not know."""
+"""Resolution of model strings such as `openai:gpt-5`, open to providers that Baton does not know."""
 
 import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from ..errors import SetupError, listed
+from ..errors import SetupError, quote_names
 from .base import Model
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 ENTRY_POINT_GROUP = "baton.models"
-DEFAULT_VARIABLE = "BATON_MODEL"
-"""The environment variable that names the model of agents that have none: `BATON_MODEL`."""
+MODEL_ENV_VAR = "BATON_MODEL"
+"""The environment variable that names the model of agents without one: `BATON_MODEL`."""
 
 Factory: TypeAlias = Callable[[str], Model]
-"""Makes the model with this name, which is what follows the prefix."""
+"""Creates a model from the part of its string after the prefix."""
 
+_PROTOCOL = "a model is an object with `name` and `respond(request)`, see baton.models.Model"
+_ALIASES = {"local": "local:qwen2.5-coder"}
 _factories: dict[str, Factory] = {}
-_ALONE = {"local": "local:qwen2.5-coder"}
-"""Prefixes that may stand alone, and what they mean then."""
 _models: dict[str, Model] = {}
 
 
-def register(prefix: str, factory: Factory) -> None:
-    """Let `prefix:name` mean `factory(name)` in this process, before any installed provider of that prefix."""
+def register_model(prefix: str, factory: Factory) -> None:
+    """Register a provider in this process, so that `prefix:name` resolves to `factory(name)`.
+
+    It takes precedence over an installed provider with the same prefix.
+
+    Args:
+        prefix: The provider's name, without a colon.
+        factory: Creates the model from the part of the string after the prefix.
+
+    Raises:
+        SetupError: The prefix is empty or contains a colon.
+    """
     if not prefix or ":" in prefix:
-        raise SetupError(f"`{prefix}` cannot be the prefix of a provider: it must have a name, and no colon in it")
+        raise SetupError(f"`{prefix}` is not a valid provider prefix: it must not be empty nor contain a colon")
     _factories[prefix] = factory
-    for known in [known for known in _models if known.partition(":")[0] == prefix]:
-        del _models[known]
+    for name in [name for name in _models if name.partition(":")[0] == prefix]:
+        del _models[name]
 
 
-def resolve(model: Model | str | None, *, wanted_by: str = "") -> Model:
-    """The model itself, or the one that a string such as `openai:gpt-5` names; one object for each string.
+def resolve_model(model: Model | str | None, *, wanted_by: str = "") -> Model:
+    """Return the model that a string such as `openai:gpt-5` names; a model is returned as it is.
 
-    None means the model that the environment variable BATON_MODEL names.
+    Args:
+        model: A model, a `provider:name` string, or None for the model that BATON_MODEL names. One string always
+            resolves to one object.
+        wanted_by: The agent or class that needs the model, for error messages.
+
+    Raises:
+        SetupError: There is no model, no such provider, or the object is not a model.
     """
     if model is None:
-        model = os.environ.get(DEFAULT_VARIABLE) or None
+        model = os.environ.get(MODEL_ENV_VAR) or None
     if isinstance(model, str):
-        model = _ALONE.get(model, model)
+        model = _ALIASES.get(model, model)
         known = _models.get(model)
         if known is None:
-            known = _models[model] = _made(model, _for(wanted_by))
+            known = _models[model] = _create(model, _for(wanted_by))
         return known
     if model is None:
         raise SetupError(
-            f"no model was given{_for(wanted_by)}; give a Model, or a string such as `provider:name`, "
-            f"or set {DEFAULT_VARIABLE} to one"
+            f"no model was given{_for(wanted_by)}; pass a Model or a string such as `provider:name`, "
+            f"or set {MODEL_ENV_VAR} to one"
         )
     if not _is_model(model):
-        raise SetupError(f"the model{_for(wanted_by)} is {_shown(model)}; {_WHAT_A_MODEL_IS}")
+        raise SetupError(f"the model{_for(wanted_by)} is {_describe(model)}; {_PROTOCOL}")
     return model
 
 
-_WHAT_A_MODEL_IS = "a model is an object with `name` and `respond(request)`, see baton.models.Model"
-
-
-def _made(wanted: str, for_whom: str) -> Model:
-    prefix, _, name = wanted.partition(":")
+def _create(model: str, user: str) -> Model:
+    prefix, _, name = model.partition(":")
     if not prefix or not name:
         raise SetupError(
-            f"the model `{wanted}`{for_whom} does not say which provider and which of its models is meant; "
-            f"write it as `provider:name`, with one of: {_available()}"
+            f"the model `{model}`{user} has no provider prefix; "
+            f"write it as `provider:name`, with one of: {quote_names(_available())}"
         )
-    factory = _factories.get(prefix) or _installed(prefix, for_whom)
+    factory = _factories.get(prefix) or _find_installed(prefix, user)
     if factory is None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(prefix, _available(), n=1)
         raise SetupError(
-            f"the model `{wanted}`{for_whom} needs the provider `{prefix}`; available: {_available()}. "
+            f"the model `{model}`{user} needs the provider `{prefix}`, which is not installed; "
+            f"{f'did you mean `{near[0]}`? ' if near else ''}Available: {quote_names(_available())}. "
             f"Install a package with an entry point `{prefix}` in the group `{ENTRY_POINT_GROUP}`, "
-            f"or call baton.models.register({prefix!r}, factory)"
+            f"or call baton.models.register_model({prefix!r}, factory)"
         )
-    made = factory(name)
-    if not _is_model(made):
-        raise SetupError(f"the provider `{prefix}` made {_shown(made)} of `{wanted}`{for_whom}; {_WHAT_A_MODEL_IS}")
-    return made
+    created = factory(name)
+    if not _is_model(created):
+        raise SetupError(f"the provider `{prefix}` returned {_describe(created)} for `{model}`{user}; {_PROTOCOL}")
+    return created
 
 
-def _installed(prefix: str, for_whom: str) -> Factory | None:
-    claims = {entry.value: entry for entry in _entry_points() if entry.name == prefix}
-    if len(claims) > 1:
+def _find_installed(prefix: str, user: str) -> Factory | None:
+    found = {entry.value: entry for entry in _entry_points() if entry.name == prefix}
+    if len(found) > 1:
         raise SetupError(
-            f"several installed packages claim the provider `{prefix}`: {listed(sorted(claims))}; "
-            f"choose one with baton.models.register({prefix!r}, factory)"
+            f"several installed packages provide `{prefix}`: {quote_names(sorted(found))}; "
+            f"choose one with baton.models.register_model({prefix!r}, factory)"
         )
-    for entry in claims.values():
-        return _loaded(entry, for_whom)
-    return None
+    return next((_load(entry, user) for entry in found.values()), None)
 
 
-def _loaded(entry: "EntryPoint", for_whom: str) -> Factory:
+def _load(entry: "EntryPoint", user: str) -> Factory:
     try:
         return entry.load()
     except ImportError as error:
         package = entry.dist.name if entry.dist is not None else "its package"
         extras = f"[{','.join(entry.extras)}]" if entry.extras else ""
         raise SetupError(
-            f"the provider `{entry.name}`{for_whom} cannot be imported from `{package}`: {error}; "
+            f"the provider `{entry.name}`{user} cannot be imported from `{package}`: {error}; "
             f"install what it needs, for instance with: pip install '{package}{extras}'"
         ) from error
 
 
 def _entry_points() -> "tuple[EntryPoint, ...]":
-    # Imported here because it takes longer to import than all of this room, and most programs never need it.
+    # Imported here because the import takes longer than that of this package, and most programs never need it.
     from importlib.metadata import entry_points
 
     return tuple(entry_points(group=ENTRY_POINT_GROUP))
 
 
-def _available() -> str:
-    return listed(sorted({*_factories, *(entry.name for entry in _entry_points())}))
+def _available() -> list[str]:
+    return sorted({*_factories, *(entry.name for entry in _entry_points())})
 
 
-def _is_model(given: object) -> bool:
-    # Not isinstance: in Python 3.11 a check against a protocol costs several microseconds, and classes pass it.
-    return hasattr(given, "respond") and hasattr(given, "name") and not isinstance(given, type)
+def _is_model(value: object) -> bool:
+    # Not isinstance: in Python 3.11 a check against a protocol takes several microseconds, and classes pass it.
+    return hasattr(value, "respond") and hasattr(value, "name") and not isinstance(value, type)
 
 
-def _shown(value: object) -> str:
+def _describe(value: object) -> str:
     return f"the class {value.__name__} itself" if isinstance(value, type) else f"a {type(value).__name__}"
 
 
-def _for(wanted_by: str) -> str:
-    return f" for `{wanted_by}`" if wanted_by else ""
+def _for(user: str) -> str:
+    return f" for `{user}`" if user else ""

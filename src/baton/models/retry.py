@@ -1,27 +1,101 @@
-"""A model that asks again when its provider fails."""
+"""Models around models: RetryModel retries one model, FallbackModel tries several in order."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from logging import getLogger
 from random import random as uniform
+from typing import TypeAlias
+
+from msgspec.structs import replace
 
 from ..errors import ModelError, SetupError
-from .attempts import answer, is_retryable
-from .base import Chunk, Model, ModelRequest
-from .registry import resolve
+from .assembly import assemble_response
+from .base import Chunk, Model, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, explain_arguments
+from .registry import resolve_model
 
 _log = getLogger(__name__)
 
+_NextAttempt: TypeAlias = Callable[[Sequence[ModelError], bool], Awaitable[Model | None]]
+"""Returns the model to try after these errors, or None; the flag says whether output was already passed on."""
 
-class Retry:
-    """A model around a model that tries up to `attempts` times.
 
-    The wait before a retry doubles from `initial` up to `maximum` seconds; `jitter` is the share of it that is left to
-    chance, from 0 to 1. An error that says `retry_after` is obeyed to the second, beyond `maximum` too. If it asks for
-    more than `patience`, Retry gives up at once: to ask earlier is useless, and somebody else may take over.
+async def _respond(request: ModelRequest, first: Model, next_attempt: _NextAttempt) -> AsyncIterator[Chunk]:
+    """Yield the chunks of the first attempt that succeeds; the last one names its model."""
+    model = first
+    errors: list[ModelError] = []
+    has_output = has_leftovers = False
+    while True:
+        # Chunks of a failed attempt are superseded by a final response that contains the whole message.
+        repeated: list[Chunk] | None = [] if has_leftovers else None
+        is_ended = False
+        chunks = model.respond(request)
+        try:
+            async for chunk in chunks:
+                if repeated is not None:
+                    repeated.append(chunk)
+                if type(chunk) is ModelResponse:
+                    if repeated is not None:
+                        continue
+                    is_ended = True
+                    chunk = chunk if chunk.model else replace(chunk, model=model.name)
+                has_leftovers = True
+                has_output = has_output or _is_output(chunk)
+                yield chunk
+            if not is_ended:
+                yield (
+                    assemble_response(repeated, model.name) if repeated is not None else ModelResponse(model=model.name)
+                )
+            return
+        except ModelError as error:
+            errors.append(error)
+        finally:
+            await _close(chunks)
+        following = await next_attempt(errors, has_output)
+        if following is None:
+            raise errors[-1]
+        model = following
 
-    Nothing is tried again once text, media or calls were passed on, unless `after_output`: then listeners see the
-    beginning twice, and the answer is that of the last attempt. `should_retry` decides in place of `error.retryable`.
+
+def _is_retryable(error: ModelError) -> bool:
+    return error.retryable
+
+
+def _is_output(chunk: Chunk) -> bool:
+    # Reasoning may be shown twice without harm; text and tool calls may not.
+    if type(chunk) is TextChunk:
+        return bool(chunk.text)
+    return type(chunk) is not ReasoningChunk
+
+
+async def _close(chunks: AsyncIterable[Chunk]) -> None:
+    # The protocol requires an iterable only, which need not have anything to close.
+    close = getattr(chunks, "aclose", None)
+    if close is not None:
+        await close()
+
+
+@explain_arguments
+class RetryModel:
+    """A model that retries another model when it fails.
+
+    The delay doubles with each retry. An error's `retry_after` is used instead, also beyond `max_delay`; if it exceeds
+    `max_retry_after`, the error is raised at once, so that another model can be tried.
+
+    Args:
+        model: The model to call, or its string.
+        attempts: The maximum number of calls, including the first.
+        initial_delay: The seconds before the first retry.
+        max_delay: The maximum delay in seconds.
+        max_retry_after: The longest `retry_after`, in seconds, to wait for.
+        jitter: The fraction of the delay that is random, from 0 to 1.
+        after_output: Whether to retry after text, media or tool calls were passed on; subscribers then receive the
+            beginning twice, and the response is that of the last attempt.
+        should_retry: Decides whether to retry after an error; by default `error.retryable` does.
+        sleep: Waits for a number of seconds; for tests.
+        random: Returns a number from 0 to 1; for tests.
+
+    Raises:
+        SetupError: An argument is out of range, or the model cannot be resolved.
     """
 
     def __init__(
@@ -29,9 +103,9 @@ class Retry:
         model: Model | str,
         *,
         attempts: int = 3,
-        initial: float = 0.5,
-        maximum: float = 30.0,
-        patience: float = 120.0,
+        initial_delay: float = 0.5,
+        max_delay: float = 30.0,
+        max_retry_after: float = 120.0,
         jitter: float = 1.0,
         after_output: bool = False,
         should_retry: Callable[[ModelError], bool] | None = None,
@@ -39,69 +113,116 @@ class Retry:
         random: Callable[[], float] = uniform,
     ) -> None:
         if attempts < 1:
-            raise SetupError(f"Retry(attempts={attempts}) would never ask its model; the first attempt counts as 1")
+            raise SetupError(f"RetryModel(attempts={attempts}) would never call its model; it must be at least 1")
         if not 0 <= jitter <= 1:
-            raise SetupError(f"Retry(jitter={jitter}) is not a share; give a number from 0 to 1")
-        if min(initial, maximum, patience) < 0:
-            raise SetupError("Retry cannot wait for less than no time; initial, maximum and patience are at least 0")
-        self.model = resolve(model, wanted_by="Retry")
+            raise SetupError(f"RetryModel(jitter={jitter}) is out of range; it must be a number from 0 to 1")
+        if min(initial_delay, max_delay, max_retry_after) < 0:
+            raise SetupError("RetryModel needs initial_delay, max_delay and max_retry_after of at least 0")
+        self.model = resolve_model(model, wanted_by="RetryModel")
         self.attempts = attempts
-        self.initial = initial
-        self.maximum = maximum
-        self.patience = patience
+        self.initial_delay = initial_delay
+        self.max_delay = max_delay
+        self.max_retry_after = max_retry_after
         self.jitter = jitter
         self.after_output = after_output
-        self._should_retry = should_retry or is_retryable
+        self._should_retry = should_retry or _is_retryable
         self._sleep = sleep
         self._random = random
 
     @property
     def name(self) -> str:
-        """The name of the model inside."""
+        """The name of the wrapped model."""
         return self.model.name
 
     def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
-        """The answer of the model inside, asked again as often as needed and allowed."""
-        return answer(request, self.model, next_attempt=self._next_attempt)
+        """Stream the response of the wrapped model, retrying as configured.
 
-    async def _next_attempt(self, failures: Sequence[ModelError], has_output: bool) -> Model | None:
-        error = failures[-1]
-        obstacle = self._obstacle(failures, has_output)
-        if obstacle:
-            error.add_note(f"`{self.name}` was asked {_times(len(failures))}; not again, because {obstacle}")
+        Args:
+            request: The input of the call.
+        """
+        return _respond(request, self.model, self._next_attempt)
+
+    async def _next_attempt(self, errors: Sequence[ModelError], has_output: bool) -> Model | None:
+        error = errors[-1]
+        reason = self._reason_to_stop(errors, has_output)
+        if reason:
+            times = "once" if len(errors) == 1 else f"{len(errors)} times"
+            error.add_note(f"`{self.name}` was called {times}; not retried because {reason}")
             return None
-        delay = self._delay(error, len(failures))
-        # An error's text may quote the conversation, so only its kind is logged.
+        delay = self._delay(error, len(errors))
+        # An error's text may quote the conversation, so only its type is logged.
         _log.info(
             "model %s failed with %s; attempt %d of %d follows in %.2f s",
             self.name,
             type(error).__name__,
-            len(failures) + 1,
+            len(errors) + 1,
             self.attempts,
             delay,
         )
         await self._sleep(delay)
         return self.model
 
-    def _obstacle(self, failures: Sequence[ModelError], has_output: bool) -> str:
-        error = failures[-1]
+    def _reason_to_stop(self, errors: Sequence[ModelError], has_output: bool) -> str:
+        error = errors[-1]
         if not self._should_retry(error):
-            return "this error is not one to retry"
+            return "this error is not retryable"
         if has_output and not self.after_output:
-            return "a part of its answer had been passed on already"
-        if len(failures) >= self.attempts:
-            return f"Retry(attempts={self.attempts}) allows no more"
-        if error.retry_after is not None and error.retry_after > self.patience:
-            return f"it wants {error.retry_after:g} s of rest and Retry(patience={self.patience:g}) is shorter"
+            return "part of the response was already passed on"
+        if len(errors) >= self.attempts:
+            return f"RetryModel(attempts={self.attempts}) allows no more"
+        if error.retry_after is not None and error.retry_after > self.max_retry_after:
+            limit = f"RetryModel(max_retry_after={self.max_retry_after:g})"
+            return f"the provider asks to wait {error.retry_after:g} s, longer than {limit}"
         return ""
 
     def _delay(self, error: ModelError, failed: int) -> float:
         if error.retry_after is not None:
             return max(0.0, error.retry_after)
-        # The exponent is bounded because a float is: 2.0**1024 overflows, and nobody waits that long.
-        longest = min(self.maximum, self.initial * 2.0 ** min(failed - 1, 64))
+        # The exponent is bounded because 2.0**1024 overflows.
+        longest = min(self.max_delay, self.initial_delay * 2.0 ** min(failed - 1, 64))
         return longest * (1 - self.jitter * self._random())
 
 
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count} times"
+@explain_arguments
+class FallbackModel:
+    """A model that tries several models in order until one responds.
+
+    The next model is tried when one fails before any of its output was passed on. The name lists all models; the
+    response names the one that answered.
+
+    Args:
+        *models: At least two models or their strings, in order of preference.
+        should_fall_back: Decides whether to try the next model after an error. By default `error.retryable` does: a
+            request that one model rejects is usually rejected by the others. `lambda error: True` always tries.
+
+    Raises:
+        SetupError: There are fewer than two models, or one cannot be resolved.
+    """
+
+    def __init__(self, *models: Model | str, should_fall_back: Callable[[ModelError], bool] | None = None) -> None:
+        if len(models) < 2:
+            raise SetupError(f"FallbackModel needs at least two models, and got {len(models)}")
+        self.models = tuple(resolve_model(model, wanted_by="FallbackModel") for model in models)
+        self.name = f"fallback({', '.join(model.name for model in self.models)})"
+        self._should_fall_back = should_fall_back or _is_retryable
+
+    def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Stream the response of the first model that does not fail.
+
+        Args:
+            request: The input of the call.
+        """
+        return _respond(request, self.models[0], self._next_attempt)
+
+    async def _next_attempt(self, errors: Sequence[ModelError], has_output: bool) -> Model | None:
+        failed = self.models[: len(errors)]
+        error = errors[-1]
+        if has_output or len(failed) == len(self.models) or not self._should_fall_back(error):
+            if len(errors) > 1:
+                pairs = zip(failed, errors, strict=True)
+                each = [f"`{model.name}` failed with {type(error).__name__}: {error}" for model, error in pairs]
+                error.add_note(f"FallbackModel tried {len(errors)} models: {'; '.join(each)}")
+            return None
+        following = self.models[len(errors)]
+        _log.info("model %s failed with %s; trying %s", failed[-1].name, type(error).__name__, following.name)
+        return following

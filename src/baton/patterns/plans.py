@@ -1,4 +1,4 @@
-"""What plan_execute keeps while it works: the plan as a typed value, what was done, and the answer."""
+"""The state of `plan_execute`: the plan as a typed value, the completed steps, and the answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,52 +10,66 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..agents import AgentContext
-from ..agents.output import OutputReader
+from ..agents.definition import OutputParser
 from ..errors import OutputError, SetupError
 from ..events import Origin
 from ..messages import text_of
-from ..tools import outcome_of
+from ..tools.results import to_tool_result
 
 PLAN_EXECUTE_KEY = "plan_execute"
-"""With `:` and the name of the agent: the value under which `plan_execute` leaves its `PlanProgress`."""
+"""Prefix of the key of the `PlanProgress` in the run's values; `:` and the name of the agent follow."""
 
 
 @dataclass
 class Plan:
-    """The steps that are left to do, in order."""
+    """A plan: the remaining steps, in order."""
 
     steps: list[str]
+    """The steps."""
 
 
 @dataclass
 class ParallelPlan:
-    """The steps that are left to do, in order. Steps that do not depend on one another stand together in a list."""
+    """A plan with steps that can run in parallel."""
 
     steps: list[str | list[str]]
+    """The steps in order; steps that do not depend on one another are in one list."""
 
 
-class StepDone(Struct, frozen=True):
-    """A step of a plan that was done, and what came of it."""
+class CompletedStep(Struct, frozen=True):
+    """A completed step of a plan."""
 
     step: str
+    """The step."""
     result: str
+    """Its result."""
 
 
 class PlanProgress(Struct, frozen=True):
-    """How far a plan has come. `is_complete` is False for an answer that is only the best there was at the limit."""
+    """The progress of a plan."""
 
     objective: str
+    """The task, as the conversation states it."""
     plan: Any = None
-    done: tuple[StepDone, ...] = ()
+    """The current plan, as JSON data."""
+    done: tuple[CompletedStep, ...] = ()
+    """The completed steps."""
     rounds: int = 0
+    """The number of replanning rounds."""
     answer: str | None = None
+    """The answer, if there is one."""
     is_complete: bool = False
+    """False if the answer only summarises the progress at the iteration limit."""
 
 
-class Notebook:
-    """Where the phases of one plan_execute find and leave its progress: in the run's values.
+class PlanState:
+    """Access to the progress of one plan_execute agent in the run's values.
 
-    While it works, the key names the activation as well: the same agent may be at work twice at once, or inside itself.
+    During the work the key includes the activation, because the same agent may be active twice.
+
+    Args:
+        owner: The name of the plan_execute agent.
+        plan_type: The type of the plan.
     """
 
     def __init__(self, owner: str, plan_type: Any) -> None:
@@ -63,45 +77,84 @@ class Notebook:
         self._plan_type = plan_type
 
     def key(self, ctx: AgentContext[Any]) -> str:
-        """The key for the innermost activation of the owner around this one."""
-        origin: Origin | None = ctx.origin
+        """Return the key for the innermost activation of the owner.
+
+        Args:
+            ctx: The context of a phase.
+        """
+        origin: Origin | None = ctx._origin
         while origin is not None and origin.agent != self.owner:
             origin = origin.parent
         if origin is None:
-            raise SetupError(f"`{ctx.agent}` is a part of `{self.owner}` and works only inside it")
+            raise SetupError(f"`{ctx.agent}` is a part of `{self.owner}` and runs only inside it")
         return f"{PLAN_EXECUTE_KEY}:{self.owner}@{origin.id}"
 
     def read(self, ctx: AgentContext[Any]) -> PlanProgress:
-        """How far the plan has come."""
+        """Return the progress.
+
+        Args:
+            ctx: The context of a phase.
+        """
         key = self.key(ctx)
         progress = msgspec.convert(ctx.values[key], PlanProgress)
-        done = [msgspec.convert(ctx.values[each], StepDone) for each in _keys_of_done(key, ctx.values)]
+        done = [msgspec.convert(ctx.values[each], CompletedStep) for each in _step_keys(key, ctx.values)]
         return replace(progress, done=tuple(done))
 
     def write(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
-        """Leave the progress for whoever comes next, all but the steps done."""
+        """Store the progress, except the completed steps.
+
+        Args:
+            ctx: The context of a phase.
+            progress: The progress.
+        """
         ctx.values.set(self.key(ctx), replace(progress, done=()))
 
-    def note(self, ctx: AgentContext[Any], number: int, done: StepDone) -> None:
-        """Leave what came of a step. Each has a value of its own: written once, and steps side by side do not meet."""
+    def add_step(self, ctx: AgentContext[Any], number: int, done: CompletedStep) -> None:
+        """Store a completed step under a key of its own, so that parallel steps do not conflict.
+
+        Args:
+            ctx: The context of a phase.
+            number: The number of the step.
+            done: The step.
+        """
         ctx.values.set(f"{self.key(ctx)}/{number}", done)
 
     def conclude(self, ctx: AgentContext[Any], progress: PlanProgress) -> None:
-        """Leave the progress for the time after."""
+        """Store the final progress and delete the intermediate state.
+
+        Args:
+            ctx: The context of the owner.
+            progress: The progress.
+        """
         key = self.key(ctx)
-        for each in [key, *_keys_of_done(key, ctx.values)]:
+        for each in [key, *_step_keys(key, ctx.values)]:
             ctx.values.delete(each)
         ctx.values.set(f"{PLAN_EXECUTE_KEY}:{self.owner}", progress)
 
-    def plan_in(self, output: Any, author: str) -> Any:
-        """The plan that an agent came to, a value of the plan's type or JSON of one, as plain data."""
-        try:
-            return self._reader.dump(self._reader.read(as_text(output)))
-        except ValueError as error:
-            raise OutputError(author, f"a `{self._reader.type_name}`", str(error)) from None
+    def parse_plan(self, output: Any, author: str) -> Any:
+        """Return the plan in an agent's output, as JSON data.
 
-    def answer_or_plan_in(self, output: Any, author: str) -> tuple[str | None, Any]:
-        """What a replanner came to: `{"response": …}` and plain text are an answer, any other JSON object a plan."""
+        Args:
+            output: A plan, or its JSON text.
+            author: The agent, for the error message.
+
+        Raises:
+            OutputError: The output is not a plan.
+        """
+        try:
+            return self._parser.dump(self._parser.parse(as_text(output)))
+        except ValueError as error:
+            raise OutputError(author, f"a `{self._parser.type_name}`", str(error)) from None
+
+    def parse_answer_or_plan(self, output: Any, author: str) -> tuple[str | None, Any]:
+        """Return the answer or the plan in a replanner's output.
+
+        Plain text and `{"response": …}` are an answer, any other JSON object is a plan.
+
+        Args:
+            output: The output.
+            author: The agent, for the error message.
+        """
         text = as_text(output)
         try:
             given = msgspec.json.decode(text)
@@ -110,36 +163,44 @@ class Notebook:
         if not isinstance(given, dict):
             return text, None
         response = cast("dict[str, Any]", given).get("response")
-        return (response, None) if isinstance(response, str) else (None, self.plan_in(text, author))
+        return (response, None) if isinstance(response, str) else (None, self.parse_plan(text, author))
 
-    def steps_of(self, progress: PlanProgress) -> list[list[str]]:
-        """The steps that are left: in each place one, or several that do not depend on one another."""
-        plan: Any = self._reader.read(msgspec.json.encode(progress.plan).decode())
+    def remaining_steps(self, progress: PlanProgress) -> list[list[str]]:
+        """Return the remaining steps in groups; the steps of a group do not depend on one another.
+
+        Args:
+            progress: The progress.
+        """
+        plan: Any = self._parser.parse(msgspec.json.encode(progress.plan).decode())
         steps: Any = (
             cast("dict[str, Any]", plan).get("steps") if isinstance(plan, dict) else getattr(plan, "steps", None)
         )
         if not isinstance(steps, list | tuple):
-            kind = self._reader.type_name
+            kind = self._parser.type_name
             raise SetupError(f"`{self.owner}` has plan_type={kind}, which has no list `steps`; add a field or property")
-        places = [_as_list(place) for place in cast("Sequence[Any]", steps)]
-        return [[as_text(step) for step in place] for place in places if place]
+        groups = [_as_list(group) for group in cast("Sequence[Any]", steps)]
+        return [[as_text(step) for step in group] for group in groups if group]
 
     @cached_property
-    def _reader(self) -> OutputReader:
-        return OutputReader(self.owner, self._plan_type)
+    def _parser(self) -> OutputParser:
+        return OutputParser(self.owner, self._plan_type)
 
 
-def _keys_of_done(key: str, values: Mapping[str, Any]) -> list[str]:
+def _step_keys(key: str, values: Mapping[str, Any]) -> list[str]:
     keys: list[str] = []
     while (each := f"{key}/{len(keys)}") in values:
         keys.append(each)
     return keys
 
 
-def _as_list(place: Any) -> list[Any]:
-    return list(cast("Sequence[Any]", place)) if isinstance(place, list | tuple) else [place]
+def _as_list(group: Any) -> list[Any]:
+    return list(cast("Sequence[Any]", group)) if isinstance(group, list | tuple) else [group]
 
 
 def as_text(output: Any) -> str:
-    """What an agent came to, as text: JSON if it is not text already, nothing if it is nothing."""
-    return "" if output is None else text_of(outcome_of(output, "output").content)
+    """Convert an agent's output to text: JSON unless it is text, "" for None.
+
+    Args:
+        output: The output.
+    """
+    return "" if output is None else text_of(to_tool_result(output, "output").content)

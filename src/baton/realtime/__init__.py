@@ -1,52 +1,51 @@
-"""Live conversations: voice or text over one open connection, in which the agent that has the floor can change.
+"""Realtime sessions: voice or text conversations with a team over one open model connection.
 
-May import runner and everything below it. Must not import a provider's SDK before it is asked for, and must not have
-a way of its own to carry out calls or transfers: those are `agents` and `flow`.
+May import `runner` and everything below it. Must not import a provider's SDK before it is used, and must not execute
+tool calls or transfers itself: `agents` and `flow` do that.
 """
 
 from ..handoffs import handoff as realtime_handoff
 from .agent import RealtimeAgent
-from .base import RealtimeConnection, RealtimeModel
 from .events import (
+    AudioCompleted,
     AudioDelta,
-    AudioDone,
-    GuardrailStopped,
+    GuardrailTripped,
     PlaybackInterrupted,
-    Reconnected,
-    Reconnecting,
-    SessionTrouble,
+    SessionErrorReported,
+    SessionReconnected,
+    SessionReconnecting,
     SpeechStarted,
     SpeechStopped,
     TranscriptDelta,
 )
 from .openai import OpenAIRealtimeModel
-from .playback import Playback
-from .registry import resolve_realtime
-from .runner import RealtimeRunner
+from .protocol import RealtimeConnection, RealtimeModel
+from .runner import RealtimeRunner, resolve_realtime_model
 from .session import RealtimeSession
-from .settings import Manners, SessionSettings, TurnDetection
+from .settings import RealtimeSettings, SessionConfig, TurnDetection
+from .speech import PlaybackTracker
 
 __all__ = [
+    "AudioCompleted",
     "AudioDelta",
-    "AudioDone",
-    "GuardrailStopped",
-    "Manners",
+    "GuardrailTripped",
     "OpenAIRealtimeModel",
-    "Playback",
     "PlaybackInterrupted",
+    "PlaybackTracker",
     "RealtimeAgent",
     "RealtimeConnection",
     "RealtimeModel",
     "RealtimeRunner",
     "RealtimeSession",
-    "Reconnected",
-    "Reconnecting",
-    "SessionSettings",
-    "SessionTrouble",
+    "RealtimeSettings",
+    "SessionConfig",
+    "SessionErrorReported",
+    "SessionReconnected",
+    "SessionReconnecting",
     "SpeechStarted",
     "SpeechStopped",
     "TranscriptDelta",
     "TurnDetection",
     "realtime_handoff",
-    "resolve_realtime",
+    "resolve_realtime_model",
 ]

@@ -1,4 +1,4 @@
-"""What is delivered during a live conversation and never logged. What is logged are the events of every run."""
+"""Deltas that a realtime session delivers and never logs; it logs the same events as every run."""
 
 from typing import Literal
 
@@ -6,21 +6,37 @@ from ..events import Delta
 
 
 class AudioDelta(Delta, frozen=True, gc=False):
-    """A piece of what an agent says, to be played."""
+    """A chunk of an agent's speech, to be played.
+
+    Attributes:
+        audio: Audio in the session's output format.
+        item_id: The provider's id of the item being spoken.
+        content_index: Index of the content part within the item.
+    """
 
     audio: bytes
     item_id: str = ""
     content_index: int = 0
 
 
-class AudioDone(Delta, frozen=True, gc=False):
-    """All the audio of an item has been delivered; it may still be playing."""
+class AudioCompleted(Delta, frozen=True, gc=False):
+    """All audio of an item has been delivered; it may still be playing.
+
+    Attributes:
+        item_id: The provider's id of the item.
+    """
 
     item_id: str = ""
 
 
 class TranscriptDelta(Delta, frozen=True, gc=False):
-    """A piece of what is being said, in words."""
+    """A chunk of the transcript of current speech.
+
+    Attributes:
+        text: The transcribed text.
+        item_id: The provider's id of the item being spoken.
+        speaker: The side that is speaking.
+    """
 
     text: str
     item_id: str = ""
@@ -28,44 +44,72 @@ class TranscriptDelta(Delta, frozen=True, gc=False):
 
 
 class SpeechStarted(Delta, frozen=True, gc=False):
-    """The user begins to speak."""
+    """The user started to speak.
+
+    Attributes:
+        item_id: The provider's id of the user's item.
+    """
 
     item_id: str = ""
 
 
 class SpeechStopped(Delta, frozen=True, gc=False):
-    """The user has ceased to speak."""
+    """The user stopped speaking.
+
+    Attributes:
+        item_id: The provider's id of the user's item.
+    """
 
     item_id: str = ""
 
 
 class PlaybackInterrupted(Delta, frozen=True, gc=False):
-    """Stop playing: somebody interrupts. Of the item, only so much counts as heard."""
+    """The agent was interrupted: stop playing this item and discard its queued audio.
+
+    Attributes:
+        item_id: The provider's id of the interrupted item.
+        played_ms: Milliseconds of it that count as heard.
+    """
 
     item_id: str = ""
     played_ms: int = 0
 
 
-class GuardrailStopped(Delta, frozen=True):
-    """A guardrail said no to what an agent was saying, and it was stopped."""
+class GuardrailTripped(Delta, frozen=True):
+    """An output guardrail rejected a response, and the response was stopped.
+
+    Attributes:
+        guardrail: Name of the guardrail.
+        reason: The reason it gave.
+    """
 
     guardrail: str
     reason: str = ""
 
 
-class SessionTrouble(Delta, frozen=True):
-    """Something went wrong that does not end the conversation."""
+class SessionErrorReported(Delta, frozen=True):
+    """An error that does not end the session.
+
+    Attributes:
+        code: The provider's error code, or one of Baton's.
+        message: The error message.
+    """
 
     code: str
     message: str = ""
 
 
-class Reconnecting(Delta, frozen=True):
-    """The connection is gone; this is the attempt to have another."""
+class SessionReconnecting(Delta, frozen=True):
+    """The connection was lost and a new one is being opened.
+
+    Attributes:
+        attempt: Number of the attempt, starting at 1.
+        because: The error that ended the connection.
+    """
 
     attempt: int
     because: str = ""
 
 
-class Reconnected(Delta, frozen=True):
-    """There is a connection again, and the model knows what was said."""
+class SessionReconnected(Delta, frozen=True):
+    """A new connection is open, and the conversation so far was sent to the model."""

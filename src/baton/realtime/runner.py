@@ -1,6 +1,6 @@
-"""The front desk for live conversations: compiles a team once, then opens conversations with it."""
+"""The runner of realtime sessions, and the lookup of realtime models by name."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from os import PathLike
 from typing import Any, Generic, Self
@@ -9,22 +9,55 @@ from typing_extensions import TypeVar
 
 from ..agents import BaseAgent, MultipleTransfers, RunHooks
 from ..context import Limits
-from ..errors import SetupError
-from ..handoffs import Language
-from ..messages import Input
+from ..errors import SetupError, quote_names
+from ..handoffs import PromptLanguage
+from ..messages import RunInput
 from ..runner import Runner
-from ..runner.ids import new_id
-from ..runner.reading import Reader
-from ..runner.runner import Floor
+from ..runner.arguments import StartAt
+from ..runner.backends import new_id
+from ..runner.observers import Observer
 from ..runner.threads import Thread
 from ..stores import Store
-from .base import RealtimeModel
+from .controller import SessionController
 from .definition import RealtimeDefinition
-from .playback import Playback
-from .registry import resolve_realtime
+from .protocol import RealtimeModel
 from .session import RealtimeSession
-from .settings import Manners
-from .talk import Talk
+from .settings import RealtimeSettings
+from .speech import PlaybackTracker
+
+
+def resolve_realtime_model(model: RealtimeModel | str, *, base_url: str | None = None) -> RealtimeModel:
+    """Return a realtime model for a name such as `openai:gpt-realtime`.
+
+    Args:
+        model: A model, which is returned as it is, or `provider:name`.
+        base_url: Address of the provider's API, if not its own.
+
+    Raises:
+        SetupError: It is neither a realtime model nor the name of one.
+    """
+    if not isinstance(model, str):
+        if not isinstance(model, RealtimeModel):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SetupError(
+                f"{model!r} is not a realtime model; pass an object with `name`, `check` and `connect`, "
+                "or a string such as `openai:gpt-realtime`"
+            )
+        return model
+    provider, _, name = model.partition(":")
+    make = _PROVIDERS.get(provider)
+    if make is None or not name:
+        known = quote_names([f"{each}:…" for each in _PROVIDERS])
+        raise SetupError(f"`{model}` does not name a realtime model; write it as `provider:name`, with one of: {known}")
+    return make(name, base_url)
+
+
+def _openai(name: str, base_url: str | None) -> RealtimeModel:
+    from .openai import OpenAIRealtimeModel
+
+    return OpenAIRealtimeModel(name, base_url=base_url)
+
+
+_PROVIDERS: dict[str, Callable[[str, str | None], RealtimeModel]] = {"openai": _openai}
 
 C = TypeVar("C", default=Any)
 
@@ -32,9 +65,9 @@ _LIMITS = Limits(model_calls=None, transfers=None)
 
 
 class RealtimeRunner(Generic[C]):
-    """Holds live conversations with one team: a `Runner` whose runs are conversations over an open connection.
+    """Runs a team in realtime sessions.
 
-    The log, the store, hooks, limits and readers are those of every run. One runner may hold many conversations.
+    Each session is a run: log, store, hooks, limits and observers work as in every run. Many may be open at once.
     """
 
     def __init__(
@@ -42,75 +75,104 @@ class RealtimeRunner(Generic[C]):
         agent: BaseAgent[C, Any],
         *,
         model: RealtimeModel | str,
-        manners: Manners | None = None,
-        limits: Limits | None = None,
-        store: "Store | str | PathLike[str] | None" = None,
-        lease: float = 30.0,
-        multiple_transfers: MultipleTransfers = "first",
-        hooks: RunHooks | None = None,
-        corrections: int = 2,
-        language: Language = "en",
-        agents: Sequence[BaseAgent[Any, Any]] = (),
-        readers: Sequence[Reader] = (),
+        settings: RealtimeSettings | None = None,
         text_model: Any = None,
+        store: "Store | str | PathLike[str] | None" = None,
+        limits: Limits | None = None,
+        hooks: RunHooks | None = None,
+        observers: Sequence[Observer] = (),
         async_tool_calls: bool = True,
         max_reconnects: int = 5,
-        reconnect_pause: float = 0.25,
-        guardrail_step: int = 100,
+        reconnect_delay: float = 0.25,
+        guardrail_interval: int = 100,
+        multiple_transfers: MultipleTransfers = "first",
+        max_corrections: int = 2,
+        extra_agents: Sequence[BaseAgent[Any, Any]] = (),
+        prompt_language: PromptLanguage = "en",
+        lease_seconds: float = 30.0,
     ) -> None:
-        """`async_tool_calls=False` has the conversation wait for tools. `guardrail_step` is after how many characters
-        of a transcript the guardrails are asked again. `text_model` is for text agents that are tools.
+        """Compile the team.
+
+        Args:
+            agent: The first agent; it and all agents it can reach must be `RealtimeAgent`s.
+            model: A realtime model, or `provider:name`.
+            settings: Modality, voice, audio formats and turn detection of the sessions.
+            text_model: Model of text agents that are tools.
+            store: Store of the runs, or its address.
+            limits: Limits of each session; by default, model calls and transfers are unlimited.
+            hooks: Lifecycle hooks.
+            observers: Observers of all events.
+            async_tool_calls: Whether the conversation continues while tools run.
+            max_reconnects: Reconnect attempts before a session is lost.
+            reconnect_delay: Seconds before the first attempt; doubled for each further one.
+            guardrail_interval: Characters of transcript between two checks of the output guardrails.
+            multiple_transfers: How several transfers in one response are handled.
+            max_corrections: Consecutive invalid calls that a model may correct.
+            extra_agents: Agents of the team that no edge leads to.
+            prompt_language: Language of Baton's own texts for the model.
+            lease_seconds: Seconds after which another worker may take over a run.
+
+        Raises:
+            SetupError: The team or an option is invalid.
         """
         self._runner: Runner[C, str] = Runner(
             agent,
             model=text_model,
             limits=limits or _LIMITS,
             store=store,
-            lease=lease,
+            lease_seconds=lease_seconds,
             history="verbatim",
             multiple_transfers=multiple_transfers,
             hooks=hooks,
-            corrections=corrections,
-            language=language,
-            agents=agents,
-            readers=readers,
+            max_corrections=max_corrections,
+            prompt_language=prompt_language,
+            extra_agents=extra_agents,
+            observers=observers,
         )
-        for seat in self._runner.team.seats.values():
+        for seat in self._runner.team.members.values():
             if not isinstance(seat.agent, RealtimeDefinition):
                 raise SetupError(
-                    f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot have the floor of a live "
-                    "conversation; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
+                    f"`{seat.agent.name}` is a {type(seat.agent).__name__} and cannot be active in a realtime "
+                    "session; make it a RealtimeAgent, or give it to one as a tool: as_tool()"
                 )
-        self.model = resolve_realtime(model)
-        self.manners = manners or Manners()
+        self.model = resolve_realtime_model(model)
+        self.settings = settings or RealtimeSettings()
         self._hooks = hooks
         self._async_tool_calls = async_tool_calls
         self._max_reconnects = max_reconnects
-        self._reconnect_pause = reconnect_pause
-        self._guardrail_step = guardrail_step
+        self._reconnect_delay = reconnect_delay
+        self._guardrail_interval = guardrail_interval
 
     def connect(
         self,
-        history: Input = (),
+        history: RunInput = (),
         *,
         context: C | None = None,
         values: Mapping[str, Any] | None = None,
+        thread: str | None = None,
+        start_at: StartAt = "active",
         limits: Limits | None = None,
         run_id: str | None = None,
-        thread: str | None = None,
-        floor: Floor = "sticky",
-        playback: Playback | None = None,
+        playback: PlaybackTracker | None = None,
     ) -> RealtimeSession:
-        """A conversation, to be opened with `async with`. `history` is what was said before it.
+        """Create a session, to be opened with `async with`.
 
-        With a `thread` it goes on with what was said there, in writing or live, and begins with whoever had the floor.
+        Args:
+            history: Messages from before the session.
+            context: Your own context object; it is never stored.
+            values: Initial values of the run.
+            thread: Thread to continue, whether its runs were text or realtime.
+            start_at: Agent that starts: the thread's active agent, or the root.
+            limits: Limits of this session.
+            run_id: Id of the run; by default a new one.
+            playback: Tracker of your playback; by default, one that assumes playback in real time.
         """
         run_id = run_id or new_id()
-        talk = self._talk(run_id, playback)
-        live = self._runner.over(talk).stream(
-            history, context=context, values=values, limits=limits, run_id=run_id, thread=thread, floor=floor
+        controller = self._new_controller(run_id, playback)
+        stream = self._runner._for_live(controller).stream(
+            history, context=context, values=values, limits=limits, run_id=run_id, thread=thread, start_at=start_at
         )
-        return RealtimeSession(live, talk, team=self._runner.team, hooks=self._hooks)
+        return RealtimeSession(stream, controller, team=self._runner.team, hooks=self._hooks)
 
     def resume(
         self,
@@ -120,42 +182,59 @@ class RealtimeRunner(Generic[C]):
         context: C | None = None,
         limits: Limits | None = None,
         accept_changes: bool = False,
-        playback: Playback | None = None,
+        playback: PlaybackTracker | None = None,
     ) -> RealtimeSession:
-        """Go on with a conversation that was cut off or left with an open question; what was done is not done again."""
-        talk = self._talk(run_id, playback)
-        live = self._runner.over(talk).stream_resume(
+        """Create a session that resumes an interrupted one; recorded steps are not executed again.
+
+        Args:
+            run_id: The run to resume.
+            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            context: Your own context object; it is never stored, so pass it again.
+            limits: Limits of the rest of the run.
+            accept_changes: Whether to resume although the team has changed.
+            playback: Tracker of your playback.
+        """
+        controller = self._new_controller(run_id, playback)
+        stream = self._runner._for_live(controller).stream_resume(
             run_id, answers, context=context, limits=limits, accept_changes=accept_changes
         )
-        return RealtimeSession(live, talk, team=self._runner.team, hooks=self._hooks)
+        return RealtimeSession(stream, controller, team=self._runner.team, hooks=self._hooks)
 
     @property
-    def text(self) -> "Runner[C, str]":
-        """The runner below: for replaying conversations, reading their events, and their threads."""
+    def text_runner(self) -> "Runner[C, str]":
+        """The underlying runner: for replay, events and threads of sessions."""
         return self._runner
 
-    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
-        """The same runner, with its conversations in this store."""
+    def with_store(self, store: "Store | str | PathLike[str]") -> Self:
+        """Return a copy of this runner that uses another store.
+
+        Args:
+            store: The store, or its address.
+        """
         twin = copy(self)
-        twin._runner = self._runner.kept_in(store)
+        twin._runner = self._runner.with_store(store)
         return twin
 
     def thread(self, id: str) -> Thread:
-        """One conversation over several runs."""
+        """Return a thread: consecutive runs that share history.
+
+        Args:
+            id: Id of the thread.
+        """
         return self._runner.thread(id)
 
     async def close(self) -> None:
         """Close the store."""
         await self._runner.close()
 
-    def _talk(self, name: str, playback: Playback | None) -> Talk:
-        return Talk(
+    def _new_controller(self, name: str, playback: PlaybackTracker | None) -> SessionController:
+        return SessionController(
             self.model,
-            self.manners,
+            self.settings,
             name=name,
             playback=playback,
             max_reconnects=self._max_reconnects,
-            reconnect_pause=self._reconnect_pause,
-            waits_for_tools=not self._async_tool_calls,
-            guardrail_step=self._guardrail_step,
+            reconnect_delay=self._reconnect_delay,
+            wait_for_tools=not self._async_tool_calls,
+            guardrail_interval=self._guardrail_interval,
         )

@@ -1,4 +1,4 @@
-"""A live conversation as an application holds it: it speaks, listens, answers questions and hands over."""
+"""A realtime session as the application uses it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
@@ -6,142 +6,189 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from ..agents import RunHooks, settled
+from ..agents import RunHooks
+from ..agents.hooks import maybe_await
 from ..context import RunContext
 from ..errors import RunError, SetupError, TransferError
-from ..events import NOBODY, Asked, Delta, Event
+from ..events import Delta, Event, InterruptRaised
+from ..events.base import RUN_ORIGIN
 from ..log import Log
 from ..messages import Content, UserMessage
-from ..runner import Interrupt, LiveRun, RunResult
-from ..runner.answers import answers_as_events
-from ..runner.result import interrupt_of
-from .commands import AppendAudio, ClearAudio, CommitAudio
+from ..runner import Interrupt, RunResult, RunStream
+from ..runner.answers import answer_events
+from ..runner.result import to_interrupt
+from .controller import SessionController
 from .definition import RealtimeDefinition
-from .happenings import Wanted, Written
-from .playback import Playback
-from .talk import Talk
+from .mailbox import TextReceived, TransferRequested
+from .protocol import AppendAudio, ClearAudio, CommitAudio
+from .speech import PlaybackTracker
 
 
 class RealtimeSession:
-    """A live conversation: `async with runner.connect() as session: async for event in session: …`.
+    """A realtime conversation with a team.
 
-    Everything that a run logs is delivered, and besides that what is heard while it is said. Send from any task.
+    Open it with `async with runner.connect() as session` and iterate over it in a task of its own.
+    Iteration yields the run's events and the deltas of speech. All methods may be called from any task. Sending in a
+    session that is not open, or has ended, raises `RunError`.
     """
 
-    def __init__(self, live: LiveRun[str], talk: Talk, *, team: Any, hooks: RunHooks | None) -> None:
-        self.run_id = live.run_id
-        """The id of the run that this conversation is."""
-        self._live = live
-        self._talk = talk
+    def __init__(
+        self, stream: RunStream[str], controller: SessionController, *, team: Any, hooks: RunHooks | None
+    ) -> None:
+        """Create a session; use `RealtimeRunner.connect` instead.
+
+        Args:
+            stream: The stream of the run.
+            controller: The state of the session.
+            team: The team of the runner.
+            hooks: The runner's hooks.
+        """
+        self.run_id = stream.run_id
+        """The id of the session's run."""
+        self._stream = stream
+        self._controller = controller
         self._team = team
         self._hooks = hooks
-        self._asked: set[asyncio.Task[Any]] = set()
+        self._hook_tasks: set[asyncio.Task[Any]] = set()
         self._is_entered = False
-        talk.on_question = self._tell_question
+        controller.on_interrupt = self._notify_interrupt
 
     @property
-    def agent(self) -> str:
-        """The name of the agent that has the floor."""
-        return self._talk.origin.agent
+    def active_agent(self) -> str:
+        """The name of the active agent."""
+        return self._controller.origin.agent
 
     @property
-    def playback(self) -> Playback:
-        """Tell it what you have really played, so that an interruption is cut at the right word."""
-        return self._talk.speech.playback
+    def playback(self) -> PlaybackTracker:
+        """The playback tracker; report your playback progress to it for exact interruptions."""
+        return self._controller.speech.playback
 
     @property
     def log(self) -> Log:
-        """Everything that has happened so far."""
-        return self._live.log
+        """The log of the run so far."""
+        return self._stream._log
 
     @property
     def result(self) -> RunResult[str]:
-        """How the conversation stands, once it is over."""
-        return self._live.result
+        """The result of the run, once the session has ended."""
+        return self._stream.result
 
     @property
     def interrupts(self) -> tuple[Interrupt, ...]:
-        """Every open question."""
-        return tuple(interrupt_of(asked) for asked in self._live.log.open_questions().values())
+        """The open interrupts."""
+        return tuple(to_interrupt(asked) for asked in self._stream._log.open_interrupts().values())
 
     async def send_text(self, content: Content, *, respond: bool = True) -> None:
-        """Say something as the user, in writing; returns when it is on record and the model has been told."""
-        self._refuse_unless_open()
+        """Send a user message; return when it is logged and sent to the model.
+
+        Args:
+            content: Text or parts of the message.
+            respond: Whether to request a response.
+        """
+        self._require_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._talk.happened(Written(UserMessage(content), done, respond))
-        await self._unless_over(done)
+        self._controller.post(TextReceived(UserMessage(content), done, respond))
+        await self._wait_unless_ended(done)
 
     async def respond(self) -> None:
-        """Have the agent answer, as soon as nobody speaks; for conversations in which you decide when that is."""
-        self._refuse_unless_open()
-        await self._talk.ask()
+        """Request a response as soon as neither side speaks."""
+        self._require_open()
+        await self._controller.request_response()
 
     async def send_audio(self, audio: bytes, *, commit: bool = False) -> None:
-        """Pass on a piece of what the user says. `commit` says that it is the last, where no turn detection finds out.
+        """Send a chunk of the user's audio; waits while the session reconnects.
 
-        Waits while there is no connection; nothing is lost then.
+        Args:
+            audio: Audio in the session's input format; may be empty.
+            commit: Whether this ends the user's turn; for sessions without turn detection.
         """
-        self._refuse_unless_open()
+        self._require_open()
         if audio:
             await self._send(AppendAudio(audio))
         if commit:
             await self._send(CommitAudio())
-            # A provider that takes turns answers what it has found the end of itself, and nothing else.
-            await self._talk.ask()
+            # A provider with turn detection only responds to turns whose end it has detected itself.
+            await self._controller.request_response()
 
     async def clear_audio(self) -> None:
-        """Forget what the user has said since the last commit."""
-        self._refuse_unless_open()
+        """Discard the user's audio that has not been committed."""
+        self._require_open()
         await self._send(ClearAudio())
 
     async def interrupt(self) -> None:
-        """Stop what the agent is saying, as if the user had begun to speak."""
-        self._refuse_unless_open()
-        await self._talk.speech.interrupt()
+        """Interrupt the agent's speech, as the user's speech would."""
+        self._require_open()
+        await self._controller.speech.interrupt()
 
     async def handoff_to(self, name: str) -> None:
-        """Give the floor to another agent of the team; returns when it is settled that it gets it."""
-        if name not in self._team.seats:
-            raise TransferError(self.agent, name, [*self._team.seats])
-        await self._want(name, None)
+        """Transfer control to another agent of the team; return when the transfer is accepted.
+
+        Args:
+            name: Name of the agent.
+
+        Raises:
+            TransferError: The team has no such agent.
+            RunError: The agent could not be set up, or another transfer is in progress.
+        """
+        if name not in self._team.members:
+            raise TransferError(self.active_agent, name, [*self._team.members])
+        await self._request_transfer(name, None)
 
     async def update_agent(self, agent: RealtimeDefinition[Any]) -> None:
-        """Give the floor to an agent that need not be in the team, or to one of its agents with something changed."""
+        """Transfer control to an agent outside the team, or to a changed agent of it.
+
+        Args:
+            agent: The agent.
+
+        Raises:
+            SetupError: It is not a `RealtimeAgent`.
+            RunError: The agent could not be set up, or another transfer is in progress.
+        """
         if not isinstance(agent, RealtimeDefinition):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise SetupError(f"update_agent({agent!r}) needs a RealtimeAgent; a text agent can be a tool: as_tool()")
-        await self._want(agent.name, agent)
+        await self._request_transfer(agent.name, agent)
 
     async def answer(self, interrupt_id: str, value: Any) -> None:
-        """Answer an open question. Raises AnswerError if it is not open, or the answer does not fit."""
-        self._refuse_unless_entered()
-        log = self._live.log
-        for event in answers_as_events(log.open_questions(), {interrupt_id: value}):
+        """Answer an open interrupt.
+
+        Args:
+            interrupt_id: Id of the interrupt.
+            value: The answer.
+
+        Raises:
+            AnswerError: The interrupt is not open, or the answer has the wrong type.
+        """
+        self._require_entered()
+        log = self._stream._log
+        for event in answer_events(log.open_interrupts(), {interrupt_id: value}):
             log.write(event)
             await log.settle()
-            self._talk.questions.answered(event.id, event.answer)
+            self._controller.interrupts.resolve(event.interrupt_id, event.answer)
 
-    async def settled(self) -> None:
-        """Return when nothing more is to come by itself: all that was said has been answered, and what was called has
-        been done; or there is an open question, or the conversation is over. Playing may take longer.
+    async def wait_until_idle(self) -> None:
+        """Wait until nothing is pending.
+
+        That is when every message is answered and every tool has ended, an interrupt is open, or the session has
+        ended. Playback may take longer.
         """
         with suppress(RunError):
-            await self._unless_over(self._talk.quiet())
+            await self._wait_unless_ended(self._controller.wait_until_idle())
 
     async def close(self) -> None:
-        """End the conversation: everything that runs is stopped, and nothing is sent any more. Returns when it is over.
+        """End the session: cancel running tools, send nothing more, and wait for the run's end.
 
-        What asks a question then stays open, if there is a store: the run can be resumed with the answer.
+        With a store, a run with an open interrupt stays suspended and can be resumed with the answer.
         """
-        self._talk.hang_up()
-        await self._live.finished()
+        self._controller.shut_down()
+        await self._stream.wait()
 
     async def __aenter__(self) -> Self:
-        await self._live.__aenter__()
+        await self._stream.__aenter__()
         self._is_entered = True
         try:
-            await self._unless_over(self._talk.has_begun.wait(), raises=True)
+            await self._wait_unless_ended(self._controller.is_ready.wait(), raise_failure=True)
         except BaseException:
-            await self._live.__aexit__(None, None, None)
+            await self._stream.__aexit__(None, None, None)
             raise
         return self
 
@@ -152,65 +199,61 @@ class RealtimeSession:
             if kind is None or not issubclass(kind, asyncio.CancelledError):
                 await self.close()
         finally:
-            await self._live.__aexit__(kind, error, traceback)
+            await self._stream.__aexit__(kind, error, traceback)
 
     def __aiter__(self) -> AsyncIterator[Event | Delta]:
-        return self._live.__aiter__()
+        return self._stream.__aiter__()
 
     async def _send(self, command: AppendAudio | CommitAudio | ClearAudio) -> None:
-        if not await self._talk.line.send(command):
-            raise self._over()
+        if not await self._controller.send(command):
+            raise self._ended_error()
 
-    async def _want(self, target: str, guest: RealtimeDefinition[Any] | None) -> None:
-        self._refuse_unless_open()
+    async def _request_transfer(self, target: str, new_agent: RealtimeDefinition[Any] | None) -> None:
+        self._require_open()
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._talk.happened(Wanted(target, done, guest))
-        await self._unless_over(done)
+        self._controller.post(TransferRequested(target, done, new_agent))
+        await self._wait_unless_ended(done)
 
-    def _refuse_unless_entered(self) -> None:
+    def _require_entered(self) -> None:
         if not self._is_entered:
-            raise RunError("open the conversation first: async with runner.connect() as session")
-        if self._talk.is_closing:
-            raise self._over()
+            raise RunError("the session is not open; use `async with runner.connect() as session`")
+        if self._controller.is_closing:
+            raise self._ended_error()
 
-    def _refuse_unless_open(self) -> None:
-        self._refuse_unless_entered()
-        if not self._talk.is_open.is_set():
-            raise RunError(
-                "the model has not been reached yet, because somebody asks something first: see `interrupts`"
-            )
+    def _require_open(self) -> None:
+        self._require_entered()
+        if not self._controller.is_open.is_set():
+            raise RunError("the model is not connected yet, because an interrupt is open: see `interrupts`")
 
-    def _over(self) -> RunError:
+    def _ended_error(self) -> RunError:
         with suppress(RunError):
-            error = self._live.result.error
+            error = self._stream.result.error
             if error is not None:
-                over = RunError(f"the conversation `{self.run_id}` is over; it failed: {error}")
-                over.__cause__ = error
-                return over
-        return RunError(f"the conversation `{self.run_id}` is over; nothing can be sent in it any more")
+                ended = RunError(f"the session `{self.run_id}` has failed: {error}")
+                ended.__cause__ = error
+                return ended
+        return RunError(f"the session `{self.run_id}` has ended; nothing can be sent")
 
-    async def _unless_over(self, work: Awaitable[Any], *, raises: bool = False) -> None:
-        """Wait for something, unless the conversation ends before."""
+    async def _wait_unless_ended(self, work: Awaitable[Any], *, raise_failure: bool = False) -> None:
         waiting = asyncio.ensure_future(work)
-        over = asyncio.ensure_future(self._live.finished())
+        ended = asyncio.ensure_future(self._stream.wait())
         try:
-            await asyncio.wait([waiting, over], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([waiting, ended], return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                if raises:
-                    self._live.raise_failure()
-                raise self._over()
+                if raise_failure:
+                    self._stream._raise_failure()
+                raise self._ended_error()
             waiting.result()
         finally:
-            for task in (waiting, over):
+            for task in (waiting, ended):
                 task.cancel()
-            await asyncio.wait((waiting, over))
+            await asyncio.wait((waiting, ended))
 
-    def _tell_question(self, key: str) -> None:
-        if self._hooks is None or self._talk.run is None:
+    def _notify_interrupt(self, key: str) -> None:
+        raised = self._stream._log.find(key, InterruptRaised)
+        if self._hooks is None or self._controller.run is None or raised is None:
             return
-        asked = self._live.log.find(key, Asked)
-        told = settled(self._hooks.on_interrupt(RunContext(self._talk.run, NOBODY, "run"), asked)) if asked else None
-        if told is not None:
-            task = asyncio.ensure_future(told)
-            self._asked.add(task)
-            task.add_done_callback(self._asked.discard)
+        ctx = RunContext[Any](self._controller.run, RUN_ORIGIN, "run")
+        task = asyncio.ensure_future(maybe_await(self._hooks.on_interrupt(ctx, to_interrupt(raised))))
+        self._hook_tasks.add(task)
+        task.add_done_callback(self._hook_tasks.discard)

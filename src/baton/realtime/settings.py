@@ -1,4 +1,4 @@
-"""How a live conversation is set up: what the model is told to be, which tools it has, how it listens and speaks."""
+"""Settings of realtime sessions: modality, audio formats, turn detection, and what an agent configures."""
 
 from typing import Any, Literal, TypeAlias
 
@@ -13,58 +13,92 @@ _BYTES_PER_MILLISECOND: dict[AudioFormat, int] = {"pcm16": 48, "g711_ulaw": 8, "
 
 
 def milliseconds_of(size: int, format: AudioFormat) -> float:
-    """How long so many bytes of audio last."""
+    """Return the duration of audio in milliseconds.
+
+    Args:
+        size: Size of the audio in bytes.
+        format: Its format.
+    """
     return size / _BYTES_PER_MILLISECOND[format]
 
 
 def bytes_for(milliseconds: float, format: AudioFormat) -> int:
-    """How many bytes of audio last so long."""
+    """Return the size in bytes of audio of a given duration.
+
+    Args:
+        milliseconds: The duration; fractions are dropped.
+        format: The audio format.
+    """
     return int(milliseconds) * _BYTES_PER_MILLISECOND[format]
 
 
 class TurnDetection(Struct, frozen=True):
-    """How the provider finds out that the user has begun or ceased to speak."""
+    """Voice activity detection by the provider.
+
+    Attributes:
+        kind: `server_vad` goes by silence, `semantic_vad` by the meaning of the words.
+        create_response: Whether the provider responds by itself when the user stops speaking.
+        interrupt_response: Whether the provider cancels a response by itself when the user starts to speak.
+        threshold: Loudness from 0 to 1 that counts as speech (`server_vad`).
+        prefix_ms: Audio kept from before the detected start of speech (`server_vad`).
+        silence_ms: Silence that ends a turn (`server_vad`).
+        eagerness: How soon a turn counts as finished (`semantic_vad`).
+    """
 
     kind: Literal["server_vad", "semantic_vad"] = "server_vad"
-    creates_response: bool = True
-    """Whether the provider answers by itself when the user has ceased to speak."""
-    interrupts: bool = True
-    """Whether the provider stops a response by itself when the user begins to speak."""
+    create_response: bool = True
+    interrupt_response: bool = True
     threshold: float | None = None
     prefix_ms: int | None = None
     silence_ms: int | None = None
     eagerness: Literal["low", "medium", "high", "auto"] | None = None
 
 
-class Manners(Struct, frozen=True):
-    """How a conversation is held, whoever has the floor in it."""
+class RealtimeSettings(Struct, frozen=True):
+    """Settings of a realtime session that apply to every agent in it.
+
+    Attributes:
+        modality: The form of the model's output; audio comes with transcripts.
+        voice: Voice of agents that name none; None is the provider's default.
+        speed: Speaking speed; 1.0 is normal.
+        input_format: Format of the audio you send.
+        output_format: Format of the audio you receive.
+        turn_detection: The provider's turn detection; with None, send `commit=True` when the user stops speaking.
+        transcription: Model that transcribes the user's speech; None records no transcript of it.
+        language: Language of the user's speech, for the transcription.
+        noise_reduction: The provider's noise reduction of the input.
+        max_output_tokens: Maximum tokens of one response.
+        extra_body: Provider-specific settings, merged into the request.
+    """
 
     modality: Literal["audio", "text"] = "audio"
-    """What the model answers with; with audio come transcripts of it."""
     voice: str | None = None
-    """The voice of agents that name none; None is the provider's own choice."""
     speed: float | None = None
     input_format: AudioFormat = "pcm16"
     output_format: AudioFormat = "pcm16"
     turn_detection: TurnDetection | None = TurnDetection()
-    """None leaves it to the application: it says `commit=True` when the user has ceased to speak."""
     transcription: str | None = "gpt-4o-mini-transcribe"
-    """The model that writes down what the user says; None keeps no record of it."""
     language: str | None = None
-    """The language that the user speaks, for the transcription."""
     noise_reduction: Literal["near_field", "far_field"] | None = None
     max_output_tokens: int | None = None
-    extra: dict[str, Any] = {}
-    """More of the provider's own settings, merged into what is sent."""
+    extra_body: dict[str, Any] = {}
 
 
-class SessionSettings(Struct, frozen=True):
-    """What the model is told when an agent gets the floor."""
+class SessionConfig(Struct, frozen=True):
+    """The model's configuration while one agent is active.
+
+    Attributes:
+        agent: Name of the agent.
+        instructions: Its instructions.
+        tools: Its tools and handoffs.
+        tool_choice: "auto", "none", "required" or the name of one tool.
+        voice: Voice to speak with; None keeps the current one.
+        settings: Settings of the whole session.
+    """
 
     agent: str
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     tool_choice: str = "auto"
     voice: str | None = None
-    """The voice to speak with; None leaves the one there is."""
-    manners: Manners = Manners()
+    settings: RealtimeSettings = RealtimeSettings()

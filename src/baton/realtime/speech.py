@@ -1,158 +1,267 @@
-"""What is heard in a live conversation, both ways: audio and words on their way, and who interrupts whom."""
+"""Speech of both sides: delivery of audio and transcripts, playback progress, and interruptions."""
 
-from typing import Protocol
+from collections.abc import Callable
+from time import monotonic
+from typing import Protocol, TypeAlias, assert_never
+from unicodedata import east_asian_width
+
+from msgspec import Struct
 
 from ..events import Delta, Origin
 from ..messages import AssistantMessage
-from .commands import Command, Truncate
-from .events import AudioDelta, AudioDone, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
-from .happenings import Happening, Interrupted
-from .playback import Playback, Portion, heard_of
-from .settings import Manners, milliseconds_of
-from .signals import (
+from .events import AudioCompleted, AudioDelta, PlaybackInterrupted, SpeechStarted, SpeechStopped, TranscriptDelta
+from .mailbox import MailboxEvent, ResponseInterrupted
+from .protocol import (
     AudioChunk,
     AudioEnded,
+    Command,
     ResponseEnded,
-    Signal,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribing,
-    WordsChunk,
+    TranscriptChunk,
+    TranscriptionChunk,
+    TruncateItem,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
+from .settings import RealtimeSettings, milliseconds_of
 
-_REMEMBERED = 32
+_MAX_REMEMBERED = 32
+SpeechSignal: TypeAlias = AudioChunk | AudioEnded | TranscriptChunk | TranscriptionChunk
 
 
-class _Ear(Protocol):
-    """The conversation that this is the speech of."""
+class PlayedPortion(Struct, frozen=True):
+    """Playback progress of an item when it was stopped."""
+
+    item_id: str
+    content_index: int
+    played_ms: int
+    total_ms: int
+
+
+class _PlayingItem:
+    __slots__ = ("reported_ms", "starts_at", "total_ms")
+
+    def __init__(self, starts_at: float) -> None:
+        self.starts_at = starts_at
+        self.total_ms = 0.0
+        self.reported_ms: float | None = None
+
+
+class PlaybackTracker:
+    """Tracks how much of the agent's audio has been played.
+
+    It assumes playback in real time. An application that plays with a delay, or can pause, reports its progress with
+    `played`.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        """Create a tracker.
+
+        Args:
+            clock: Returns the current time in seconds.
+        """
+        self._clock = clock
+        self._items: dict[tuple[str, int], _PlayingItem] = {}
+        self._has_reports = False
+
+    def received(self, item_id: str, content_index: int, milliseconds: float) -> None:
+        """Add audio that is to be played, after the audio of earlier items.
+
+        Args:
+            item_id: The item that the audio belongs to.
+            content_index: Index of its content part.
+            milliseconds: Duration of the audio.
+        """
+        item = self._items.get((item_id, content_index))
+        if item is None:
+            self._drop_finished()
+            ends = [known.starts_at + known.total_ms / 1000 for known in self._items.values()]
+            item = self._items[item_id, content_index] = _PlayingItem(max([self._clock(), *ends]))
+        # If playback has run out of audio, there was silence until now.
+        item.starts_at = max(item.starts_at, self._clock() - item.total_ms / 1000)
+        item.total_ms += milliseconds
+
+    def played(self, item_id: str, milliseconds: float, *, content_index: int = 0) -> None:
+        """Report playback progress. From the first report on, the clock is not used any more.
+
+        Args:
+            item_id: The item being played.
+            milliseconds: Milliseconds of it that have been played, counted from its start.
+            content_index: Index of its content part.
+        """
+        self._has_reports = True
+        item = self._items.get((item_id, content_index))
+        if item is not None:
+            item.reported_ms = milliseconds
 
     @property
-    def response(self) -> str: ...
+    def is_playing(self) -> bool:
+        """True if some audio has not been played to its end."""
+        return any(self._played_ms(item) < item.total_ms for item in self._items.values())
+
+    def stop(self) -> list[PlayedPortion]:
+        """Stop playback and return the progress of each item that was not played to its end."""
+        portions = [
+            PlayedPortion(item_id, index, int(self._played_ms(item)), int(item.total_ms))
+            for (item_id, index), item in self._items.items()
+            if self._played_ms(item) < item.total_ms
+        ]
+        self._items.clear()
+        return portions
+
+    def _played_ms(self, item: _PlayingItem) -> float:
+        if self._has_reports:
+            return min(item.reported_ms or 0.0, item.total_ms)
+        return min(max(0.0, (self._clock() - item.starts_at) * 1000), item.total_ms)
+
+    def _drop_finished(self) -> None:
+        finished = [key for key, item in self._items.items() if self._played_ms(item) >= item.total_ms]
+        for key in finished:
+            del self._items[key]
+
+
+def heard_text(text: str, portion: PlayedPortion) -> str:
+    """Return the whole words of a transcript that fall into the portion that was played."""
+    if portion.total_ms <= 0 or portion.played_ms >= portion.total_ms:
+        return text
+    end = len(text) * portion.played_ms // portion.total_ms
+    while 0 < end < len(text) and not _is_word_end(text, end):
+        end -= 1
+    return text[:end].rstrip()
+
+
+def _is_word_end(text: str, end: int) -> bool:
+    # In scripts without spaces, every character may end a word.
+    return text[end].isspace() or text[end - 1].isspace() or east_asian_width(text[end - 1]) in "WF"
+
+
+class _SpeechHost(Protocol):
+    @property
+    def active_response(self) -> str: ...
     @property
     def origin(self) -> Origin: ...
     def deliver(self, delta: Delta) -> None: ...
-    def happened(self, happening: Happening) -> None: ...
-    def words(self, response_id: str, text: str) -> None: ...
+    def post(self, event: MailboxEvent) -> None: ...
+    def on_transcript(self, response_id: str, text: str) -> None: ...
     async def send(self, command: Command) -> bool: ...
-    async def stop_response(self) -> None: ...
+    async def cancel_response(self) -> None: ...
 
 
-class Speech:
-    """What is being said, and how much of it has been heard."""
+class SpeechTracker:
+    """Delivers speech of both sides, and truncates what is interrupted."""
 
-    def __init__(self, ear: _Ear, playback: Playback, manners: Manners) -> None:
+    def __init__(self, host: _SpeechHost, playback: PlaybackTracker, settings: RealtimeSettings) -> None:
         self.playback = playback
         self.is_user_speaking = False
-        self.was_heard = False
-        """Whether an agent has been heard on this connection: then the voice stays what it is."""
-        self._ear = ear
-        self._manners = manners
-        self._words: dict[str, str] = {}
-        """The transcript of each item so far; the last few."""
-        self._before: dict[str, str] = {}
-        """What was said in the same response before each of these items."""
+        self.has_audio = False
+        """True if this connection has produced audio; providers do not change the voice after that."""
+        self._host = host
+        self._settings = settings
+        self._texts: dict[str, str] = {}
+        """Transcripts of the most recent items."""
+        self._preceding: dict[str, str] = {}
+        """Text of the same response before each of these items."""
         self._items: dict[str, bool] = {}
-        """The items of the response that is under way, and whether anything of each was to be heard."""
-        self._here: set[str] = set()
-        """The items that the provider of this connection has."""
-        self._hushed: set[str] = set()
-        """Responses of which nothing more is passed on."""
+        """Items of the active response, and whether each has audio."""
+        self._known_items: set[str] = set()
+        """Items that the provider has on this connection."""
+        self._muted: set[str] = set()
+        """Responses that are no longer delivered."""
 
-    def begin(self, response_id: str) -> None:
-        """A response begins."""
+    def start_response(self) -> None:
+        """Start to collect the items of a new response."""
         self._items = {}
 
-    def end(self, response_id: str) -> None:
-        """A response has ended."""
-        self._hushed.discard(response_id)
+    def end_response(self, response_id: str) -> None:
+        """Forget that a response was muted."""
+        self._muted.discard(response_id)
 
-    def hush(self, response_id: str) -> None:
-        """Pass on nothing more of this response."""
-        self._hushed.add(response_id)
+    def mute(self, response_id: str) -> None:
+        """Deliver nothing more of a response."""
+        self._muted.add(response_id)
 
-    def forget(self) -> None:
-        """The connection is gone, and with it what the provider knew of it."""
-        self.is_user_speaking = self.was_heard = False
+    def reset(self) -> None:
+        """Forget the state of a connection that was lost."""
+        self.is_user_speaking = self.has_audio = False
         self._items = {}
-        self._here.clear()
-        self._hushed.clear()
+        self._known_items.clear()
+        self._muted.clear()
 
-    def hear(self, signal: Signal) -> None:
-        """Pass on what is said."""
-        ear = self._ear
+    def on_signal(self, signal: SpeechSignal) -> None:
+        """Deliver audio and transcripts."""
+        host = self._host
         match signal:
             case AudioChunk(response_id, item_id, index, audio):
-                self.was_heard = True
-                if response_id not in self._hushed:
-                    self._meet(item_id)
+                self.has_audio = True
+                if response_id not in self._muted:
+                    self._register_item(item_id)
                     self._items[item_id] = True
-                    self.playback.received(item_id, index, milliseconds_of(len(audio), self._manners.output_format))
-                    ear.deliver(AudioDelta(ear.origin, audio, item_id, index))
+                    self.playback.received(item_id, index, milliseconds_of(len(audio), self._settings.output_format))
+                    host.deliver(AudioDelta(host.origin, audio, item_id, index))
             case AudioEnded(response_id, item_id):
-                if response_id not in self._hushed:
-                    ear.deliver(AudioDone(ear.origin, item_id))
-            case WordsChunk(response_id, item_id, _, text):
-                self._meet(item_id)
-                self._words[item_id] += text
-                if response_id not in self._hushed:
-                    ear.deliver(TranscriptDelta(ear.origin, text, item_id))
-                    ear.words(response_id, text)
-            case Transcribing(item_id, text):
-                ear.deliver(TranscriptDelta(ear.origin, text, item_id, "user"))
+                if response_id not in self._muted:
+                    host.deliver(AudioCompleted(host.origin, item_id))
+            case TranscriptChunk(response_id, item_id, _, text):
+                self._register_item(item_id)
+                self._texts[item_id] += text
+                if response_id not in self._muted:
+                    host.deliver(TranscriptDelta(host.origin, text, item_id))
+                    host.on_transcript(response_id, text)
+            case TranscriptionChunk(item_id, text):
+                host.deliver(TranscriptDelta(host.origin, text, item_id, "user"))
             case _:
-                pass
+                assert_never(signal)
 
-    async def user_speaks(self, signal: SpeechBegan | SpeechEnded) -> None:
-        """The user begins to speak, and whoever speaks is interrupted; or ceases to."""
-        ear = self._ear
-        self.is_user_speaking = isinstance(signal, SpeechBegan)
-        if isinstance(signal, SpeechEnded):
-            ear.deliver(SpeechStopped(ear.origin, signal.item_id))
+    async def on_user_speech(self, signal: UserSpeechStarted | UserSpeechEnded) -> None:
+        """Handle the start or the end of the user's speech; the start interrupts the agent."""
+        host = self._host
+        self.is_user_speaking = isinstance(signal, UserSpeechStarted)
+        if isinstance(signal, UserSpeechEnded):
+            host.deliver(SpeechStopped(host.origin, signal.item_id))
             return
-        ear.deliver(SpeechStarted(ear.origin, signal.item_id))
-        detection = self._manners.turn_detection
-        await self.interrupt(stops_response=detection is None or not detection.interrupts)
+        host.deliver(SpeechStarted(host.origin, signal.item_id))
+        detection = self._settings.turn_detection
+        await self.interrupt(cancel_response=detection is None or not detection.interrupt_response)
 
-    async def interrupt(self, *, stops_response: bool = True) -> None:
-        """Stop what is being said and played: what was not heard is forgotten, here and by the model."""
+    async def interrupt(self, *, cancel_response: bool = True) -> None:
+        """Stop speech and playback, and truncate what was not played here and at the provider."""
         portions = self.playback.stop()
-        if self._ear.response:
-            self.hush(self._ear.response)
-            portions += self._unheard()
+        if self._host.active_response:
+            self.mute(self._host.active_response)
+            portions += self._silent_items()
         for portion in portions:
-            self._cut(portion)
-        if stops_response:
-            await self._ear.stop_response()
+            self._truncate(portion)
+        if cancel_response:
+            await self._host.cancel_response()
         for portion in portions:
-            # What was said on a connection that is gone, the provider of this one does not know by this name.
-            if portion.item_id in self._here:
-                await self._ear.send(Truncate(portion.item_id, portion.content_index, portion.played_ms))
+            # Items of an earlier connection have other ids on this one.
+            if portion.item_id in self._known_items:
+                await self._host.send(TruncateItem(portion.item_id, portion.content_index, portion.played_ms))
 
-    def broken_off(self, response_id: str) -> ResponseEnded:
-        """What is left of a response that will not be told to its end."""
-        text = "\n".join([words for item_id in self._items if (words := self._words.get(item_id))])
+    def interrupted_response(self, response_id: str) -> ResponseEnded:
+        """Return the part of a response that arrived before the connection was lost."""
+        text = "\n".join([text for item_id in self._items if (text := self._texts.get(item_id))])
         return ResponseEnded(response_id, "cancelled", AssistantMessage(text), tuple(self._items), "connection_lost")
 
-    def _unheard(self) -> list[Portion]:
-        """The items of the response under way of which there are words, and no sound yet."""
-        if self._manners.modality != "audio":
+    def _silent_items(self) -> list[PlayedPortion]:
+        """List the items of the active response that have a transcript and no audio yet."""
+        if self._settings.modality != "audio":
             return []
-        return [Portion(item_id, 0, 0, 1) for item_id, is_heard in self._items.items() if not is_heard]
+        return [PlayedPortion(item_id, 0, 0, 1) for item_id, has_audio in self._items.items() if not has_audio]
 
-    def _cut(self, portion: Portion) -> None:
-        ear, item_id = self._ear, portion.item_id
-        heard = [self._before.get(item_id, ""), heard_of(self._words.get(item_id, ""), portion)]
-        ear.deliver(PlaybackInterrupted(ear.origin, item_id, portion.played_ms))
-        ear.happened(Interrupted(item_id, "\n".join(filter(None, heard)), portion.played_ms))
+    def _truncate(self, portion: PlayedPortion) -> None:
+        host, item_id = self._host, portion.item_id
+        heard = [self._preceding.get(item_id, ""), heard_text(self._texts.get(item_id, ""), portion)]
+        host.deliver(PlaybackInterrupted(host.origin, item_id, portion.played_ms))
+        host.post(ResponseInterrupted(item_id, "\n".join(filter(None, heard)), portion.played_ms))
 
-    def _meet(self, item_id: str) -> None:
+    def _register_item(self, item_id: str) -> None:
         if item_id in self._items:
             return
-        before = [self._words.get(earlier, "") for earlier in self._items]
-        self._words[item_id], self._before[item_id] = "", "\n".join(filter(None, before))
+        preceding = [self._texts.get(earlier, "") for earlier in self._items]
+        self._texts[item_id], self._preceding[item_id] = "", "\n".join(filter(None, preceding))
         self._items[item_id] = False
-        self._here.add(item_id)
-        while len(self._words) > _REMEMBERED:
-            oldest = next(iter(self._words))
-            self._here.discard(oldest)
-            del self._words[oldest], self._before[oldest]
+        self._known_items.add(item_id)
+        while len(self._texts) > _MAX_REMEMBERED:
+            oldest = next(iter(self._texts))
+            self._known_items.discard(oldest)
+            del self._texts[oldest], self._preceding[oldest]

@@ -1,129 +1,144 @@
-"""What is said in a live conversation, in the order in which it is said, though it becomes known in another.
+"""The transcript of one activation, in the order of the conversation although parts become known out of order.
 
-The user's words come later than the answer to them; the results of a call later than what is said meanwhile. Each has
-its place from the beginning on, and enters the run's history when all before it has.
+The user's transcription arrives after the answer to it, and tool results after later speech. Each item gets its slot
+at once, and enters the run's history when all slots before it are complete.
 """
 
 from bisect import insort
 from collections.abc import Iterator, Sequence
 
-from ..context import Entry, History
-from ..events import CutShort, Said
+from ..context import HistoryEntry
+from ..context.history import History
+from ..events import AgentResponded, ResponseTruncated
 from ..messages import AssistantMessage, Message, ToolMessage
 
-UNDER_WAY = "This call is still being carried out."
-"""What stands for the result of a call that goes on though somebody else has the floor; no model is told."""
+CALL_IN_PROGRESS = "This call is still being carried out."
+"""Placeholder result of a call that continues after a transfer; it is never sent to a model."""
 
 
-class Slot:
-    """A place in the conversation; `key` is that of the event that will be recorded for it."""
+class TranscriptSlot:
+    """A position in the conversation; `key` is the key of the event to be recorded for it."""
 
-    __slots__ = ("branch", "entries", "is_left", "is_open", "is_stopped", "key", "mark", "place", "said")
+    __slots__ = (
+        "branch",
+        "branch_start",
+        "entries",
+        "is_detached",
+        "is_open",
+        "is_stopped",
+        "key",
+        "position",
+        "response",
+    )
 
-    def __init__(self, place: int, key: str) -> None:
-        self.place = place
+    def __init__(self, position: int, key: str) -> None:
+        self.position = position
         self.key = key
         self.is_open = True
-        self.is_left = False
-        """Whether its calls go on though the floor was given up: the history has something that stands for them."""
+        self.is_detached = False
+        """True if its calls continue after a transfer; the history holds placeholders for their results."""
         self.is_stopped = False
-        """Whether a guardrail has stopped it: then nothing that it asks for is done."""
-        self.said: Said | None = None
-        self.entries: list[Entry] = []
+        """True if a guardrail stopped the response; its calls are not executed then."""
+        self.response: AgentResponded | None = None
+        self.entries: list[HistoryEntry] = []
         self.branch: History | None = None
-        """A history of its own, for calls that are being carried out; what they add begins at `mark`."""
-        self.mark = 0
+        """A fork of the history for running calls; what they add begins at `branch_start`."""
+        self.branch_start = 0
 
-    def waiting(self) -> list[Entry]:
-        """What is known of it so far."""
-        if self.branch is not None and len(self.branch.entries) > self.mark:
-            return self.branch.entries[self.mark :]
+    def current_entries(self) -> list[HistoryEntry]:
+        """Return the entries known so far."""
+        if self.branch is not None and len(self.branch.entries) > self.branch_start:
+            return self.branch.entries[self.branch_start :]
         return self.entries
 
     def results(self) -> list[ToolMessage]:
-        """What its calls came to, as far as that is known."""
-        return [entry.message for entry in self.waiting() if isinstance(entry.message, ToolMessage)]
+        """Return the tool results known so far."""
+        return [entry.message for entry in self.current_entries() if isinstance(entry.message, ToolMessage)]
 
 
-class Transcript:
-    """The places of one activation, on top of the history it began with."""
+class ActivationTranscript:
+    """The slots of one activation, on top of the history it started with."""
 
     def __init__(self, history: History, scope: str) -> None:
         self._history = history
         self._scope = scope
-        self._slots: list[Slot] = []
+        self._slots: list[TranscriptSlot] = []
         self._last = 0
 
-    def open(self, place: int | None = None) -> Slot:
-        """The next place, or one that is on record."""
-        self._last = self._last + 1 if place is None else place
-        slot = Slot(self._last, f"{self._scope}/i{self._last}")
+    def open(self, position: int | None = None) -> TranscriptSlot:
+        """Open the next slot, or the one at a recorded position."""
+        self._last = self._last + 1 if position is None else position
+        slot = TranscriptSlot(self._last, f"{self._scope}/i{self._last}")
         self._slots.append(slot)
         return slot
 
-    def fill(self, slot: Slot, *entries: Entry) -> None:
-        """Nothing more will come to this place."""
+    def fill(self, slot: TranscriptSlot, *entries: HistoryEntry) -> None:
+        """Add the last entries of a slot and close it."""
         slot.entries.extend(entries)
+        self.close(slot)
+
+    def close(self, slot: TranscriptSlot) -> None:
+        """Close a slot whose entries, or branch, are complete."""
         slot.is_open = False
         self._flush()
 
-    def close(self, slot: Slot) -> None:
-        """The calls at this place have been carried out; what they came to is in its branch."""
-        slot.is_open = False
-        self._flush()
-
-    def drop(self, slot: Slot) -> None:
-        """Nothing was said here after all."""
+    def drop(self, slot: TranscriptSlot) -> None:
+        """Remove a slot that stays empty."""
         if slot in self._slots:
             self._slots.remove(slot)
         self._flush()
 
-    def take_back(self, slot: Slot) -> None:
-        """What was put down here last does not count, wherever it has got to."""
-        taken = {id(entry) for entry in slot.entries}
-        self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in taken]
+    def remove(self, slot: TranscriptSlot) -> None:
+        """Remove a slot and its entries, also from the history."""
+        removed = {id(entry) for entry in slot.entries}
+        self._history.entries[:] = [entry for entry in self._history.entries if id(entry) not in removed]
         self._history.views.clear()
         self.drop(slot)
 
     def end(self) -> None:
-        """Nobody will say anything more here: what is still open stays empty, and all the rest is known."""
+        """Drop the slots that are still open, and move all others to the history."""
         self._slots = [slot for slot in self._slots if not slot.is_open]
         self._flush()
 
-    def settle(self, spoken: Entry, results: Sequence[Entry], came_to: Sequence[Entry]) -> None:
-        """Put down what calls came to that went on when the floor was given up: first the response, then the results.
+    def settle(
+        self, response: HistoryEntry, placeholders: Sequence[HistoryEntry], outcome: Sequence[HistoryEntry]
+    ) -> None:
+        """Replace the placeholders of detached calls by their results.
 
-        `spoken` and `results` are what stands for them in the history.
+        Args:
+            response: The history's entry of the response that made the calls.
+            placeholders: The history's entries for the results.
+            outcome: The entries that the calls ended with: the response, then the results.
         """
-        by_call = {entry.message.call_id: entry for entry in came_to if isinstance(entry.message, ToolMessage)}
-        for entry in results:
-            found = by_call.get(entry.message.call_id) if isinstance(entry.message, ToolMessage) else None
+        by_call = {entry.message.tool_call_id: entry for entry in outcome if isinstance(entry.message, ToolMessage)}
+        for entry in placeholders:
+            found = by_call.get(entry.message.tool_call_id) if isinstance(entry.message, ToolMessage) else None
             if found is not None:
-                entry.message, entry.undone, entry.is_answer = found.message, found.undone, found.is_answer
-        if came_to and came_to[0] is not spoken and came_to[0].undone:
-            spoken.undone = came_to[0].undone
-            place = next(place for place, entry in enumerate(self._history.entries) if entry is spoken)
-            insort(self._history.undone_at, place)
+                entry.message, entry.hidden, entry.is_answer = found.message, found.hidden, found.is_answer
+        if outcome and outcome[0] is not response and outcome[0].hidden:
+            response.hidden = outcome[0].hidden
+            index = next(index for index, entry in enumerate(self._history.entries) if entry is response)
+            insort(self._history.hidden_at, index)
         self._history.views.clear()
 
-    def cut(self, entry: Entry, cut: CutShort) -> None:
-        """Let those words only stand that were heard."""
+    def truncate(self, entry: HistoryEntry, event: ResponseTruncated) -> None:
+        """Reduce an entry to the text that was heard."""
         if isinstance(entry.message, AssistantMessage):
-            entry.message = cut.left_of(entry.message)
+            entry.message = event.truncate(entry.message)
             self._history.views.clear()
 
-    def everything(self) -> Iterator[Message]:
-        """All that was said, for a model that knows nothing of it yet."""
+    def messages(self) -> Iterator[Message]:
+        """Return the whole conversation so far, for a new connection."""
         for entry in self._history.entries:
-            if not (isinstance(entry.message, ToolMessage) and entry.message.content == UNDER_WAY):
+            if not (isinstance(entry.message, ToolMessage) and entry.message.content == CALL_IN_PROGRESS):
                 yield entry.message
         for slot in self._slots:
-            for entry in slot.waiting():
+            for entry in slot.current_entries():
                 yield entry.message
 
     def _flush(self) -> None:
         while self._slots and not self._slots[0].is_open:
             slot = self._slots.pop(0)
             if slot.branch is not None:
-                self._history.join(slot.branch, slot.mark)
+                self._history.join(slot.branch, slot.branch_start)
             self._history.entries.extend(slot.entries)

@@ -1,159 +1,286 @@
-"""The calls of responses being carried out while the conversation goes on: each turn has a history of its own."""
+"""Turns of an activation that run while the conversation continues, and their replay from the log."""
 
 import asyncio
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias, assert_never
 
 from ..agents import AgentContext
-from ..agents.toolbox import Toolbox
-from ..agents.turn import Turn, TurnOutcome, record_result
-from ..context import Entry, History, RunContext
-from ..errors import GuardrailTripped
-from ..events import Said, ToolReturned
-from ..flow.recall import NO_RESULT
+from ..agents.compiled import recorded_tool_table
+from ..agents.definition import ToolTable
+from ..agents.turn import TurnExecutor, TurnOutcome, record_result
+from ..context import HistoryEntry, RunContext
+from ..context.history import History
+from ..errors import BatonError, GuardrailTrippedError
+from ..events import (
+    Action,
+    AgentFinished,
+    AgentResponded,
+    ControlTransferred,
+    Event,
+    ResponseTruncated,
+    ToolReturned,
+    Transfer,
+    UserMessageAdded,
+)
+from ..flow.log_history import NO_RESULT
+from ..log import ReadOnlyLog
 from ..messages import ToolMessage, text_of
-from .contexts import beside
-from .definition import RealtimeDefinition
-from .happenings import Happening, TurnEnded
-from .transcript import UNDER_WAY, Slot, Transcript
+from .definition import RealtimeDefinition, sibling_context
+from .mailbox import MailboxEvent, TurnEnded
+from .transcript import CALL_IN_PROGRESS, ActivationTranscript, TranscriptSlot
 
-STOPPED = "guardrail"
-"""Why a response ended that a guardrail stopped; nothing that it asks for is done, then or later."""
-_NOT_CARRIED_OUT = "Not carried out: a guardrail stopped this response."
+STOPPED_BY_GUARDRAIL = "guardrail"
+"""Recorded stop reason of a response that a guardrail stopped; its calls are never executed."""
+BY_APPLICATION = "(application)"
+"""Stands for the tool name in a transfer that no call requested."""
+_STOPPED_RESULT = "Not carried out: a guardrail stopped this response."
+_POSITION = re.compile(r"/i(\d+)$")
+OpenTurn: TypeAlias = tuple[TranscriptSlot, AgentResponded]
 
 
-class Turns:
-    """The turns of one activation that are under way."""
+class RunningTurns:
+    """The turns of one activation whose calls are being executed."""
 
-    def __init__(self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: Transcript) -> None:
+    def __init__(
+        self, agent: RealtimeDefinition[Any], ctx: AgentContext[Any], transcript: ActivationTranscript
+    ) -> None:
         self.agent = agent
         self._ctx = ctx
         self._transcript = transcript
-        self._running: dict[asyncio.Task[TurnOutcome], Slot] = {}
+        self._running: dict[asyncio.Task[TurnOutcome], TranscriptSlot] = {}
 
     @property
-    def are_running(self) -> bool:
-        """Whether there are any."""
+    def is_running(self) -> bool:
+        """True if any turn is running."""
         return bool(self._running)
 
-    def enter(self, slot: Slot, said: Said) -> Entry:
-        """Put down what was said; if it makes calls, their place stays open until they have been carried out."""
-        entry = Entry(said.message, self._ctx.origin, is_answer=not said.message.calls)
-        if said.message.content:
-            self._ctx.output = text_of(said.message.content)
-        if said.message.calls:
+    def add_response(self, slot: TranscriptSlot, response: AgentResponded) -> HistoryEntry:
+        """Add a response to its slot; the slot stays open if the response makes calls."""
+        message = response.message
+        entry = HistoryEntry(message, self._ctx._origin, is_answer=not message.tool_calls)
+        if message.content:
+            self._ctx.output = text_of(message.content)
+        if message.tool_calls:
             slot.entries.append(entry)
         else:
             self._transcript.fill(slot, entry)
         return entry
 
-    def start(self, slot: Slot, said: Said, toolbox: Toolbox, tell: Callable[[Happening], None]) -> None:
-        """Carry out the calls of a response, while the conversation goes on."""
-        task = asyncio.create_task(self.take(slot, said, toolbox), name=f"baton turn {said.key}")
+    def start(
+        self,
+        slot: TranscriptSlot,
+        response: AgentResponded,
+        tool_table: ToolTable,
+        post: Callable[[MailboxEvent], None],
+    ) -> None:
+        """Execute the calls of a response in a task; `TurnEnded` is posted when it is done."""
+        task = asyncio.create_task(self.execute(slot, response, tool_table), name=f"baton turn {response.key}")
         self._running[task] = slot
-        task.add_done_callback(lambda ended: tell(TurnEnded(ended)))
+        task.add_done_callback(lambda ended: post(TurnEnded(ended)))
 
-    def leave(self) -> "Turns":
-        """Let what is under way go on though somebody else gets the floor. Its place is kept in the history."""
-        left = Turns(self.agent, self._ctx, self._transcript)
-        left._running, self._running = self._running, {}
-        for slot in left._running.values():
-            if slot.is_open and slot.said is not None:
-                self.break_off(slot, slot.said, UNDER_WAY)
-                slot.is_left = True
-        return left
+    def detach(self) -> "RunningTurns":
+        """Move the running turns out, leaving placeholders for their results in the history."""
+        detached = RunningTurns(self.agent, self._ctx, self._transcript)
+        detached._running, self._running = self._running, {}
+        for slot in detached._running.values():
+            if slot.is_open and slot.response is not None:
+                self.abandon(slot, slot.response, CALL_IN_PROGRESS)
+                slot.is_detached = True
+        return detached
 
-    async def take(self, slot: Slot, said: Said, toolbox: Toolbox) -> TurnOutcome:
-        """Carry out the calls of a response; its place then has what they came to."""
-        ctx = self._context_for(slot)
-        if said.stop_reason == STOPPED:
-            self._refuse(slot, said, ctx)
+    async def execute(self, slot: TranscriptSlot, response: AgentResponded, tool_table: ToolTable) -> TurnOutcome:
+        """Execute the calls of a response and store their results in its slot."""
+        ctx = self._turn_context(slot)
+        if response.stop_reason == STOPPED_BY_GUARDRAIL:
+            self._refuse_calls(slot, response, ctx)
             return TurnOutcome()
         try:
-            outcome = await Turn(self.agent, ctx, said, toolbox, is_beside_others=True).run()
-        except GuardrailTripped:
-            self.break_off(slot, said, NO_RESULT)
+            outcome = await TurnExecutor(self.agent, ctx, response, tool_table, is_concurrent=True).run()
+        except GuardrailTrippedError:
+            self.abandon(slot, response, NO_RESULT)
             raise
         finally:
-            # Also if the run ends with an error that was told to the model, such as that of too many transfers.
-            if slot.is_left:
+            # Also after an error that was recorded as a result, such as that of the transfer limit.
+            if slot.is_detached:
                 slot.branch = None
-                self._transcript.settle(slot.entries[0], slot.entries[1:], ctx.history.entries[slot.mark :])
-            elif slot.branch is not None and len(slot.branch.entries) > slot.mark:
-                self._put_down(slot, slot.branch)
+                results = ctx._history.entries[slot.branch_start :]
+                self._transcript.settle(slot.entries[0], slot.entries[1:], results)
+            elif slot.branch is not None and len(slot.branch.entries) > slot.branch_start:
+                self._merge_branch(slot, slot.branch)
         return outcome
 
-    def _put_down(self, slot: Slot, branch: History) -> None:
-        spoken, entry = slot.entries.pop(), branch.entries[slot.mark]
-        # The same words, which may have been cut short meanwhile, with what is known of the calls now.
-        spoken.undone, spoken.followed = entry.undone, entry.followed
-        branch.entries[slot.mark] = spoken
+    def _merge_branch(self, slot: TranscriptSlot, branch: History) -> None:
+        spoken, entry = slot.entries.pop(), branch.entries[slot.branch_start]
+        # The slot's entry may have been truncated meanwhile, so it is kept and takes over what the turn added.
+        spoken.hidden, spoken.followed = entry.hidden, entry.followed
+        branch.entries[slot.branch_start] = spoken
         self._transcript.close(slot)
 
-    def ended(self, task: "asyncio.Task[TurnOutcome]") -> tuple[Slot, TurnOutcome] | None:
-        """What a turn came to; None if it has been stopped. Raises what ended it."""
+    def collect(self, task: "asyncio.Task[TurnOutcome]") -> tuple[TranscriptSlot, TurnOutcome] | None:
+        """Return the outcome of a finished task, None if it was stopped. Raises its error."""
         slot = self._running.pop(task, None)
         return None if slot is None or task.cancelled() else (slot, task.result())
 
     async def wait(self) -> None:
-        """Return when all turns have ended."""
+        """Wait until all turns have ended."""
         if self._running:
             await asyncio.wait(self._running)
 
     def cancel(self) -> None:
-        """Have all turns stop; `stop` waits for that."""
+        """Cancel all turns without waiting for them."""
         for task in self._running:
             task.cancel()
 
     async def stop(self) -> None:
-        """Stop all turns, and return when they have ended."""
+        """Cancel all turns and wait until they have ended."""
         self.cancel()
         running, self._running = self._running, {}
         if not running:
             return
         await asyncio.wait(running)
         for task in running:
-            # What it raises while it is being stopped is of interest to nobody; it has to be looked at all the same.
+            # Retrieved so that asyncio does not report errors raised while being cancelled.
             _ = task.cancelled() or task.exception()
         for slot in running.values():
-            if (slot.is_open or slot.is_left) and slot.said is not None:
-                self.break_off(slot, slot.said, NO_RESULT)
+            if (slot.is_open or slot.is_detached) and slot.response is not None:
+                self.abandon(slot, slot.response, NO_RESULT)
 
-    def _refuse(self, slot: Slot, said: Said, ctx: AgentContext[Any]) -> None:
-        """Put down for each call, and on record, that it was not carried out."""
+    def _refuse_calls(self, slot: TranscriptSlot, response: AgentResponded, ctx: AgentContext[Any]) -> None:
         slot.branch = None
-        keyed = [(f"{said.key}.{position}", call) for position, call in enumerate(said.message.calls)]
-        results = [record_result(ctx, key, call, _NOT_CARRIED_OUT, is_error=True) for key, call in keyed]
-        self._put_down_results(slot, [result.message for result in results])
+        keyed = [(f"{response.key}.{index}", call) for index, call in enumerate(response.message.tool_calls)]
+        results = [record_result(ctx, key, call, _STOPPED_RESULT, is_error=True) for key, call in keyed]
+        self._store_results(slot, [result.message for result in results])
 
-    def break_off(self, slot: Slot, said: Said, told: str) -> None:
-        """Put down for each call what is on record of it, and else that it came to nothing."""
+    def abandon(self, slot: TranscriptSlot, response: AgentResponded, placeholder: str) -> None:
+        """Store the recorded results of a response's calls, and a placeholder for each missing one."""
         slot.branch = None
-        self._put_down_results(slot, self._results_of(said, told))
+        self._store_results(slot, self._recorded_results(response, placeholder))
 
-    def _put_down_results(self, slot: Slot, results: list[ToolMessage]) -> None:
-        entries = [Entry(result, self._ctx.origin) for result in results]
-        if slot.is_left:
+    def _store_results(self, slot: TranscriptSlot, results: list[ToolMessage]) -> None:
+        entries = [HistoryEntry(result, self._ctx._origin) for result in results]
+        if slot.is_detached:
             self._transcript.settle(slot.entries[0], slot.entries[1:], [slot.entries[0], *entries])
         else:
             self._transcript.fill(slot, *entries)
 
-    def _results_of(self, said: Said, told: str) -> list[ToolMessage]:
-        log, results = self._ctx.run.log, list[ToolMessage]()
-        for position, call in enumerate(said.message.calls):
-            recorded = log.find(f"{said.key}.{position}", ToolReturned)
-            nothing = ToolMessage(call.id, call.name, told, is_error=True)
-            results.append(nothing if recorded is None else recorded.message)
+    def _recorded_results(self, response: AgentResponded, placeholder: str) -> list[ToolMessage]:
+        log, results = self._ctx._run.log, list[ToolMessage]()
+        for index, call in enumerate(response.message.tool_calls):
+            recorded = log.find(f"{response.key}.{index}", ToolReturned)
+            missing = ToolMessage(call.id, call.name, placeholder, is_error=True)
+            results.append(missing if recorded is None else recorded.message)
         return results
 
     def call_context(self, scope: str) -> RunContext[Any]:
-        """The context of something that is done in this activation and is no call."""
-        return RunContext(self._ctx.run, self._ctx.origin, scope, None, self._ctx)
+        """Create a context for work of this activation that is not a tool call."""
+        return RunContext(self._ctx._run, self._ctx._origin, scope, None, self._ctx)
 
-    def _context_for(self, slot: Slot) -> AgentContext[Any]:
+    def _turn_context(self, slot: TranscriptSlot) -> AgentContext[Any]:
         ctx = self._ctx
-        slot.branch = ctx.history.fork()
-        slot.mark = len(slot.branch.entries)
-        turn = beside(ctx, history=slot.branch, turn_start=slot.mark)
-        turn.told = ctx.told
+        slot.branch = ctx._history.fork()
+        slot.branch_start = len(slot.branch.entries)
+        turn = sibling_context(ctx, history=slot.branch, turn_start=slot.branch_start)
+        turn._hooks = ctx._hooks
         return turn
+
+
+class ActivationReplay:
+    """Replays the recorded events of an activation, without model calls or effects."""
+
+    def __init__(self, ctx: AgentContext[Any], transcript: ActivationTranscript, turns: RunningTurns) -> None:
+        self._ctx = ctx
+        self._transcript = transcript
+        self._turns = turns
+        self.is_finished = False
+        """True if the log says that the activation has ended."""
+        self.has_started = False
+        """True if anything was said in it."""
+        self.action: Action | None = None
+        self._actions: list[Action] = []
+        self.calls: dict[str, tuple[str, str]] = {}
+        """Tool name and arguments by call id."""
+
+    async def replay(self) -> list[OpenTurn]:
+        """Rebuild the transcript; return the responses whose calls are not all recorded."""
+        ctx, log = self._ctx, self._ctx._run.log
+        if not log.has_past:
+            return []
+        self.is_finished = log.find(f"{ctx._scope}/end", AgentFinished) is not None
+        transferred = log.find(f"{ctx._scope}/to", ControlTransferred)
+        unfinished: list[OpenTurn] = []
+        failure: BatonError | None = None
+        for position, event in sorted(_transcript_events(log.inside(ctx._scope), ctx._scope), key=lambda each: each[0]):
+            self.has_started = True
+            slot = self._transcript.open(position)
+            match event:
+                case UserMessageAdded():
+                    self._transcript.fill(slot, HistoryEntry(event.message))
+                case AgentResponded():
+                    try:
+                        await self._replay_response(slot, event, unfinished)
+                    except BatonError as error:
+                        # It ended the session; items recorded at the same moment still count.
+                        failure = failure or error
+                case _:
+                    assert_never(event)
+        if failure is not None:
+            raise failure
+        log.visit(ctx._scope)
+        self.action = self._recorded_action(transferred)
+        self.is_finished = self.is_finished or transferred is not None
+        return unfinished
+
+    def _recorded_action(self, transferred: ControlTransferred | None) -> Action | None:
+        # Several responses may have asked for an action; the recorded transfer decides.
+        if transferred is not None:
+            call_id = transferred.call_id
+            asked = [each for each in self._actions if isinstance(each, Transfer) and each.call_id == call_id]
+            return asked[0] if asked else Transfer(transferred.target, call_id, transferred.payload, BY_APPLICATION)
+        actions = [each for each in self._actions if not (self.is_finished and isinstance(each, Transfer))]
+        return actions[0] if actions else None
+
+    async def _replay_response(
+        self, slot: TranscriptSlot, response: AgentResponded, unfinished: list[OpenTurn]
+    ) -> None:
+        ctx, log = self._ctx, self._ctx._run.log
+        slot.response = response
+        ctx._run.meter.start_model_call(ctx._origin)
+        for call in response.message.tool_calls:
+            ctx._run.call_ids.add(call.id)
+            self.calls[call.id] = (call.name, call.arguments)
+        if ctx._hooks is not None:
+            await ctx._hooks.model_start(ctx, None, turn=slot.position)
+        ctx._apply_changes(response.value_changes)
+        if ctx._hooks is not None:
+            await ctx._hooks.model_end(ctx, None, turn=slot.position)
+        if response.usage is not None:
+            ctx._run.meter.add_usage(response.usage, ctx._origin)
+        entry = self._turns.add_response(slot, response)
+        truncated = log.find(f"{response.key}/cut", ResponseTruncated)
+        if truncated is not None:
+            self._transcript.truncate(entry, truncated)
+        if not response.message.tool_calls:
+            return
+        if not self._is_recorded(response):
+            if isinstance(log, ReadOnlyLog):
+                self._turns.abandon(slot, response, NO_RESULT)
+            else:
+                unfinished.append((slot, response))
+            return
+        agent = self._turns.agent
+        tool_table = recorded_tool_table(agent, ctx, response) or agent._tool_table
+        outcome = await self._turns.execute(slot, response, tool_table)
+        if outcome.action is not None:
+            self._actions.append(outcome.action)
+
+    def _is_recorded(self, response: AgentResponded) -> bool:
+        log = self._ctx._run.log
+        return all(log.has(f"{response.key}.{index}") for index in range(len(response.message.tool_calls)))
+
+
+def _transcript_events(events: list[Event], scope: str) -> list[tuple[int, AgentResponded | UserMessageAdded]]:
+    spoken = [
+        (_POSITION.search(each.key), each) for each in events if isinstance(each, AgentResponded | UserMessageAdded)
+    ]
+    return [(int(match[1]), event) for match, event in spoken if match and event.key[: match.start()] == scope]

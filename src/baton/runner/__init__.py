@@ -1,25 +1,27 @@
-"""Start, stream, resume and cancel runs. The only maker of a run.
+"""Start, stream, resume, cancel, fork and replay runs of a team.
 
-May import flow and what is below it. There is one way through, `LiveRun.drive`; everything else opens or reads it.
+May import `flow` and the layers below it. Every run is driven by `RunStream._drive`; all other code opens or reads it.
 """
 
-from .hub import Hub
-from .live import LiveRun
-from .reading import Heard, Reader
-from .result import GuardrailResult, Interrupt, RunResult, RunUsage, Status, guardrails_of, usage_of
+from .arguments import RunArgs
+from .background import BackgroundRunner
+from .observers import EventHandler, Observer
+from .result import GuardrailResult, Interrupt, RunResult, RunUsage, StoppedStatus, guardrail_results, usage_from_events
 from .runner import Runner
+from .stream import RunStream
 
 __all__ = [
+    "BackgroundRunner",
+    "EventHandler",
     "GuardrailResult",
-    "Heard",
-    "Hub",
     "Interrupt",
-    "LiveRun",
-    "Reader",
+    "Observer",
+    "RunArgs",
     "RunResult",
+    "RunStream",
     "RunUsage",
     "Runner",
-    "Status",
-    "guardrails_of",
-    "usage_of",
+    "StoppedStatus",
+    "guardrail_results",
+    "usage_from_events",
 ]

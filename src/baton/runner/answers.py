@@ -1,72 +1,105 @@
-"""Answers from outside, checked before anything is written."""
+"""Validation of answers to interrupts, and the edited logs of forked runs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import time
 from typing import Any, cast
 
-from ..context import as_json_value
-from ..errors import AnswerError, listed
-from ..events import NOBODY, Answered, Asked, Event, Resumed
+from msgspec.structs import replace
+
+from ..context.values import to_json_value
+from ..errors import AnswerError, RunError, quote_names
+from ..events import (
+    AgentResponded,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunSuspended,
+    StepCompleted,
+    ToolReturned,
+    UserMessageAdded,
+)
+from ..events.base import RUN_ORIGIN
 from ..log import Log
-from ..tools import approval_of
-from ..tools.once import found_out
+from ..messages import UserMessage, pair_calls_with_results, to_messages
+from ..tools.results import to_tool_result
+from ..tools.wrappers import parse_approval, parse_outcome_report
+from .backends import run_started_event
+
+STATUS_EVENTS = (RunCompleted, RunSuspended, RunFailed, RunCancelled, RunResumed)
+"""Events that record when a run stopped and resumed; a fork drops them."""
 
 
-def opening_of(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
-    """What is written first when a run is resumed. Raises AnswerError if an answer is for no open question."""
-    opening: list[Event] = [Resumed(f"resumed{len(log.events)}", NOBODY, time())]
-    return opening + answers_as_events(log.open_questions(), answers, values)
+def resume_events(log: Log, *, answers: Any, values: Mapping[str, Any] | None = None) -> list[Event]:
+    """Return the first events of a resumed run. Raises AnswerError for an invalid answer."""
+    first: list[Event] = [RunResumed(f"resumed{len(log.events)}", RUN_ORIGIN, time())]
+    return first + answer_events(log.open_interrupts(), answers, values)
 
 
-def answers_as_events(
-    open_questions: Mapping[str, Asked], answers: Any, values: Mapping[str, Any] | None = None
-) -> list[Answered]:
-    """The answers as events. Raises AnswerError if one is for no open question, or is of the wrong form."""
-    events: list[Answered] = []
+def answer_events(
+    interrupts: Mapping[str, InterruptRaised], answers: Any, values: Mapping[str, Any] | None = None
+) -> list[InterruptAnswered]:
+    """Validate answers and convert them to events.
+
+    Args:
+        interrupts: The open interrupts by id.
+        answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+        values: Changes to the run's values that take effect with the answers.
+
+    Raises:
+        AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
+    """
+    events: list[InterruptAnswered] = []
     if values and answers is None:
-        raise AnswerError(f"values come to a run with an answer, and {listed([*values])} came with none")
-    brought = {key: as_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
-    for id, answer in _by_id(open_questions, answers).items():
-        asked = open_questions[id]
-        kind = _kind_of(asked)
+        raise AnswerError(f"values are only accepted together with an answer; got {quote_names([*values])} without one")
+    new_values = {key: to_json_value(f"value `{key}`", value) for key, value in (values or {}).items()}
+    for id, answer in _answers_by_id(interrupts, answers).items():
+        interrupt = interrupts[id]
+        kind = _tool_question_kind(interrupt)
         if kind == "approval":
-            answer = approval_of(answer)
+            answer = parse_approval(answer)
         elif kind == "unknown_outcome":
-            answer = found_out(answer)
-        plain = as_json_value(f"the answer to `{id}`", answer)
-        if asked.schema is not None:
-            _check_fit(id, plain, asked.schema)
-        events.append(Answered(f"{id}!", asked.origin, time(), id, plain, brought))
+            answer = parse_outcome_report(answer)
+        json_answer = to_json_value(f"the answer to `{id}`", answer)
+        if interrupt.schema is not None:
+            _check_schema(id, json_answer, interrupt.schema)
+        events.append(InterruptAnswered(f"{id}!", interrupt.origin, time(), id, json_answer, new_values))
     return events
 
 
-def _by_id(open_questions: Mapping[str, Asked], answers: Any) -> Mapping[str, Any]:
+def _answers_by_id(interrupts: Mapping[str, InterruptRaised], answers: Any) -> Mapping[str, Any]:
     if answers is None:
         return {}
     if isinstance(answers, Mapping):
         given = cast(Mapping[Any, Any], answers)
-        unknown = [str(id) for id in given if id not in open_questions]
+        unknown = [str(id) for id in given if id not in interrupts]
         if not unknown:
             return given
-        # A dictionary may also be the answer itself, unless some of its keys show that it was meant otherwise.
-        if len(unknown) < len(given) or any("/ask" in id for id in unknown) or len(open_questions) != 1:
-            raise AnswerError(f"no open question is called {listed(unknown)}; open are: {listed([*open_questions])}")
-    if len(open_questions) != 1:
+        # A dictionary may also be the answer itself, unless one of its keys looks like an interrupt id.
+        if len(unknown) < len(given) or any("/ask" in id for id in unknown) or len(interrupts) != 1:
+            raise AnswerError(
+                f"no open interrupt has the id {quote_names(unknown)}; open: {quote_names([*interrupts])}"
+            )
+    if len(interrupts) != 1:
         raise AnswerError(
-            f"a single answer needs exactly one open question, but open are: {listed([*open_questions])}; "
-            "give a mapping from id to answer"
+            f"a single answer needs exactly one open interrupt; open: {quote_names([*interrupts])}. "
+            "Pass a mapping from interrupt id to answer"
         )
-    return {next(iter(open_questions)): answers}
+    return {next(iter(interrupts)): answers}
 
 
-def _kind_of(asked: Asked) -> Any:
-    """What sort of question a tool's wrapper asks about a call; None if it is somebody's own."""
-    if asked.call is None or not isinstance(asked.payload, dict):
+def _tool_question_kind(interrupt: InterruptRaised) -> Any:
+    """Return the kind of a question that a tool wrapper asked; None for other interrupts."""
+    if interrupt.tool_call is None or not isinstance(interrupt.payload, dict):
         return None
-    return cast("dict[str, Any]", asked.payload).get("kind")  # pyright: ignore[reportUnknownMemberType]
+    return cast("dict[str, Any]", interrupt.payload).get("kind")  # pyright: ignore[reportUnknownMemberType]
 
 
-def _check_fit(id: str, answer: Any, schema: dict[str, Any]) -> None:
+def _check_schema(id: str, answer: Any, schema: dict[str, Any]) -> None:
     from jsonschema import Draft202012Validator
 
     problems: list[str] = []
@@ -75,4 +108,61 @@ def _check_fit(id: str, answer: Any, schema: dict[str, Any]) -> None:
         place = ".".join(str(step) for step in problem.absolute_path) or "the answer"
         problems.append(f"{place}: {problem.message}")
     if problems:
-        raise AnswerError(f"the answer to `{id}` does not fit what was asked for: {'; '.join(problems[:5])}")
+        raise AnswerError(f"the answer to `{id}` does not fit its schema: {'; '.join(problems[:5])}")
+
+
+def fork_events(events: Sequence[Event], run_id: str, *, at: int | None, edit: Mapping[str, Any] | None) -> list[Event]:
+    """Return the log of a fork: the first `at` events, with the changes of `edit` by event key.
+
+    Unedited events after the first edited one are dropped, because they may depend on it.
+    """
+    started = run_started_event(events)
+    if at is not None and not 1 <= at <= len(events):
+        raise RunError(
+            f"run `{started.run_id}` has {len(events)} events; it can be forked at 1 to {len(events)}, not at {at}"
+        )
+    forked = list(events if at is None else events[:at])
+    if edit:
+        forked = _edit_events(forked, edit)
+    origin = f"{started.run_id}@{len(forked)}"
+    # The fork belongs to its creator, not to the thread and owner of the original run.
+    forked[0] = replace(run_started_event(forked), run_id=run_id, forked_from=origin, thread="", owner="")
+    return [event for event in forked if not isinstance(event, STATUS_EVENTS)]
+
+
+def _edit_events(events: Sequence[Event], edit: Mapping[str, Any]) -> list[Event]:
+    keys = {event.key for event in events}
+    for key in edit:
+        if key not in keys:
+            run_id, some = run_started_event(events).run_id, quote_names([event.key for event in events[:8]])
+            raise RunError(f"run `{run_id}` has no event `{key}` before the fork; its events start with {some}")
+    first = next(number for number, event in enumerate(events) if event.key in edit)
+    interrupts = {event.key: event for event in events if isinstance(event, InterruptRaised)}
+    edited = [_edit_event(event, edit[event.key], interrupts) for event in events[first:] if event.key in edit]
+    return [*events[:first], *edited]
+
+
+def _edit_event(event: Event, value: Any, interrupts: Mapping[str, InterruptRaised]) -> Event:
+    match event:
+        case RunStarted():
+            messages = [UserMessage(value)] if isinstance(value, str) else pair_calls_with_results(to_messages(value))
+            return replace(event, input=tuple(messages))
+        case ToolReturned():
+            return replace(event, content=to_tool_result(value, event.tool_name).content)
+        case InterruptAnswered():
+            id = event.interrupt_id
+            (answered,) = answer_events({id: interrupts[id]}, {id: value})
+            return replace(event, answer=answered.answer)
+        case StepCompleted():
+            return replace(event, result=to_json_value("the edited value", value))
+        case UserMessageAdded():
+            return replace(event, message=UserMessage(value))
+        case AgentResponded():
+            if not isinstance(value, str):
+                raise RunError(f"the text of `{event.key}` can be replaced by another text, not by {value!r}")
+            return replace(event, message=replace(event.message, content=value))
+        case _:
+            raise RunError(
+                f"a {type(event).__name__} event cannot be edited; input, answers, step and tool results, user "
+                "messages and agent responses can"
+            )

@@ -1,140 +1,217 @@
-"""What a run came to, and readings of its log."""
+"""The result of a run, and functions that summarise its events."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any, Generic, Literal, TypeAlias
+from typing import Any, Generic, Literal, TypeAlias, is_typeddict, overload
 
 import msgspec
 from typing_extensions import TypeVar
 
-from ..context import History, Run
-from ..events import Asked, Event, Said, Stepped
-from ..messages import Message, ToolCall, Usage
-from ..tools import Verdict
-from ..tools.verdicts import verdict_in
+from ..context.history import History
+from ..context.run_state import RunState
+from ..errors import RunError
+from ..events import AgentResponded, Event, StepCompleted
+from ..events.types import Interrupt, to_interrupt
+from ..messages import Message, Usage
+from ..tools import GuardrailVerdict
+from ..tools.guardrails import parse_verdict
+
+__all__ = [
+    "GuardrailResult",
+    "Interrupt",
+    "RunResult",
+    "RunUsage",
+    "StoppedStatus",
+    "guardrail_results",
+    "to_interrupt",
+    "usage_from_events",
+]
 
 Out = TypeVar("Out", default=str, covariant=True)
+T = TypeVar("T")
 
-Status: TypeAlias = Literal["completed", "suspended", "failed", "cancelled"]
-
-
-class Interrupt(msgspec.Struct, frozen=True):
-    """An open question: who asks, where, what, and about which call if it is about one."""
-
-    id: str
-    agent: str
-    path: tuple[str, ...]
-    payload: Any = None
-    call: ToolCall | None = None
-    schema: dict[str, Any] | None = None
-    """The JSON schema that an answer must fit, if there is one."""
+StoppedStatus: TypeAlias = Literal["completed", "suspended", "failed", "cancelled"]
+"""The status of a run that has stopped."""
 
 
 class RunUsage(msgspec.Struct, frozen=True):
-    """What a run consumed: in all, by agent and by model."""
+    """Model usage of a run."""
 
     total: Usage
+    """Usage of all model calls together."""
     by_agent: Mapping[str, Usage]
+    """Usage by agent name."""
     by_model: Mapping[str, Usage]
+    """Usage by model name."""
 
 
 class GuardrailResult(msgspec.Struct, frozen=True):
-    """What one guardrail said: about the input, the output or a tool call of which agent."""
+    """The verdict of one guardrail."""
 
     name: str
+    """The guardrail's name."""
     stage: Literal["input", "output", "tool"]
+    """The stage of the run that it checked."""
     agent: str
-    verdict: Verdict
+    """The agent whose input, output or tool call it checked."""
+    verdict: GuardrailVerdict
+    """Its verdict."""
 
 
 class RunResult(Generic[Out]):
-    """Where a run stands when it stops."""
+    """The state of a run when it stopped."""
 
     def __init__(
         self,
-        run: Run[Any],
+        run: RunState[Any],
         history: History,
         *,
-        status: Status,
+        status: StoppedStatus,
         output: Out,
         agent: str,
         error: BaseException | None,
-        said_before: int = 0,
+        history_offset: int = 0,
     ) -> None:
         self._run = run
         self._history = history
-        self._said_before = said_before
-        self.status: Status = status
-        self.output: Out = output
-        """The answer of the agent that had the floor last; None if the run is not completed."""
+        self._history_offset = history_offset
+        self._output = output
+        self.status: StoppedStatus = status
+        """Why the run stopped: `completed`, `suspended`, `failed` or `cancelled`."""
         self.agent = agent
-        """The name of the agent that had the floor last."""
+        """The name of the last active agent."""
         self.error = error
+        """The exception of a failed run, else None."""
+
+    @property
+    def output(self) -> Out:
+        """The last agent's answer.
+
+        Raises:
+            RunError: The run has not completed; the message says what is open and how to resume.
+        """
+        if self.status != "completed":
+            raise RunError(self._describe_incomplete()) from self.error
+        return self._output
+
+    @overload
+    def output_as(self, type_: type[T]) -> T: ...
+    @overload
+    def output_as(self, type_: Any) -> Any: ...
+    def output_as(self, type_: Any) -> Any:
+        """Return the output after checking its type, for teams in which several agents may answer.
+
+        Args:
+            type_: A class, or any type that pydantic can validate, such as `list[int]` or `int | str`.
+
+        Returns:
+            The output.
+
+        Raises:
+            RunError: The run has not completed, or its output has another type.
+        """
+        output: Any = self.output
+        if isinstance(type_, type) and not is_typeddict(type_):
+            if isinstance(output, type_):
+                return output
+            problem = f"is a {type(output).__name__}"
+        else:
+            from pydantic import TypeAdapter, ValidationError
+
+            try:
+                return TypeAdapter(type_).validate_python(output, strict=True)
+            except ValidationError as error:
+                problem = f"does not match: {error.errors()[0]['msg']}"
+        wanted = type_.__name__ if isinstance(type_, type) else type_
+        raise RunError(f"output_as({wanted}): the output of agent `{self.agent}` in run `{self.run_id}` {problem}")
 
     @property
     def run_id(self) -> str:
-        """The id of the run, by which it can be resumed."""
+        """The id of the run; pass it to `runner.resume`."""
         return self._run.id
 
     @cached_property
     def events(self) -> tuple[Event, ...]:
-        """The log."""
+        """All events of the run."""
         return tuple(self._run.log.events)
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
-        """All that was said in this run, as it was said."""
-        return tuple([entry.message for entry in self._history.entries[self._said_before :]])
+        """All messages of this run, without those of earlier runs of its thread."""
+        return tuple([entry.message for entry in self._history.entries[self._history_offset :]])
 
     @property
     def values(self) -> dict[str, Any]:
-        """The run's values as they are now."""
+        """A copy of the run's values."""
         return dict(self._run.values)
 
     @cached_property
     def interrupts(self) -> tuple[Interrupt, ...]:
-        """Every open question."""
-        return tuple(interrupt_of(asked) for asked in self._run.log.open_questions().values())
+        """The open interrupts."""
+        return tuple(to_interrupt(raised) for raised in self._run.log.open_interrupts().values())
 
     @cached_property
     def usage(self) -> RunUsage:
-        """What the run consumed."""
-        return usage_of(self.events)
+        """Model usage of the run."""
+        return usage_from_events(self.events)
 
     @cached_property
-    def guardrails(self) -> tuple[GuardrailResult, ...]:
-        """What guardrails said, in the order in which they said it."""
-        return guardrails_of(self.events)
+    def guardrail_results(self) -> tuple[GuardrailResult, ...]:
+        """The verdicts of all guardrails, in order."""
+        return guardrail_results(self.events)
 
     def __repr__(self) -> str:
-        return f"RunResult({self.status}, agent={self.agent!r}, output={self.output!r}, run_id={self.run_id!r})"
+        output = f"output={self._output!r}, " if self.status == "completed" else ""
+        return f"RunResult({self.status}, agent={self.agent!r}, {output}run_id={self.run_id!r})"
+
+    def _describe_incomplete(self) -> str:
+        answers = ""
+        if self.status == "suspended":
+            state, answers = "is suspended", ", answers"
+        elif self.status == "failed":
+            state = "failed" if self.error is None else f"failed with {type(self.error).__name__}: {self.error}"
+        else:
+            state = "was cancelled"
+        waiting = ", ".join(f"`{each.id}` (agent `{each.agent}`)" for each in self.interrupts)
+        open_interrupts = f"; open interrupts: {waiting}" if waiting else ""
+        resume = f"await runner.resume({self.run_id!r}{answers})"
+        return f"run `{self.run_id}` {state} and has no output{open_interrupts}; to resume it: {resume}"
 
 
-def interrupt_of(asked: Asked) -> Interrupt:
-    """A question as those see it who are to answer it."""
-    return Interrupt(asked.key, asked.agent, asked.path, asked.payload, asked.call, asked.schema)
+def usage_from_events(events: Iterable[Event]) -> RunUsage:
+    """Add up the usage of the model calls in a log.
 
+    Args:
+        events: The events of one or several runs.
 
-def usage_of(events: Iterable[Event]) -> RunUsage:
-    """Add up what the model calls in a log consumed."""
+    Returns:
+        The usage in total, by agent and by model.
+    """
     total = Usage()
     by_agent: dict[str, Usage] = {}
     by_model: dict[str, Usage] = {}
     for event in events:
-        if isinstance(event, Said) and event.model:
-            spent = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
-            total += spent
-            by_agent[event.agent] = by_agent.get(event.agent, Usage()) + spent
-            by_model[event.model] = by_model.get(event.model, Usage()) + spent
+        if isinstance(event, AgentResponded) and event.model:
+            usage = msgspec.structs.replace(event.usage or Usage(), model_calls=1)
+            total += usage
+            by_agent[event.agent] = by_agent.get(event.agent, Usage()) + usage
+            by_model[event.model] = by_model.get(event.model, Usage()) + usage
     return RunUsage(total, by_agent, by_model)
 
 
-def guardrails_of(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
-    """The verdicts that a log has."""
+def guardrail_results(events: Iterable[Event]) -> tuple[GuardrailResult, ...]:
+    """Collect the guardrail verdicts in a log.
+
+    Args:
+        events: The events of one or several runs.
+
+    Returns:
+        The verdicts, in order.
+    """
     results: list[GuardrailResult] = []
     for event in events:
-        said = verdict_in(event) if isinstance(event, Stepped) else None
-        if said is not None:
-            stage, name, verdict = said
-            results.append(GuardrailResult(name, stage, event.agent, verdict))
+        verdict = parse_verdict(event) if isinstance(event, StepCompleted) else None
+        if verdict is not None:
+            stage, name, given = verdict
+            results.append(GuardrailResult(name, stage, event.agent, given))
     return tuple(results)

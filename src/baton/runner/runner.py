@@ -1,51 +1,85 @@
-"""The front desk: compiles a team once, then starts, streams and resumes runs of it."""
+"""The runner: compiles a team once, then starts, streams, resumes and inspects its runs."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from os import PathLike
 from time import time
 from types import TracebackType
-from typing import Any, Generic, Literal, Self
+from typing import Any, Generic, Literal, Never, Self, Unpack
 
 import msgspec
 from typing_extensions import TypeVar
 
-from ..agents import BaseAgent, MultipleTransfers, Projection, RunHooks, RunOptions
-from ..context import Entry, Limits, Live, as_json_value
-from ..errors import RunError, RunNotFoundError, SetupError, checked_choice, listed
-from ..events import NOBODY, Completed, Event, RunStarted
-from ..flow import Rules, Team, checked_projection
-from ..handoffs import InputFilter, Language
+from ..agents import BaseAgent, HistoryPolicy, MultipleTransfers, RunHooks
+from ..agents.base import RunConfig
+from ..arguments import check_choice, check_keywords
+from ..context import HistoryEntry, Limits
+from ..context.run_state import LiveConversation
+from ..context.values import to_json_value
+from ..errors import RunError, RunNotFoundError, SetupError, quote_names
+from ..events import Event, RunCompleted, RunStarted
+from ..events.base import RUN_ORIGIN
+from ..events.codec import require_known_events
+from ..flow import Team
+from ..flow.follow import FlowConfig
+from ..flow.history import check_history_policy
+from ..handoffs import HandoffInputFilter, PromptLanguage
 from ..log import Log, ReadOnlyLog
-from ..messages import Input, UserMessage, as_messages, paired
-from ..models import Model, ModelSettings, resolve
-from ..stores import RunRecord, RunStatus, Store, store_of
-from .answers import opening_of
-from .courses import course_of, limits_in, start_of
-from .custody import answer, cancel, drive, keep, picked_up, recover, submit, unfinished
-from .forking import forked
-from .ids import new_id
-from .keeping import InMemory, Keeper, NotKept, Opened, Stopped
-from .live import LiveRun
-from .reading import Reader, checked_readers, read_by
+from ..messages import RunInput, UserMessage, pair_calls_with_results, to_messages
+from ..models import Model, ModelSettings, resolve_model
+from ..stores import RunRecord, RunStatus, Store, resolve_store
+from .answers import fork_events, resume_events
+from .arguments import RUN_ARGS, RunArgs
+from .backends import (
+    MemoryBackend,
+    NullBackend,
+    OpenRun,
+    RunBackend,
+    StoppedRun,
+    create_flow,
+    limits_of_run,
+    new_id,
+    run_started_event,
+)
+from .observers import Observer, check_observers, with_observers
 from .result import RunResult
-from .stored import Archive, NewRun, OldRun, TakenUp
+from .stored_runs import NewStoredRun, ReopenedRun, ReopenOptions, RunRepository
+from .stream import RunStream
 from .threads import Thread
-from .watching import watched
 
 C = TypeVar("C", default=Any)
 Out = TypeVar("Out", default=str, covariant=True)
 
-Floor = Literal["sticky", "root"]
-
 
 class Runner(Generic[C, Out]):
-    """Runs one team. Holds what concerns runs (model, limits, policies, store); agents hold what concerns them.
+    """Runs one team of agents; any number of its runs may be in progress at once.
 
-    One runner may run its team many times at once. With a store every run is kept there, and any runner of the same
-    team can take it up; without one, runs that stop before their end wait in the runner to be resumed.
+    With a store, every run is stored and any runner of the same team can resume it. Without one, runs that stopped
+    before their end stay in the runner's memory until they are resumed.
+
+    Args:
+        agent: The root agent of the team.
+        model: The model of agents that have none of their own; by default the one named by `BATON_MODEL`.
+        model_settings: Default model settings; an agent's own settings take precedence.
+        store: A store, or its address such as `runs.db` or `postgresql://user@host/database`.
+        limits: Limits that apply to each run.
+        hooks: Lifecycle hooks for runs and agents.
+        observers: Objects that receive every event of every run, such as `OTelObserver()`.
+        history: How agents see the messages of other agents: a policy name or a function.
+        show_transfers: Whether agents see the tool calls and results of transfers in the history.
+        multiple_transfers: Which transfer wins if a response requests several: `"first"`, `"last"` or `"error"`.
+        handoff_input_filter: Filter for the history that a target reads, for handoffs without their own filter.
+        max_corrections: How often a model may correct invalid output or an unknown tool name.
+        loop_fallback: The agent that takes over when agents transfer control in circles.
+        extra_agents: Agents that belong to the team although no handoff refers to them.
+        prompt_language: The language of generated prompts and tool descriptions, `"en"` or `"zh"`.
+        lease_seconds: How long a stored run stays reserved for this worker if its process dies.
+
+    Raises:
+        SetupError: An argument is invalid or unknown, or the team cannot work as defined.
     """
 
     def __init__(
@@ -53,136 +87,140 @@ class Runner(Generic[C, Out]):
         agent: BaseAgent[C, Out],
         *,
         model: Model | str | None = None,
-        settings: ModelSettings | None = None,
-        limits: Limits | None = None,
+        model_settings: ModelSettings | None = None,
         store: "Store | str | PathLike[str] | None" = None,
-        lease: float = 30.0,
-        history: Projection = "rewritten",
-        transfers: Literal["shown", "hidden"] = "shown",
-        multiple_transfers: MultipleTransfers = "first",
-        handoff_input_filter: InputFilter | None = None,
+        limits: Limits | None = None,
         hooks: RunHooks | None = None,
-        corrections: int = 2,
-        on_loop: str | None = None,
-        language: Language = "en",
-        agents: Sequence[BaseAgent[Any, Any]] = (),
-        readers: Sequence[Reader] = (),
+        observers: Sequence[Observer] = (),
+        history: HistoryPolicy = "rewritten",
+        show_transfers: bool = True,
+        multiple_transfers: MultipleTransfers = "first",
+        handoff_input_filter: HandoffInputFilter | None = None,
+        max_corrections: int = 2,
+        loop_fallback: str | None = None,
+        extra_agents: Sequence[BaseAgent[Any, Any]] = (),
+        prompt_language: PromptLanguage = "en",
+        lease_seconds: float = 30.0,
+        **unknown: Never,
     ) -> None:
-        """`lease` is for how many seconds a run is this runner's if its process dies while driving it."""
-        extra: Any = agents
-        everybody: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
-        for given in everybody:
+        if unknown:
+            check_keywords("Runner()", unknown, [*inspect.signature(Runner).parameters][1:-1])
+        extra: Any = extra_agents
+        agents: list[Any] = [agent, *extra] if isinstance(extra, Sequence) else [extra]
+        for given in agents:
             if not isinstance(given, BaseAgent):
-                raise SetupError(f"a Runner runs an agent, not {given!r}; extra agents go into agents=[…]")
-        checked_choice("Runner(transfers=…)", transfers, ("shown", "hidden"))
-        checked_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
-        checked_choice("Runner(language=…)", language, ("en", "zh"))
-        if lease <= 0:
-            raise SetupError(f"Runner(lease={lease}) would never hold; give seconds, more than 0")
-        self.team = Team.compile(agent, extra=agents, language=language)
+                raise SetupError(f"Runner() needs an agent, not {given!r}; pass further agents as extra_agents=[…]")
+        check_choice("Runner(multiple_transfers=…)", multiple_transfers, ("first", "last", "error"))
+        check_choice("Runner(prompt_language=…)", prompt_language, ("en", "zh"))
+        if lease_seconds <= 0:
+            raise SetupError(f"Runner(lease_seconds={lease_seconds}) expires at once; pass more than 0 seconds")
+        self.team = Team.compile(agent, extra=extra_agents, language=prompt_language)
+        """The compiled team."""
         self.limits = limits or Limits()
-        self.model = None if model is None else resolve(model)
-        """The model of agents that name none; None leaves it to BATON_MODEL."""
-        options = RunOptions(
+        """Limits that apply to each run."""
+        self.model = None if model is None else resolve_model(model)
+        """The model of agents that have none of their own; None means `BATON_MODEL`."""
+        self.lease_seconds = lease_seconds
+        """Seconds for which a stored run stays reserved for this worker if its process dies."""
+        options = RunConfig(
             model=self.model,
-            settings=settings,
+            model_settings=model_settings,
             multiple_transfers=multiple_transfers,
-            corrections=corrections,
+            max_corrections=max_corrections,
             hooks=hooks,
         )
-        self._rules = Rules(
-            self.team, options, checked_projection(history), transfers == "hidden", on_loop, handoff_input_filter
+        self._config = FlowConfig(
+            self.team, options, check_history_policy(history), not show_transfers, loop_fallback, handoff_input_filter
         )
-        self._readers = checked_readers(readers)
-        self._waiting: dict[str, Stopped] = {}
-        self.lease = lease
-        """For how many seconds a stored run is this runner's if its process dies while driving it."""
-        self._archive = None if store is None else self._archive_of(store)
-        self._threads: Archive | None = None
-        if on_loop is not None and self.team.seat(on_loop) is None:
-            raise SetupError(f"on_loop names `{on_loop}`, but the team has: {listed([*self.team.seats])}")
-        self.team.warn(entries=[on_loop] if on_loop is not None else ())
+        self._observers = check_observers(observers)
+        self._stopped: dict[str, StoppedRun] = {}
+        """Stopped runs by id, if there is no store."""
+        self._stored_runs = None if store is None else self._create_repository(store)
+        self._thread_runs: RunRepository | None = None
+        """Runs of threads, in memory, if there is no store."""
+        if loop_fallback is not None and self.team.members.get(loop_fallback) is None:
+            names = quote_names([*self.team.members])
+            raise SetupError(f"Runner(loop_fallback={loop_fallback!r}) is not an agent of the team, which has: {names}")
+        self.team.warn(entries=[loop_fallback] if loop_fallback is not None else ())
 
-    async def run(
-        self,
-        input: Input,
-        *,
-        context: C | None = None,
-        values: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        run_id: str | None = None,
-        thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
-    ) -> RunResult[Out]:
-        """Run the team to its end, or to its first open question. Raises what ends the run."""
-        live = self.stream(
-            input,
-            context=context,
-            values=values,
-            limits=limits,
-            run_id=run_id,
-            thread=thread,
-            floor=floor,
-            caller=caller,
+    def __repr__(self) -> str:
+        agents, store = (
+            len(self.team.members),
+            "" if self._stored_runs is None else f", store={self._stored_runs.store!r}",
         )
-        await live.drive()
-        return live.result
+        return f"Runner({self.team.root!r}, {agents} agent{'s' if agents != 1 else ''}{store})"
 
-    def run_sync(
-        self,
-        input: Input,
-        *,
-        context: C | None = None,
-        values: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        run_id: str | None = None,
-        thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
-    ) -> RunResult[Out]:
-        """The same, for code without an event loop."""
-        _refuse_running_loop()
-        work = self.run(
-            input,
-            context=context,
-            values=values,
-            limits=limits,
-            run_id=run_id,
-            thread=thread,
-            floor=floor,
-            caller=caller,
-        )
-        return asyncio.run(self._and_close(work))
+    async def run(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunResult[Out]:
+        """Run the team until it completes or is suspended by an interrupt.
 
-    def stream(
-        self,
-        input: Input,
-        *,
-        context: C | None = None,
-        values: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        run_id: str | None = None,
-        thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
-    ) -> LiveRun[Out]:
-        """A run to listen to: `async with runner.stream(…) as run: async for event in run: …`.
+        Args:
+            input: The user's message, or a list of messages.
+            **args: See `RunArgs`.
 
-        With a `thread` it goes on with that conversation: it reads what was said there, and begins with the agent that
-        had the floor last, unless `floor="root"`. `caller` names whose run it is, for those who serve several.
+        Returns:
+            The result at the run's end or at its first interrupt.
+
+        Raises:
+            BatonError: The error that ended the run; the run can be resumed.
         """
-        started = self._started(input, values, run_id, thread, limits, caller)
-        if floor != "sticky":
-            checked_choice("floor", floor, ("sticky", "root"))
-        archive = self._archive if thread is None else self._kept or self._threads_in_memory()
-        if archive is not None:
-            owner = new_id()
-            new = NewRun(archive, started, context=context, limits=limits, floor=floor, owner=owner)
-            return self._live_run(new)
-        course = course_of(started, Log(), self._rules, context=context, limits=limits or self.limits)
-        opened = Opened(course, started.root, [started])
-        return self._live_run(InMemory(started.run_id, opened, self._waiting, is_new=True))
+        if args:
+            check_keywords("Runner.run()", args, RUN_ARGS)
+        stream = self._stream(input, args)
+        await stream._drive()
+        return stream.result
+
+    def run_sync(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunResult[Out]:
+        """Run the team synchronously, and close the store afterwards.
+
+        Args:
+            input: The user's message, or a list of messages.
+            **args: See `RunArgs`.
+
+        Returns:
+            The result at the run's end or at its first interrupt.
+
+        Raises:
+            SetupError: It was called inside a running event loop.
+            BatonError: The error that ended the run.
+        """
+        check_keywords("Runner.run_sync()", args, RUN_ARGS)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(self._run_and_close(input, args))
+        raise SetupError("run_sync() was called inside a running event loop; use `await runner.run(…)` there")
+
+    def stream(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> RunStream[Out]:
+        """Create a run whose events can be read while it is in progress.
+
+        It starts when the stream is opened: `async with runner.stream(…) as run: async for event in run: …`.
+
+        Args:
+            input: The user's message, or a list of messages.
+            **args: See `RunArgs`.
+
+        Returns:
+            The stream, not opened yet.
+        """
+        if args:
+            check_keywords("Runner.stream()", args, RUN_ARGS)
+        return self._stream(input, args)
+
+    async def submit(self, input: RunInput, **args: Unpack[RunArgs[C]]) -> str:
+        """Create a run in the store for another worker to drive.
+
+        Args:
+            input: The user's message, or a list of messages.
+            **args: See `RunArgs`; all but `context`, which the driving worker passes to `drive`.
+
+        Returns:
+            The run's id.
+        """
+        check_keywords("Runner.submit()", args, RUN_ARGS)
+        if args.get("context") is not None:
+            raise SetupError("Runner.submit() cannot store a context; pass it to `drive` instead")
+        started = self._run_started(input, args)
+        return await self._require_repository("submit").submit(started, start_at=args.get("start_at", "active"))
 
     async def resume(
         self,
@@ -194,17 +232,30 @@ class Runner(Generic[C, Out]):
         limits: Limits | None = None,
         accept_changes: bool = False,
     ) -> RunResult[Out]:
-        """Go on with a run that is suspended, failed or cancelled; what is in its log is not done again.
+        """Resume a suspended, failed or cancelled run. Recorded steps are not executed again.
 
-        `answers` maps the ids of open questions to answers; if only one is open, it may be the answer itself. `values`
-        come with them: whoever asked finds them in the run's values together with the answer. A stored run whose team
-        has changed since is refused, unless `accept_changes`.
+        Args:
+            run_id: The run to resume.
+            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            context: Your own context object; it is never stored, so pass it again.
+            values: Changes to the run's values that take effect with the answers.
+            limits: New limits; by default those that the run had.
+            accept_changes: Resume although the team has changed since the run started.
+
+        Returns:
+            The result at the run's end or at its next interrupt.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: Another worker is driving it.
+            AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
+            TeamChangedError: The team has changed and `accept_changes` is false.
         """
-        live = self.stream_resume(
+        stream = self.stream_resume(
             run_id, answers, context=context, values=values, limits=limits, accept_changes=accept_changes
         )
-        await live.drive()
-        return live.result
+        await stream._drive()
+        return stream.result
 
     def stream_resume(
         self,
@@ -215,118 +266,111 @@ class Runner(Generic[C, Out]):
         values: Mapping[str, Any] | None = None,
         limits: Limits | None = None,
         accept_changes: bool = False,
-    ) -> LiveRun[Out]:
-        """The same, to listen to: only what is new is delivered."""
-        stopped = self._waiting.get(run_id)
+    ) -> RunStream[Out]:
+        """Resume a run as a stream that delivers only new events.
+
+        Args:
+            run_id: The run to resume.
+            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            context: Your own context object; it is never stored, so pass it again.
+            values: Changes to the run's values that take effect with the answers.
+            limits: New limits; by default those that the run had.
+            accept_changes: Resume although the team has changed since the run started.
+
+        Returns:
+            The stream, not opened yet. Opening it raises the errors of `resume`.
+        """
+        stopped = self._stopped.get(run_id)
         if stopped is None:
-            how = TakenUp(partial(opening_of, answers=answers, values=values), context, limits, accept_changes)
-            old = OldRun(self._archive_with(run_id), run_id, how, owner=new_id())
-            return self._live_run(old)
-        started, log = start_of(stopped.events), Log(stopped.events)
-        opening = opening_of(log, answers=answers, values=values)
-        course = course_of(
+            first_events = partial(resume_events, answers=answers, values=values)
+            options = ReopenOptions(first_events, context, limits, accept_changes)
+            return self._create_stream(ReopenedRun(self._repository_with(run_id), run_id, options))
+        started, log = run_started_event(stopped.events), Log(stopped.events)
+        events = resume_events(log, answers=answers, values=values)
+        flow = create_flow(
             started,
             log,
-            self._rules,
+            self._config,
             context=context if context is not None else stopped.context,
             limits=limits or stopped.limits or self.limits,
             guests=stopped.guests,
         )
-        waited = InMemory(run_id, Opened(course, started.root, opening), self._waiting, is_new=False)
-        return self._live_run(waited)
-
-    def adopt(self, events: Iterable[Event]) -> str:
-        """Take over a run from its log, from another process for instance; the id to resume it by.
-
-        The team must be the one that made the log. Give the context again when you resume. For a runner without a
-        store: one with a store takes its runs from there.
-        """
-        recorded = list(events)
-        started = start_of(recorded)
-        if any(isinstance(event, Completed) for event in recorded):
-            raise RunError(f"run `{started.run_id}` is completed; there is nothing left to resume")
-        Log(recorded)  # A log with the same key twice is refused before it is taken in.
-        self._waiting[started.run_id] = Stopped(recorded)
-        return started.run_id
-
-    async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
-        """Run the agents' code over a log with no effects allowed. Raises ReplayMismatch at the first divergence."""
-        recorded = await self.events(run) if isinstance(run, str) else list(run)
-        started = start_of(recorded)
-        said_before: Sequence[Entry] = ()
-        if started.follows and self._kept is not None:
-            said_before = await self._kept.conversations.up_to(started.follows)
-        course = course_of(
-            started,
-            ReadOnlyLog(recorded),
-            self._rules,
-            context=context,
-            limits=limits_in(started) or self.limits,
-            said_before=said_before,
-        )
-        live: LiveRun[Out] = LiveRun(NotKept(started.run_id, Opened(course, started.root, (), len(said_before))))
-        await live.drive()
-        return live.result
-
-    async def events(self, run_id: str) -> list[Event]:
-        """The log of a run that is kept, or waits, here."""
-        stopped = self._waiting.get(run_id)
-        return list(stopped.events) if stopped is not None else await self._archive_with(run_id).events(run_id)
-
-    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
-        """The events of a stored run, with their numbers from 1 on, as whoever drives it writes them.
-
-        `after` leaves out what is known already. Ends when the run stops, for whatever reason.
-        """
-        return watched(self._store_wanted("watch"), run_id, after=after)
-
-    async def submit(
-        self,
-        input: Input,
-        *,
-        values: Mapping[str, Any] | None = None,
-        limits: Limits | None = None,
-        run_id: str | None = None,
-        thread: str | None = None,
-        floor: Floor = "sticky",
-        caller: str = "",
-    ) -> str:
-        """Begin a run in the store and leave it to whoever calls `drive` with its id."""
-        started = self._started(input, values, run_id, thread, limits, caller)
-        return await submit(self._store_wanted("submit"), started, floor=floor)
+        opened = OpenRun(flow, started.root_agent, events)
+        return self._create_stream(MemoryBackend(run_id, opened, self._stopped, is_new=False))
 
     async def drive(self, run_id: str, *, context: C | None = None, accept_changes: bool = False) -> RunStatus:
-        """Drive a stored run until it is finished, suspended or cancelled; how it stands then.
+        """Drive a stored run until it finishes, is suspended or cancelled.
 
-        Safe to call from anywhere, any number of times: a run that is not running is left alone, one that somebody
-        else drives is a RunConflict, one whose driver died is taken up when its lease has run out.
+        Any worker may call it at any time: a run that is not `running` is left unchanged, and a run whose worker died
+        is taken over when its lease has expired.
+
+        Args:
+            run_id: The run to drive.
+            context: Your own context object.
+            accept_changes: Drive the run although the team has changed since it started.
+
+        Returns:
+            The run's status.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: Another worker is driving it.
         """
-        archive = self._store_wanted("drive")
-        return await drive(archive, run_id, context=context, accepts_changes=accept_changes, readers=self._readers)
+        return await self._require_repository("drive").drive(run_id, context=context, accept_changes=accept_changes)
 
-    def stream_drive(self, run_id: str, *, context: C | None = None) -> LiveRun[Out]:
-        """The same for a run whose driver has died, to listen to: only what is new is delivered."""
-        return picked_up(self._store_wanted("stream_drive"), run_id, context=context, readers=self._readers)
+    def stream_drive(self, run_id: str, *, context: C | None = None) -> RunStream[Out]:
+        """Drive a run whose worker died, as a stream that delivers only new events.
+
+        Args:
+            run_id: The run to drive.
+            context: Your own context object.
+
+        Returns:
+            The stream, not opened yet. Opening it raises RunConflictError if the run is not available.
+        """
+        return self._require_repository("stream_drive").take_over(run_id, context=context)
 
     async def answer(self, run_id: str, answers: Any, *, values: Mapping[str, Any] | None = None) -> None:
-        """Answer open questions of a stored run without driving it: whoever calls `drive` goes on with them."""
-        await answer(self._store_wanted("answer"), run_id, answers, values=values)
+        """Answer open interrupts of a stored run without driving it; the next `drive` continues it.
 
-    async def cancel(self, run_id: str, how: Literal["now", "after_turn"] = "now") -> RunStatus:
-        """Have a stored run stopped, whoever drives it, within seconds. How it stands now: `running` until then."""
-        checked_choice("cancel(…)", how, ("now", "after_turn"))
-        return await cancel(self._store_wanted("cancel"), run_id, how)
+        Args:
+            run_id: The suspended run.
+            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            values: Changes to the run's values that take effect with the answers.
 
-    async def unfinished(self) -> list[RunRecord]:
-        """Stored runs whose driver has died, or that nobody has driven yet."""
-        return await unfinished(self._store_wanted("unfinished"))
-
-    async def recover(self, *, context: C | None = None, at_once: int = 8) -> dict[str, RunStatus]:
-        """Drive all that is unfinished, several at once; how each run stands then. What others drive is left out.
-
-        A run that cannot be driven stays `running`; the log of the program says why.
+        Raises:
+            AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
         """
-        return await recover(self._store_wanted("recover"), context=context, at_once=at_once)
+        await self._require_repository("answer").answer(run_id, answers, values=values)
+
+    async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
+        """Cancel a stored run, whichever worker drives it.
+
+        Args:
+            run_id: The run to cancel.
+            when: `"now"`, or `"after_turn"` to let the active agent finish its turn.
+
+        Returns:
+            The status; it stays `running` until the driving worker stops, which takes up to a few seconds.
+        """
+        check_choice("cancel(…)", when, ("now", "after_turn"))
+        return await self._require_repository("cancel").cancel(run_id, when)
+
+    async def list_unfinished(self) -> list[RunRecord]:
+        """Return stored runs that should be running but have no live worker, oldest first."""
+        return await self._require_repository("list_unfinished").list_unfinished()
+
+    async def recover(self, *, context: C | None = None, max_concurrency: int = 8) -> dict[str, RunStatus]:
+        """Drive all unfinished runs, except those that other workers take.
+
+        Args:
+            context: Your own context object, for all of them.
+            max_concurrency: How many runs to drive at once.
+
+        Returns:
+            Statuses by run id. A run that cannot be driven stays `running`, and the reason is logged.
+        """
+        return await self._require_repository("recover").recover(context=context, max_concurrency=max_concurrency)
 
     async def fork(
         self,
@@ -336,47 +380,119 @@ class Runner(Generic[C, Out]):
         edit: Mapping[str, Any] | None = None,
         run_id: str | None = None,
     ) -> str:
-        """A new run that begins with the first `at` events of another, to be resumed by the id that this gives.
+        """Create a new run from the first events of another one, which stays unchanged.
 
-        `edit` maps keys of events to what they should have been: the input, an answer, a result, words. What came
-        after the first change is left out, but for other changes. The other run stays as it is.
+        Args:
+            run: The id of a run, or its events.
+            at: How many events to copy; all by default.
+            edit: New contents by event key: input, answers, tool and step results, messages. Unedited events after
+                the first edited one are dropped.
+            run_id: The id of the new run; generated by default.
+
+        Returns:
+            The id of the new run; resume it with `resume`.
         """
         recorded = await self.events(run) if isinstance(run, str) else list(run)
-        events = forked(recorded, run_id or new_id(), at=at, edit=edit)
-        if self._archive is None:
-            return self.adopt(events)
-        return await keep(self._archive, events)
+        events = fork_events(recorded, run_id or new_id(), at=at, edit=edit)
+        if self._stored_runs is None:
+            return self.load_log(events)
+        return await self._stored_runs.import_log(events)
 
-    def kept_in(self, store: "Store | str | PathLike[str]") -> Self:
-        """A runner of the same team, with the same options, that keeps its runs in another store."""
+    async def replay(self, run: "str | Iterable[Event]", *, context: C | None = None) -> RunResult[Out]:
+        """Run the agents' code over a log without model calls, tool calls or other effects.
+
+        Args:
+            run: The id of a run, or its events.
+            context: Your own context object.
+
+        Returns:
+            The result that the log leads to.
+
+        Raises:
+            ReplayMismatchError: The code does not produce what the log recorded.
+        """
+        recorded = await self.events(run) if isinstance(run, str) else list(run)
+        require_known_events(recorded)
+        started = run_started_event(recorded)
+        prior_entries: Sequence[HistoryEntry] = ()
+        if started.previous_run_id and self._repository is not None:
+            prior_entries = await self._repository.threads.entries_until(started.previous_run_id)
+        flow = create_flow(
+            started,
+            ReadOnlyLog(recorded),
+            self._config,
+            context=context,
+            limits=limits_of_run(started) or self.limits,
+            prior_entries=prior_entries,
+        )
+        opened = OpenRun(flow, started.root_agent, (), len(prior_entries))
+        stream: RunStream[Out] = RunStream(NullBackend(started.run_id, opened))
+        await stream._drive()
+        return stream.result
+
+    async def events(self, run_id: str) -> list[Event]:
+        """Return the log of a run.
+
+        Args:
+            run_id: A stored run, or a stopped run in this runner's memory.
+        """
+        stopped = self._stopped.get(run_id)
+        return list(stopped.events) if stopped is not None else await self._repository_with(run_id).events(run_id)
+
+    def watch(self, run_id: str, *, after: int = 0) -> AsyncIterator[tuple[int, Event]]:
+        """Iterate over the events of a stored run as they are written, until it stops.
+
+        Args:
+            run_id: The run to watch.
+            after: The number of the last event to skip.
+
+        Returns:
+            An iterator over event numbers, starting at 1, and events.
+        """
+        return self._require_repository("watch").watch(run_id, after=after)
+
+    def load_log(self, events: Iterable[Event]) -> str:
+        """Import a log, for example from another process, into a runner without a store.
+
+        Args:
+            events: The events of a run of the same team that has not completed.
+
+        Returns:
+            The run's id; resume it with `resume` and pass the context again.
+        """
+        recorded = list(events)
+        started = run_started_event(recorded)
+        if any(isinstance(event, RunCompleted) for event in recorded):
+            raise RunError(f"run `{started.run_id}` has completed and cannot be resumed")
+        require_known_events(recorded)
+        Log(recorded)  # Raises for duplicate keys.
+        self._stopped[started.run_id] = StoppedRun(recorded)
+        return started.run_id
+
+    def with_store(self, store: "Store | str | PathLike[str]") -> Self:
+        """Return a runner of the same team with the same options and another store.
+
+        Args:
+            store: A store or its address.
+        """
         twin = copy(self)
-        twin._waiting, twin._threads, twin._archive = {}, None, self._archive_of(store)
+        twin._stopped, twin._thread_runs, twin._stored_runs = {}, None, self._create_repository(store)
         return twin
-
-    def over(self, live: Live) -> Self:
-        """The same runner for the one run that is this live conversation. What it keeps, the other keeps as well."""
-        twin = copy(self)
-        twin._rules = msgspec.structs.replace(self._rules, live=live)
-        twin._archive = None if self._archive is None else self._archive.under(twin._rules)
-        twin._threads = self._threads_in_memory().under(twin._rules) if self._archive is None else None
-        return twin
-
-    def need_store(self, what: str) -> Store:
-        """The store. Raises SetupError if there is none, saying what needs one."""
-        if self._archive is None:
-            raise SetupError(f"{what} is about stored runs; give the runner a store: Runner(…, store=…)")
-        return self._archive.store
 
     def thread(self, id: str) -> Thread:
-        """One conversation: its history, its runs, who has the floor; it can be trimmed, deleted and exported."""
-        archive = self._kept or self._threads_in_memory()
-        return Thread(id, archive.store, archive.conversations)
+        """Return a conversation: its messages, runs and active agent.
+
+        Args:
+            id: The thread's id, as passed to `run(thread=…)`.
+        """
+        repository = self._repository or self._threads_in_memory()
+        return Thread(id, repository.store, repository.threads)
 
     async def close(self) -> None:
-        """Close the store. The runner can be used again: the store opens anew."""
-        for archive in (self._archive, self._threads):
-            if archive is not None:
-                await archive.store.close()
+        """Close the store. The runner remains usable: the store opens again when needed."""
+        for repository in (self._stored_runs, self._thread_runs):
+            if repository is not None:
+                await repository.store.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -386,68 +502,81 @@ class Runner(Generic[C, Out]):
     ) -> None:
         await self.close()
 
-    def _live_run(self, keeper: Keeper) -> LiveRun[Out]:
-        capacity = 128 if self._rules.live is None else None
-        return LiveRun(read_by(self._readers, keeper), capacity=capacity)
+    def _stream(self, input: RunInput, args: RunArgs[C]) -> RunStream[Out]:
+        started = self._run_started(input, args)
+        context, limits = args.get("context"), args.get("limits")
+        repository = self._repository or self._threads_in_memory() if started.thread else self._stored_runs
+        if repository is not None:
+            start_at = args.get("start_at", "active")
+            return self._create_stream(
+                NewStoredRun(repository, started, context=context, limits=limits, start_at=start_at, worker=new_id())
+            )
+        flow = create_flow(started, Log(), self._config, context=context, limits=limits or self.limits)
+        opened = OpenRun(flow, started.root_agent, [started])
+        return self._create_stream(MemoryBackend(started.run_id, opened, self._stopped, is_new=True))
 
-    @property
-    def _kept(self) -> Archive | None:
-        return self._archive or self._threads
-
-    def _archive_of(self, store: "Store | str | PathLike[str]") -> Archive:
-        return Archive(store_of(store), self._rules, limits=self.limits, ttl=self.lease)
-
-    def _threads_in_memory(self) -> Archive:
-        """Where a runner without a store keeps the runs of threads."""
-        if self._threads is None:
-            self._threads = self._archive_of("memory:")
-        return self._threads
-
-    def _archive_with(self, run_id: str) -> Archive:
-        if self._kept is None:
-            raise RunNotFoundError(run_id, [*self._waiting])
-        return self._kept
-
-    def _store_wanted(self, method: str) -> Archive:
-        if self._kept is None:
-            raise SetupError(f"runner.{method}() is about stored runs; give the runner a store: Runner(…, store=…)")
-        return self._kept
-
-    def _started(
-        self,
-        input: Input,
-        values: Mapping[str, Any] | None,
-        run_id: str | None,
-        thread: str | None,
-        limits: Limits | None,
-        caller: str,
-    ) -> RunStarted:
+    def _run_started(self, input: RunInput, args: RunArgs[C]) -> RunStarted:
+        check_choice("start_at", args.get("start_at", "active"), ("active", "root"))
+        values, limits = args.get("values"), args.get("limits")
         started = RunStarted(
             "run",
-            NOBODY,
+            RUN_ORIGIN,
             time(),
-            run_id or new_id(),
+            args.get("run_id") or new_id(),
             self.team.root,
-            (UserMessage(input),) if isinstance(input, str) else tuple(paired(as_messages(input))),
-            as_json_value("the run's values", dict(values)) if values else {},
-            thread or "",
-            caller=caller,
+            (UserMessage(input),) if isinstance(input, str) else tuple(pair_calls_with_results(to_messages(input))),
+            to_json_value("the run's values", dict(values)) if values else {},
+            args.get("thread") or "",
+            owner=args.get("owner", ""),
         )
         if limits is None:
             return started
         return msgspec.structs.replace(started, limits=msgspec.structs.asdict(limits))
 
-    async def _and_close(self, work: Coroutine[Any, Any, RunResult[Out]]) -> RunResult[Out]:
-        # A store's connections belong to the event loop, and that ends here.
+    async def _run_and_close(self, input: RunInput, args: RunArgs[C]) -> RunResult[Out]:
+        # The store's connections belong to this event loop, which is about to end.
         try:
-            return await work
+            return await self.run(input, **args)
         finally:
             await self.close()
 
+    def _for_live(self, live: LiveConversation) -> Self:
+        """Return a copy bound to one live session, with the same stored runs."""
+        twin = copy(self)
+        twin._config = msgspec.structs.replace(self._config, live=live)
+        twin._stored_runs = None if self._stored_runs is None else self._stored_runs.with_config(twin._config)
+        twin._thread_runs = None if self._stored_runs else self._threads_in_memory().with_config(twin._config)
+        return twin
 
-def _refuse_running_loop() -> None:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return
-    raise SetupError("run_sync was called inside a running event loop; use `await runner.run(…)` there")
+    def _create_stream(self, backend: RunBackend) -> RunStream[Out]:
+        capacity = 128 if self._config.live is None else None
+        return RunStream(with_observers(self._observers, backend), capacity=capacity)
+
+    @property
+    def _repository(self) -> RunRepository | None:
+        return self._stored_runs or self._thread_runs
+
+    def _create_repository(self, store: "Store | str | PathLike[str]") -> RunRepository:
+        return RunRepository(
+            resolve_store(store), self._config, limits=self.limits, ttl=self.lease_seconds, observers=self._observers
+        )
+
+    def _threads_in_memory(self) -> RunRepository:
+        if self._thread_runs is None:
+            self._thread_runs = self._create_repository("memory:")
+        return self._thread_runs
+
+    def _repository_with(self, run_id: str) -> RunRepository:
+        if self._repository is None:
+            raise RunNotFoundError(run_id, [*self._stopped])
+        return self._repository
+
+    def _require_repository(self, method: str) -> RunRepository:
+        return self._repository or self._no_store(f"Runner.{method}()")
+
+    def _require_store(self, feature: str) -> Store:
+        """Return the store. Raises SetupError, naming the feature that needs one, if there is none."""
+        return (self._stored_runs or self._no_store(feature)).store
+
+    def _no_store(self, feature: str) -> Never:
+        raise SetupError(f"{feature} needs stored runs; give the runner a store: Runner(…, store=…)")

@@ -1,152 +1,166 @@
-"""Conversations: runs of one thread, one after the other, that share what was said and who has the floor."""
+"""Threads: conversations that consist of consecutive runs, with a shared history and an active agent."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from ..context import Entry
-from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusy
+from ..context import HistoryEntry
+from ..errors import LogError, RunNotFoundError, SetupError, ThreadBusyError
 from ..events import Event, RunStarted, decode_lines
-from ..flow import floor_of, recalled
+from ..events.codec import require_known_events
+from ..flow.log_history import history_from_log, last_active_agent
 from ..messages import Message
-from ..stores import FINISHED, RunRecord, Store, all_records
+from ..stores import FINISHED_STATUSES, RunRecord, Store, iter_records
 
-_KEPT = 256
+_CACHE_SIZE = 256
 
 
-class Conversation(Struct, frozen=True):
-    """What was said in a thread up to and with one of its runs, and who had the floor at its end."""
+class ThreadState(Struct, frozen=True):
+    """History and active agent of a thread after one of its runs."""
 
     last_run: str = ""
     first_run: str = ""
-    entries: tuple[Entry, ...] = ()
-    floor: str = ""
+    entries: tuple[HistoryEntry, ...] = ()
+    active_agent: str = ""
 
 
-class Conversations:
-    """Reads conversations from a store. What it has read it keeps for a while: finished runs do not change."""
+class ThreadReader:
+    """Reads threads from a store and caches their state: finished runs do not change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._read: OrderedDict[tuple[str, int], Conversation] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, int], ThreadState] = OrderedDict()
 
-    async def latest(self, thread: str) -> Conversation:
-        """The conversation up to the last run of the thread. Raises ThreadBusy if that run has not ended."""
+    async def latest(self, thread: str) -> ThreadState:
+        """Return the state after the last run. Raises ThreadBusyError if it has not finished."""
         page = await self._store.list(thread=thread, limit=1)
         if not page.records:
-            return Conversation()
+            return ThreadState()
         last = page.records[0]
-        if last.status not in FINISHED:
-            raise ThreadBusy(thread, last.run_id, last.status)
+        if last.status not in FINISHED_STATUSES:
+            raise ThreadBusyError(thread, last.run_id, last.status)
         return await self.read(last)
 
-    async def up_to(self, run_id: str) -> tuple[Entry, ...]:
-        """What was said up to and with a run; nothing, if it has been deleted since."""
+    async def entries_until(self, run_id: str) -> tuple[HistoryEntry, ...]:
+        """Return the history up to and including a run; empty if that run has been deleted."""
         record = await self._store.record(run_id)
         return () if record is None else (await self.read(record)).entries
 
-    async def check_follows(self, thread: str, run_id: str, follows: str) -> None:
-        """Make sure that no other run of the thread has come between. If one has, the new run is taken back."""
+    async def check_previous_run(self, thread: str, run_id: str, previous: str) -> None:
+        """Raise ThreadBusyError and delete the new run if another run of the thread came between."""
         page = await self._store.list(thread=thread, limit=2)
-        between = [record for record in page.records if record.run_id != run_id]
-        if between and between[0].run_id != follows:
+        others = [record for record in page.records if record.run_id != run_id]
+        if others and others[0].run_id != previous:
             await self._store.delete(run_id)
-            raise ThreadBusy(thread, between[0].run_id, "just ended")
+            raise ThreadBusyError(thread, others[0].run_id, "just finished")
 
-    async def read(self, record: RunRecord) -> Conversation:
-        """Read back to the first run of the thread, or to one that is known; then forward again."""
-        waiting: list[tuple[RunRecord, list[Event]]] = []
-        known: Conversation | None = None
+    async def read(self, record: RunRecord) -> ThreadState:
+        """Return the state after a run: go back to the first or a cached run, then forward again."""
+        unread: list[tuple[RunRecord, list[Event]]] = []
+        cached: ThreadState | None = None
         current: RunRecord | None = record
         oldest = await self._store.list(thread=record.thread, limit=1, oldest_first=True)
         first_run = oldest.records[0].run_id if oldest.records else ""
         while current is not None:
-            known = self._read.get((current.run_id, current.seq))
-            # The thread may have been trimmed since, by somebody else.
-            if known is not None and known.first_run == first_run:
+            cached = self._cache.get((current.run_id, current.seq))
+            # Another worker may have trimmed the thread since.
+            if cached is not None and cached.first_run == first_run:
                 break
-            known = None
+            cached = None
             events = decode_lines(await self._store.load(current.run_id))
-            waiting.append((current, events))
-            current = await self._before(events)
-        conversation = known or Conversation()
-        for each, events in reversed(waiting):
-            entries = (*conversation.entries, *recalled(events))
-            floor = floor_of(events) or conversation.floor
-            conversation = Conversation(each.run_id, first_run, entries, floor)
-            self._keep(each, conversation)
-        return conversation
+            require_known_events(events)
+            unread.append((current, events))
+            current = await self._previous_run(events)
+        state = cached or ThreadState()
+        for each, events in reversed(unread):
+            entries = (*state.entries, *history_from_log(events))
+            state = ThreadState(each.run_id, first_run, entries, last_active_agent(events) or state.active_agent)
+            self._cache[each.run_id, each.seq] = state
+            while len(self._cache) > _CACHE_SIZE:
+                self._cache.popitem(last=False)
+        return state
 
-    async def _before(self, events: Sequence[Event]) -> RunRecord | None:
+    async def _previous_run(self, events: Sequence[Event]) -> RunRecord | None:
         started = events[0] if events else None
         if not isinstance(started, RunStarted):
             raise LogError(0, "it is not the log of a run")
-        return await self._store.record(started.follows) if started.follows else None
-
-    def _keep(self, record: RunRecord, conversation: Conversation) -> None:
-        self._read[record.run_id, record.seq] = conversation
-        while len(self._read) > _KEPT:
-            self._read.popitem(last=False)
+        return await self._store.record(started.previous_run_id) if started.previous_run_id else None
 
 
 class Thread:
-    """One conversation in a store: who has the floor, what was said, and its runs."""
+    """A conversation in a store; created by `runner.thread(id)`."""
 
-    def __init__(self, id: str, store: Store, conversations: Conversations) -> None:
+    def __init__(self, id: str, store: Store, reader: ThreadReader) -> None:
         self.id = id
+        """The thread's id."""
         self._store = store
-        self._conversations = conversations
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"Thread({self.id!r})"
 
     async def runs(self) -> list[RunRecord]:
-        """Its runs, the oldest first."""
-        return [record async for record in all_records(self._store, thread=self.id, oldest_first=True)]
+        """Return the records of its runs, oldest first."""
+        return [record async for record in iter_records(self._store, thread=self.id, oldest_first=True)]
 
-    async def history(self) -> tuple[Message, ...]:
-        """Everything that was said in it, by whomever."""
-        return tuple([entry.message for entry in (await self._conversation()).entries])
+    async def messages(self) -> tuple[Message, ...]:
+        """Return all messages of the conversation."""
+        return tuple([entry.message for entry in (await self._state()).entries])
 
-    async def floor(self) -> str:
-        """The agent that had the floor last; "" if nobody had it yet."""
-        return (await self._conversation()).floor
+    async def active_agent(self) -> str:
+        """Return the agent that the next run starts with; "" if no agent was active yet."""
+        return (await self._state()).active_agent
 
-    async def trim(self, keep: int) -> int:
-        """Forget all but the last `keep` runs; how many were forgotten. What was said in them is not read any more.
-
-        Raises ThreadBusy if one that has not ended would be among them.
-        """
-        if keep < 0:
-            raise SetupError(f"trim(keep={keep}) cannot keep that many runs; give 0 or more")
-        records = await self.runs()
-        forgotten = records[: max(0, len(records) - keep)]
-        for record in forgotten:
-            if record.status not in FINISHED:
-                raise ThreadBusy(self.id, record.run_id, record.status)
-        return await self._forget(forgotten)
-
-    async def delete(self) -> int:
-        """Forget the whole conversation; how many runs it had. Raises ThreadBusy if one of them is running."""
-        records = await self.runs()
-        for record in records:
-            if record.status == "running":
-                raise ThreadBusy(self.id, record.run_id, record.status)
-        return await self._forget(records)
-
-    async def export(self) -> list[Event]:
-        """All events of all its runs, the oldest first."""
+    async def events(self) -> list[Event]:
+        """Return the events of all its runs, oldest first."""
         events: list[Event] = []
         for record in await self.runs():
             events += decode_lines(await self._store.load(record.run_id))
         return events
 
-    async def _forget(self, records: Iterable[RunRecord]) -> int:
+    async def trim(self, keep: int) -> int:
+        """Delete all but the last runs, so that their messages are no longer read.
+
+        Args:
+            keep: The number of runs to keep.
+
+        Returns:
+            The number of deleted runs.
+
+        Raises:
+            ThreadBusyError: A run that would be deleted has not finished.
+        """
+        if keep < 0:
+            raise SetupError(f"trim(keep={keep}) is negative; pass 0 or more")
+        records = await self.runs()
+        deleted = records[: max(0, len(records) - keep)]
+        for record in deleted:
+            if record.status not in FINISHED_STATUSES:
+                raise ThreadBusyError(self.id, record.run_id, record.status)
+        return await self._delete(deleted)
+
+    async def delete(self) -> int:
+        """Delete the whole conversation.
+
+        Returns:
+            The number of deleted runs.
+
+        Raises:
+            ThreadBusyError: One of its runs is running.
+        """
+        records = await self.runs()
+        for record in records:
+            if record.status == "running":
+                raise ThreadBusyError(self.id, record.run_id, record.status)
+        return await self._delete(records)
+
+    async def _delete(self, records: Iterable[RunRecord]) -> int:
         return sum([await self._store.delete(record.run_id) for record in records])
 
-    async def _conversation(self) -> Conversation:
+    async def _state(self) -> ThreadState:
         page = await self._store.list(thread=self.id, limit=1)
-        if not page.records:
-            return Conversation()
         try:
-            return await self._conversations.read(page.records[0])
+            return await self._reader.read(page.records[0]) if page.records else ThreadState()
         except RunNotFoundError:
-            return Conversation()
+            return ThreadState()

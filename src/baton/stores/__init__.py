@@ -1,46 +1,46 @@
-"""Where logs live: lines of a log kept in order, with a compare-and-set on appending and leases on driving.
+"""Stores for the logs of runs: append-only lines with compare-and-set, and leases for the workers that drive runs.
 
-May import events, messages and errors. Knows neither agents nor runs: only the runner reads and writes through it. A
-store is loaded when its name is first used, and a database's driver when a store of that kind is made.
+May import events, messages and errors. A store's module is loaded when its name is first used, and a database driver
+when a store of that kind is created.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import FINISHED, STATUSES, Lease, Page, RunRecord, RunStatus, Store, Wanted
+from .base import FINISHED_STATUSES, RUN_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus, Store
 
 if TYPE_CHECKING:
     from .keyvalue import KeyValueStore
     from .memory import MemoryStore
-    from .paging import all_records
     from .postgres import PostgresStore
+    from .records import iter_records
     from .sqlite import SQLiteStore
-    from .urls import store_of
+    from .urls import resolve_store
 
 _HOMES = {
     "KeyValueStore": "keyvalue",
     "MemoryStore": "memory",
     "PostgresStore": "postgres",
     "SQLiteStore": "sqlite",
-    "all_records": "paging",
-    "store_of": "urls",
+    "iter_records": "records",
+    "resolve_store": "urls",
 }
 
 __all__ = [
-    "FINISHED",
-    "STATUSES",
+    "FINISHED_STATUSES",
+    "RUN_STATUSES",
     "KeyValueStore",
     "Lease",
     "MemoryStore",
-    "Page",
     "PostgresStore",
+    "RecordPage",
+    "RunFilters",
     "RunRecord",
     "RunStatus",
     "SQLiteStore",
     "Store",
-    "Wanted",
-    "all_records",
-    "store_of",
+    "iter_records",
+    "resolve_store",
 ]
 
 

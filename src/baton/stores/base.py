@@ -1,17 +1,17 @@
-"""The contract of a store: what is kept of a run, and how it may change.
+"""The contract of a store: the records and lines it keeps, and its guarantees.
 
-A run is kept as lines, each one event as JSON, and a record about it. A store never reads the lines. It promises:
+A run is stored as lines, each one event as JSON, and a record. A store never reads the lines. It guarantees:
 
-1. `append` is all or nothing, and only if the run has just `expected_seq` lines: of two writers one gets RunConflict.
-2. When `append` returns, the lines survive whatever the store promises to survive. A task that is cancelled in it
-   leaves all of the lines or none, and the store as good as before.
-3. A lease is held by one owner at a time; every acquisition has a higher fence, and lines that come with an older
-   fence than the run's are refused with RunConflict. A lease of no seconds has run out at once.
-   A store that never waits for anything but a lock may say so with `is_immediate = True`: it is then asked without a
-   task of its own, and must leave nothing behind of an append that is cancelled.
-4. Trouble of the store's own (unreachable, full, locked, read-only) is a StoreError, and nothing has been written.
-5. Notes are what else is to be known about a run and is no part of its log: bytes by name, the last to write wins. They
-   have no fence and change nothing in the record, and they go when the run goes.
+1. `append` is atomic and succeeds only if the run has exactly `expected_seq` lines: of two writers, one gets
+   RunConflictError.
+2. When `append` returns, the lines survive whatever the store promises to survive. A task that is cancelled in
+   `append` has written all of the lines or none, and the store remains usable.
+3. A lease is held by one worker at a time. Every acquisition has a higher fence, and an append with an older fence
+   raises RunConflictError. A lease of 0 seconds has expired at once. A store that waits for nothing but a lock may set
+   `is_immediate = True`: it is then called without a task of its own, and must not write in a cancelled append.
+4. Failures of the store itself (unreachable, full, locked, read-only) raise StoreError, and nothing has been written.
+5. Notes are bytes by name beside the log; the last write wins. They need no lease, do not change the record, and are
+   deleted with the run.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -20,79 +20,94 @@ from typing import Literal, Protocol, TypeAlias, TypedDict, Unpack, runtime_chec
 from msgspec import Struct
 
 RunStatus: TypeAlias = Literal["running", "suspended", "completed", "failed", "cancelled"]
-"""Where a run stands."""
+"""The status of a run."""
 
-STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "failed", "cancelled")
-"""All there are."""
+RUN_STATUSES: tuple[RunStatus, ...] = ("running", "suspended", "completed", "failed", "cancelled")
+"""All statuses."""
 
-FINISHED: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
+FINISHED_STATUSES: tuple[RunStatus, ...] = ("completed", "failed", "cancelled")
 """Statuses in which a run does not keep its thread busy."""
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
-    """What a store knows about a run without reading its log."""
+    """Metadata of a stored run."""
 
     run_id: str
+    """The run's id."""
     status: RunStatus = "running"
+    """The run's status."""
     seq: int = 0
-    """How many lines its log has."""
+    """The number of lines in its log."""
     thread: str = ""
-    caller: str = ""
-    """The name of whoever asked for it from outside, and whose it is; "" if nobody in particular did."""
-    created_at: float = 0.0
-    updated_at: float = 0.0
+    """The thread it belongs to, if any."""
     owner: str = ""
-    """Who holds the lease, or held it last."""
+    """The tenant it belongs to, if any."""
+    created_at: float = 0.0
+    """The time of its creation, in seconds since the epoch."""
+    updated_at: float = 0.0
+    """The time of the last append."""
+    worker: str = ""
+    """The worker that holds the lease, or held it last."""
     lease_until: float = 0.0
+    """The time at which the lease expires."""
     fence: int = 0
-    """How often a lease on the run has been taken."""
-    cancel: Literal["", "now", "after_turn"] = ""
-    """What somebody has asked the run's driver to do. Cleared when a lease is taken."""
+    """The number of times that the lease was acquired."""
+    cancel_requested: Literal["", "now", "after_turn"] = ""
+    """A request to the driving worker; cleared when the lease is acquired."""
 
 
-class Wanted(TypedDict, total=False):
-    """Which records `list` gives, and in which order. What is left out, or None, is not asked for."""
+class RunFilters(TypedDict, total=False):
+    """Filters and order of `Store.list`; absent filters and None do not restrict the result."""
 
     status: Collection[RunStatus] | None
+    """Runs with one of these statuses."""
     thread: str | None
-    caller: str | None
-    """The runs of one caller; "" are those of nobody."""
+    """Runs of this thread."""
+    owner: str | None
+    """Runs of this owner; "" for runs without one."""
     since: float | None
-    """Those whose time is not before this one."""
+    """Runs at or after this time."""
     until: float | None
-    """Those whose time is before this one."""
-    by: Literal["created", "changed"]
-    """Which time counts, also for the order: that of creation, or that of the last line. Creation if left out."""
+    """Runs before this time."""
+    order_by: Literal["created", "updated"]
+    """The time that `since`, `until` and the order refer to; `"created"` by default."""
     oldest_first: bool
+    """Ascending order; newest first by default."""
     limit: int
-    """How many a page has at most: 100 if left out."""
-    after: str
-    """The `next` of the page before. The rest must be as it was then, and `counted` may be left out."""
-    counted: bool
-    """Whether the page is to say how many there are on all pages."""
+    """The maximum size of a page; 100 by default."""
+    cursor: str
+    """The `next_cursor` of the previous page; the other filters must be the same as for that page."""
+    count_total: bool
+    """Also count the records on all pages."""
 
 
-class Page(Struct, frozen=True):
-    """Some of the records that were asked for; `next` asks for more, and is "" if there are none."""
+class RecordPage(Struct, frozen=True):
+    """A page of records."""
 
     records: tuple[RunRecord, ...] = ()
-    next: str = ""
+    """The records of this page."""
+    next_cursor: str = ""
+    """The cursor of the next page; "" on the last one."""
     total: int | None = None
-    """How many there are on all pages, if that was asked for."""
+    """The number of records on all pages, if requested."""
 
 
 class Lease(Struct, frozen=True):
-    """The right to drive a run until a point in time, by the store's clock."""
+    """The exclusive right to write to a run until a point in time."""
 
     run_id: str
-    owner: str
+    """The run."""
+    worker: str
+    """The worker that holds the lease."""
     fence: int
+    """The fence to pass to `append`."""
     until: float
+    """The time of expiry, by the store's clock."""
 
 
 @runtime_checkable
 class Store(Protocol):
-    """Somewhere to keep logs. All methods are safe to call from several tasks at once."""
+    """A place for the logs of runs. All methods may be called from several tasks at once."""
 
     async def create(
         self,
@@ -100,13 +115,26 @@ class Store(Protocol):
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
-        """Begin a run with its first lines, status `running`, and a lease for its maker (fence 1, even if ttl is 0).
+        """Create a run with status `running` and a lease with fence 1.
 
-        RunExistsError if the id is taken. With a thread: ThreadBusy if it has a run that is running or suspended.
+        Args:
+            run_id: The run's id.
+            lines: The first lines of its log.
+            thread: The thread it belongs to, if any.
+            owner: The tenant it belongs to, if any.
+            worker: The worker that gets the lease.
+            ttl: Seconds until the lease expires.
+
+        Returns:
+            The lease.
+
+        Raises:
+            RunExistsError: The id is taken.
+            ThreadBusyError: The thread has a run that is running or suspended.
         """
         ...
 
@@ -119,74 +147,144 @@ class Store(Protocol):
         status: RunStatus | None = None,
         fence: int | None = None,
     ) -> None:
-        """Add lines after the first `expected_seq`, and set the status if one is given. Lines may be none.
+        """Append lines and set the status.
 
-        RunConflict if the run has another number of lines or another fence; RunNotFoundError if there is no such run.
-        ThreadBusy if the status would make a finished run go on while its thread has another that has not ended.
+        Args:
+            run_id: The run.
+            expected_seq: The number of lines that the run must have.
+            lines: The new lines; may be empty.
+            status: The new status; unchanged by default.
+            fence: The fence of the writer's lease; not checked by default.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: The run has another number of lines or another fence.
+            ThreadBusyError: A finished run would continue while its thread has another unfinished one.
         """
         ...
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
-        """The lines of a run from number `start` on; none if it has fewer.
+        """Load the lines of a run.
 
-        RunNotFoundError if there is no such run; LogError, with the line's number, if what is kept was damaged.
+        Args:
+            run_id: The run.
+            start: The number of lines to skip.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            LogError: Lines are damaged or missing; the error names the first one.
         """
         ...
 
     async def record(self, run_id: str) -> RunRecord | None:
-        """What is known about a run, or None if there is no such run."""
+        """Return the record of a run, or None if there is no such run.
+
+        Args:
+            run_id: The run.
+        """
         ...
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
-        """A page of records, newest first unless `oldest_first`.
+    async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
+        """Return a page of records, newest first by default.
 
-        Runs created meanwhile never make a page repeat or skip a record; nor do runs that change, unless the order is
-        that of changes: then one that changes moves to the front.
+        Runs that are created or changed meanwhile never make a page repeat or skip a record, except that with
+        `order_by="updated"` a changed run moves to the front.
+
+        Args:
+            **filters: See `RunFilters`.
         """
         ...
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Keep a note beside a run's log, in place of the one of that name; None takes it away.
+        """Set or remove a note of a run.
 
-        RunNotFoundError if there is no such run.
+        Args:
+            run_id: The run.
+            name: The note's name.
+            note: Its new content; None removes it.
+
+        Raises:
+            RunNotFoundError: There is no such run.
         """
         ...
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """The notes of a run by name, the oldest first; none if there is no such run."""
-        ...
+        """Return the notes of a run by name, oldest first; empty if there is no such run.
 
-    async def delete(self, run_id: str) -> bool:
-        """Forget a run; whether there was one."""
-        ...
-
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
-        """Forget runs with these statuses not written to for `older_than` seconds; how many there were.
-
-        A run whose lease is held is kept: somebody is about to write to it.
+        Args:
+            run_id: The run.
         """
         ...
 
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
-        """Take the lease on a run for `ttl` seconds, with the next fence; clears `cancel`.
+    async def delete(self, run_id: str) -> bool:
+        """Delete a run.
 
-        RunConflict if another owner has it and it has not run out; the same owner may take it again.
-        RunNotFoundError if there is no such run.
+        Args:
+            run_id: The run.
+
+        Returns:
+            Whether it existed.
+        """
+        ...
+
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
+        """Delete runs that have not been written to for some time; runs with a valid lease are kept.
+
+        Args:
+            older_than: Seconds since the last append.
+            status: Delete only runs with one of these statuses.
+
+        Returns:
+            The number of deleted runs.
+        """
+        ...
+
+    async def acquire(self, run_id: str, worker: str, *, ttl: float) -> Lease:
+        """Acquire the lease on a run with the next fence, and clear `cancel_requested`.
+
+        Args:
+            run_id: The run.
+            worker: The new holder; the current holder may acquire the lease again.
+            ttl: Seconds until the lease expires.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: Another worker holds a lease that has not expired.
         """
         ...
 
     async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Hold a lease for longer, also one that has run out. RunConflict if it has been taken again since."""
+        """Extend a lease, also an expired one.
+
+        Args:
+            lease: The lease.
+            ttl: Seconds from now until it expires.
+
+        Raises:
+            RunConflictError: The lease has been acquired again since.
+        """
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give a lease back. Nothing happens if it has been taken again since, or the run is gone."""
+        """Release a lease; does nothing if it has been acquired again since, or the run was deleted.
+
+        Args:
+            lease: The lease.
+        """
         ...
 
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
-        """Leave word for the run's driver to stop; whether it is there and running. "now" is not softened later."""
+    async def request_cancel(self, run_id: str, when: Literal["now", "after_turn"]) -> bool:
+        """Request cancellation from the run's driver; a request for "now" is never weakened.
+
+        Args:
+            run_id: The run.
+            when: When the driver should stop.
+
+        Returns:
+            Whether the run is running.
+        """
         ...
 
     async def close(self) -> None:
-        """Give back connections and files. The store can be used again: it opens them anew."""
+        """Close connections and files. The store remains usable: it opens them again when needed."""
         ...

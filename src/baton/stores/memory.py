@@ -1,20 +1,23 @@
-"""A store in the memory of one process: for tests, and for runs that need not outlive it."""
+"""A store in the memory of one process, for tests and for runs that need not outlive it."""
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Lock
-from typing import Literal, Unpack
+from typing import Unpack
 
-from ..errors import RunExistsError, RunNotFoundError, ThreadBusy
-from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
-from .paging import asked, chosen
+from ..errors import RunExistsError, RunNotFoundError, ThreadBusyError
+from . import records
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .records import LeaseMethods, parse_filters, select_page
 
 
-class MemoryStore:
-    """Keeps logs in memory. Whatever it holds is gone when the process ends.
+class MemoryStore(LeaseMethods):
+    """A store in memory; its runs are lost when the process ends.
 
-    No method waits for anything, so that to other tasks each happens at once; the lock is for other threads.
+    No method waits, so that each is atomic for other tasks; the lock is for other threads.
+
+    Args:
+        clock: Returns the time, for tests.
     """
 
     is_immediate = True
@@ -25,7 +28,7 @@ class MemoryStore:
         self._lines: dict[str, list[bytes]] = {}
         self._notes: dict[str, dict[str, bytes]] = {}
         self._busy: dict[str, str] = {}
-        """The run that keeps a thread busy, by thread."""
+        """Unfinished runs by thread."""
         self._lock = Lock()
 
     def __repr__(self) -> str:
@@ -37,18 +40,20 @@ class MemoryStore:
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
-        """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
+        """Create a run; see `Store.create`."""
+        record = records.new_record(
+            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
+        )
         with self._lock:
             if run_id in self._records:
                 raise RunExistsError(run_id)
             self._put(record)
             self._lines[run_id] = list(lines)
-        return rules.lease_of(record)
+        return records.to_lease(record)
 
     async def append(
         self,
@@ -59,35 +64,35 @@ class MemoryStore:
         status: RunStatus | None = None,
         fence: int | None = None,
     ) -> None:
-        """Add lines after the first `expected_seq`."""
+        """Append lines; see `Store.append`."""
         now = self._clock()
         with self._lock:
-            record = self._known(run_id)
-            self._put(rules.appended(record, expected_seq, len(lines), status=status, fence=fence, now=now))
+            record = self._get(run_id)
+            self._put(records.after_append(record, expected_seq, len(lines), status=status, fence=fence, now=now))
             self._lines[run_id].extend(lines)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
-        """The lines of a run from number `start` on."""
+        """Load lines; see `Store.load`."""
         with self._lock:
-            self._known(run_id)
+            self._get(run_id)
             return self._lines[run_id][start:]
 
     async def record(self, run_id: str) -> RunRecord | None:
-        """What is known about a run."""
+        """Return a run's record; see `Store.record`."""
         return self._records.get(run_id)
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
-        """A page of records."""
-        query = asked(wanted)
+    async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
+        """Return a page of records; see `Store.list`."""
+        query = parse_filters(filters)
         with self._lock:
             records = [*self._records.values()]
-        return chosen(query, records)
+        return select_page(query, records)
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Keep a note beside a run's log, or take it away."""
-        rules.checked_names(run_id, name=name)
+        """Set or remove a note; see `Store.put_note`."""
+        records.check_names(run_id, name=name)
         with self._lock:
-            self._known(run_id)
+            self._get(run_id)
             notes = self._notes.setdefault(run_id, {})
             if note is None:
                 notes.pop(name, None)
@@ -95,75 +100,54 @@ class MemoryStore:
                 notes[name] = note
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """The notes of a run by name."""
+        """Return a run's notes; see `Store.notes`."""
         with self._lock:
             return dict(self._notes.get(run_id, {}))
 
     async def delete(self, run_id: str) -> bool:
-        """Forget a run."""
+        """Delete a run; see `Store.delete`."""
         with self._lock:
-            return self._forget(run_id)
+            return self._delete_run(run_id)
 
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
-        """Forget runs that nobody has written to for long."""
-        status, now = rules.checked_status(status), self._clock()
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
+        """Delete old runs; see `Store.expire`."""
+        status, now = records.check_statuses(status), self._clock()
         with self._lock:
-            records = [*self._records.values()]
-            expired = [one for one in records if rules.is_expired(one, older_than, status=status, now=now)]
-            return sum(self._forget(one.run_id) for one in expired)
-
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
-        """Take the lease on a run."""
-        with self._lock:
-            record = rules.acquired(self._known(run_id), owner, ttl=ttl, now=self._clock())
-            self._records[run_id] = record
-        return rules.lease_of(record)
-
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Hold a lease for longer."""
-        with self._lock:
-            record = rules.renewed(self._known(lease.run_id), lease, ttl=ttl, now=self._clock())
-            self._records[lease.run_id] = record
-        return rules.lease_of(record)
-
-    async def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-        with self._lock:
-            if (record := self._records.get(lease.run_id)) is not None:
-                self._records[lease.run_id] = rules.released(record, lease)
-
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
-        """Leave word for the run's driver to stop."""
-        with self._lock:
-            record = self._records.get(run_id)
-            asked_record = record and rules.asked_to_cancel(record, how)
-            if asked_record is None:
-                return False
-            self._records[run_id] = asked_record
-            return True
+            expired = [
+                one for one in self._records.values() if records.is_expired(one, older_than, status=status, now=now)
+            ]
+            return sum(self._delete_run(one.run_id) for one in expired)
 
     async def close(self) -> None:
-        """Nothing to give back; the runs stay."""
+        """Do nothing; the runs stay."""
 
-    def _known(self, run_id: str) -> RunRecord:
+    async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
+        with self._lock:
+            record = self._records.get(run_id)
+            updated = None if record is None else update(record)
+            if updated is not None:
+                self._records[run_id] = updated
+            return updated
+
+    def _get(self, run_id: str) -> RunRecord:
         if (record := self._records.get(run_id)) is None:
             raise RunNotFoundError(run_id, store=repr(self))
         return record
 
     def _put(self, record: RunRecord) -> None:
-        """Keep a record, unless another run keeps its thread busy."""
+        """Set a record. Raises ThreadBusyError if another run keeps its thread busy."""
         if record.thread:
             busy = self._busy.get(record.thread, "")
-            if not rules.keeps_thread_busy(record.status):
+            if not records.keeps_thread_busy(record.status):
                 if busy == record.run_id:
                     del self._busy[record.thread]
             elif busy and busy != record.run_id:
-                raise ThreadBusy(record.thread, busy, self._records[busy].status)
+                raise ThreadBusyError(record.thread, busy, self._records[busy].status)
             else:
                 self._busy[record.thread] = record.run_id
         self._records[record.run_id] = record
 
-    def _forget(self, run_id: str) -> bool:
+    def _delete_run(self, run_id: str) -> bool:
         record = self._records.pop(run_id, None)
         if record is None:
             return False

@@ -1,4 +1,4 @@
-"""A store in one SQLite file, which several processes of a machine may use at once."""
+"""A store in one SQLite file, which several processes of one machine may share."""
 
 import asyncio
 import os
@@ -8,28 +8,38 @@ from pathlib import Path
 from sqlite3 import Connection, IntegrityError
 from typing import Any, Literal, NoReturn, TypeVar, Unpack
 
-from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusy, checked_choice
-from . import rules
-from .base import FINISHED, Lease, Page, RunRecord, RunStatus, Wanted
-from .group_commit import GroupCommit
-from .packing import log_of, packed
-from .paging import asked, page_of
-from .rows import COLUMNS, among, counting, record_in, row_of, selection
-from .sqlite_file import LINES_OF_A_RUN, Locked, SQLiteFile, Work
+from ..arguments import check_choice
+from ..errors import RunExistsError, RunNotFoundError, SetupError, StoreError, ThreadBusyError
+from . import records
+from .base import FINISHED_STATUSES, Lease, RecordPage, RunFilters, RunRecord, RunStatus
+from .records import (
+    COLUMNS,
+    LeaseMethods,
+    count_query,
+    join_pieces,
+    make_page,
+    pack_lines,
+    page_query,
+    parse_filters,
+    record_to_row,
+    row_to_record,
+    status_condition,
+)
+from .sqlite_file import MAX_LINES, GroupCommitter, SQLiteConnection, StoreLockedError, Work
 
 T = TypeVar("T")
 
 _CREATE = f"INSERT INTO runs({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_KEEP = f"INSERT INTO pieces SELECT number * {LINES_OF_A_RUN} + ?, ? FROM runs WHERE run_id = ?"
-_MOVE = """
+_ADD_PIECE = f"INSERT INTO pieces SELECT number * {MAX_LINES} + ?, ? FROM runs WHERE run_id = ?"
+_UPDATE_RUN = """
 UPDATE runs SET seq = seq + ?, updated_at = ?, status = coalesce(?, status)
 WHERE run_id = ? AND seq = ? AND fence = coalesce(?, fence)"""
-_LEASE = "UPDATE runs SET owner = ?, lease_until = ?, fence = ?, cancel = ? WHERE run_id = ?"
+_LEASE = "UPDATE runs SET worker = ?, lease_until = ?, fence = ?, cancel_requested = ? WHERE run_id = ?"
 _RECORD = f"SELECT {COLUMNS} FROM runs WHERE run_id = ?"
 _BUSY = "SELECT run_id, status FROM runs WHERE thread = ? AND status IN ('running', 'suspended')"
 _NUMBER = "SELECT number, seq FROM runs WHERE run_id = ?"
 _FROM = "SELECT coalesce(max(place), ?1) FROM pieces WHERE place BETWEEN ?1 AND ?2"
-# Whatever a damaged row holds comes as bytes, and the checksum tells.
+# The cast makes a damaged row come as bytes, so that the checksum detects it.
 _LOAD = "SELECT place - ?, coalesce(CAST(lines AS BLOB), x'') FROM pieces WHERE place BETWEEN ? AND ? ORDER BY place"
 _PUT_NOTE = """
 INSERT INTO notes(run, name, note) SELECT number, ?, ? FROM runs WHERE run_id = ?
@@ -37,19 +47,22 @@ ON CONFLICT(run, name) DO UPDATE SET note = excluded.note"""
 _DROP_NOTE = "DELETE FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) AND name = ?"
 _NOTES = """
 SELECT name, note FROM notes WHERE run = (SELECT number FROM runs WHERE run_id = ?) ORDER BY notes.number"""
-_FORGET = (
+_DELETE_RUN = (
     "DELETE FROM runs WHERE number = ?1",
     "DELETE FROM notes WHERE run = ?1",
-    f"DELETE FROM pieces WHERE place BETWEEN ?1 * {LINES_OF_A_RUN} AND ?1 * {LINES_OF_A_RUN} + {LINES_OF_A_RUN - 1}",
+    f"DELETE FROM pieces WHERE place BETWEEN ?1 * {MAX_LINES} AND ?1 * {MAX_LINES} + {MAX_LINES - 1}",
 )
 
 
-class SQLiteStore:
-    """Keeps logs in an SQLite file.
+class SQLiteStore(LeaseMethods):
+    """A store backed by one SQLite file.
 
-    With `durability="process"` they survive whatever happens to the process; a power cut may cost the newest lines, but
-    never the order of those before. With `"power"` an append returns when the disk has its lines. `timeout` is how
-    long to wait for another process that has the file locked.
+    Args:
+        path: The file; created when it is first needed.
+        durability: `"process"` survives a crash of the process, but a power failure may lose the newest lines;
+            `"power"` waits for the disk on every append.
+        timeout: Seconds to wait for another process that has locked the file.
+        clock: Returns the time, for tests.
     """
 
     def __init__(
@@ -60,21 +73,21 @@ class SQLiteStore:
         timeout: float = 10.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        checked_choice("durability", durability, ("process", "power"))
+        check_choice("durability", durability, ("process", "power"))
         if str(path) in ("", ":memory:"):
-            raise SetupError(f"SQLiteStore({str(path)!r}) has no file; name one, or use MemoryStore()")
-        # Resolved now, so that the store stays where it is when the program changes its folder.
+            raise SetupError(f"SQLiteStore({str(path)!r}) has no file; pass a file name, or use MemoryStore()")
+        # Absolute, so that the store stays the same when the program changes its working directory.
         self.path = Path(path).absolute()
         self.durability = durability
         self.is_immediate = durability == "process"
         self._timeout = timeout
         self._clock = clock
         self._name = f"SQLiteStore({os.fspath(path)!r})"
-        self._file = SQLiteFile(self.path, name=self._name, synchronous="NORMAL")
-        self._group: GroupCommit | None = None
+        self._file = SQLiteConnection(self.path, name=self._name, synchronous="NORMAL")
+        self._group: GroupCommitter | None = None
         if durability == "power":
-            patient = SQLiteFile(self.path, name=self._name, synchronous="FULL", patience=timeout)
-            self._group = GroupCommit(patient)
+            file = SQLiteConnection(self.path, name=self._name, synchronous="FULL", timeout=timeout)
+            self._group = GroupCommitter(file)
 
     def __repr__(self) -> str:
         return self._name
@@ -85,26 +98,28 @@ class SQLiteStore:
         lines: Sequence[bytes],
         *,
         thread: str = "",
-        caller: str = "",
         owner: str = "",
+        worker: str = "",
         ttl: float = 0.0,
     ) -> Lease:
-        """Begin a run with its first lines."""
-        record = rules.begun(run_id, len(lines), thread=thread, caller=caller, owner=owner, ttl=ttl, now=self._clock())
-        piece = self._piece(0, lines)
+        """Create a run; see `Store.create`."""
+        record = records.new_record(
+            run_id, len(lines), thread=thread, owner=owner, worker=worker, ttl=ttl, now=self._clock()
+        )
+        piece = self._pack(0, lines)
 
-        def begin(connection: Connection) -> Lease:
+        def insert(connection: Connection) -> Lease:
             try:
-                connection.execute(_CREATE, row_of(record))
+                connection.execute(_CREATE, record_to_row(record))
             except IntegrityError:
-                if self._found(connection, run_id) is not None:
+                if self._find(connection, run_id) is not None:
                     raise RunExistsError(run_id) from None
-                _raise_busy(connection, thread)
+                _raise_thread_busy(connection, thread)
             if piece:
-                connection.execute(_KEEP, (0, piece, run_id))
-            return rules.lease_of(record)
+                connection.execute(_ADD_PIECE, (0, piece, run_id))
+            return records.to_lease(record)
 
-        return await self._write(begin)
+        return await self._write(insert)
 
     async def append(
         self,
@@ -115,128 +130,91 @@ class SQLiteStore:
         status: RunStatus | None = None,
         fence: int | None = None,
     ) -> None:
-        """Add lines after the first `expected_seq`."""
-        piece = self._piece(expected_seq, lines)
+        """Append lines; see `Store.append`."""
+        piece = self._pack(expected_seq, lines)
         move = (len(lines), self._clock(), status, run_id, expected_seq, fence)
 
         def add(connection: Connection) -> None:
             try:
-                moved = connection.execute(_MOVE, move).rowcount
+                moved = connection.execute(_UPDATE_RUN, move).rowcount
             except IntegrityError:
-                _raise_busy(connection, self._known(connection, run_id).thread)
+                _raise_thread_busy(connection, self._get(connection, run_id).thread)
             if not moved:
-                raise rules.refusal(self._known(connection, run_id), expected_seq, fence) or self._odd(run_id)
+                raise records.append_conflict(self._get(connection, run_id), expected_seq, fence) or self._damaged(
+                    run_id
+                )
             if piece:
-                connection.execute(_KEEP, (expected_seq, piece, run_id))
+                connection.execute(_ADD_PIECE, (expected_seq, piece, run_id))
 
         await self._write(add)
 
     async def load(self, run_id: str, *, start: int = 0) -> Sequence[bytes]:
-        """The lines of a run from number `start` on. LogError if any are damaged or missing."""
+        """Load lines; see `Store.load`."""
 
         def pieces(connection: Connection) -> tuple[int, Sequence[tuple[int, bytes]]] | None:
-            found = connection.execute(_NUMBER, (run_id,)).fetchone()
-            if found is None:
+            row = connection.execute(_NUMBER, (run_id,)).fetchone()
+            if row is None:
                 return None
-            number, seq = found
+            number, seq = row
             if not isinstance(number, int) or not isinstance(seq, int):
-                raise self._odd(run_id)
-            origin = number * LINES_OF_A_RUN
-            # The line may stand in the middle of a piece; the piece then begins before it.
+                raise self._damaged(run_id)
+            origin = number * MAX_LINES
+            # The line may be in the middle of a piece that starts before it.
             (place,) = connection.execute(_FROM, (origin, origin + start)).fetchone() if start else (origin,)
-            return seq, connection.execute(_LOAD, (origin, place, origin + LINES_OF_A_RUN - 1)).fetchall()
+            return seq, connection.execute(_LOAD, (origin, place, origin + MAX_LINES - 1)).fetchall()
 
-        kept = await self._read(pieces)
-        if kept is None:
+        found = await self._read(pieces)
+        if found is None:
             raise RunNotFoundError(run_id, store=self._name)
-        return log_of(kept[1], start=start, end=kept[0])
+        return join_pieces(found[1], start=start, end=found[0])
 
     async def record(self, run_id: str) -> RunRecord | None:
-        """What is known about a run."""
-        return await self._read(lambda connection: self._found(connection, run_id))
+        """Return a run's record; see `Store.record`."""
+        return await self._read(lambda connection: self._find(connection, run_id))
 
-    async def list(self, **wanted: Unpack[Wanted]) -> Page:
-        """A page of records."""
-        query = asked(wanted)
-        page, count = selection(query, table="runs", mark="?"), counting(query, table="runs", mark="?")
+    async def list(self, **filters: Unpack[RunFilters]) -> RecordPage:
+        """Return a page of records; see `Store.list`."""
+        query = parse_filters(filters)
+        page, count = page_query(query, table="runs", mark="?"), count_query(query, table="runs", mark="?")
 
-        def found(connection: Connection) -> tuple[Sequence[Sequence[Any]], int | None]:
-            total = connection.execute(*count).fetchone()[0] if query.counted else None
+        def select(connection: Connection) -> tuple[Sequence[Sequence[Any]], int | None]:
+            total = connection.execute(*count).fetchone()[0] if query.count_total else None
             return connection.execute(*page).fetchall(), total
 
-        rows, total = await self._read(found)
-        return page_of(query, [record_in(row, store=self._name) for row in rows], total)
+        rows, total = await self._read(select)
+        return make_page(query, [row_to_record(row, store=self._name) for row in rows], total)
 
     async def put_note(self, run_id: str, name: str, note: bytes | None) -> None:
-        """Keep a note beside a run's log, or take it away."""
-        rules.checked_names(run_id, name=name)
+        """Set or remove a note; see `Store.put_note`."""
+        records.check_names(run_id, name=name)
 
         def put(connection: Connection) -> None:
-            self._known(connection, run_id)
+            self._get(connection, run_id)
             values = (run_id, name) if note is None else (name, note, run_id)
             connection.execute(_DROP_NOTE if note is None else _PUT_NOTE, values)
 
         await self._write(put)
 
     async def notes(self, run_id: str) -> Mapping[str, bytes]:
-        """The notes of a run by name."""
+        """Return a run's notes; see `Store.notes`."""
         return dict(await self._read(lambda connection: connection.execute(_NOTES, (run_id,)).fetchall()))
 
     async def delete(self, run_id: str) -> bool:
-        """Forget a run."""
+        """Delete a run; see `Store.delete`."""
 
-        def forget(connection: Connection) -> bool:
+        def delete(connection: Connection) -> bool:
             rows = connection.execute("SELECT number FROM runs WHERE run_id = ?", (run_id,)).fetchall()
-            return _forget(connection, rows) > 0
+            return _delete_run(connection, rows) > 0
 
-        return await self._write(forget)
+        return await self._write(delete)
 
-    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED) -> int:
-        """Forget runs that nobody has written to for long."""
-        wanted, now = rules.checked_status(status), self._clock()
-        statement = f"SELECT number FROM runs WHERE {among(wanted, mark='?')} AND updated_at <= ? AND lease_until <= ?"
-        values = (*wanted, now - older_than, now)
-        return await self._write(lambda file: _forget(file, file.execute(statement, values).fetchall()))
-
-    async def acquire(self, run_id: str, owner: str, *, ttl: float) -> Lease:
-        """Take the lease on a run."""
-
-        def take(connection: Connection) -> Lease:
-            known = self._known(connection, run_id)
-            return _lease(connection, rules.acquired(known, owner, ttl=ttl, now=self._clock()))
-
-        return await self._write(take)
-
-    async def renew(self, lease: Lease, *, ttl: float) -> Lease:
-        """Hold a lease for longer."""
-
-        def hold(connection: Connection) -> Lease:
-            known = self._known(connection, lease.run_id)
-            return _lease(connection, rules.renewed(known, lease, ttl=ttl, now=self._clock()))
-
-        return await self._write(hold)
-
-    async def release(self, lease: Lease) -> None:
-        """Give a lease back."""
-
-        def let_go(connection: Connection) -> None:
-            if (known := self._found(connection, lease.run_id)) is not None:
-                _lease(connection, rules.released(known, lease))
-
-        await self._write(let_go)
-
-    async def ask_to_cancel(self, run_id: str, how: Literal["now", "after_turn"]) -> bool:
-        """Leave word for the run's driver to stop."""
-
-        def leave_word(connection: Connection) -> bool:
-            known = self._found(connection, run_id)
-            told = known and rules.asked_to_cancel(known, how)
-            if told is None:
-                return False
-            _lease(connection, told)
-            return True
-
-        return await self._write(leave_word)
+    async def expire(self, older_than: float, *, status: Collection[RunStatus] = FINISHED_STATUSES) -> int:
+        """Delete old runs; see `Store.expire`."""
+        statuses, now = records.check_statuses(status), self._clock()
+        matching = f"{status_condition(statuses, mark='?')} AND updated_at <= ? AND lease_until <= ?"
+        statement = f"SELECT number FROM runs WHERE {matching}"
+        values = (*statuses, now - older_than, now)
+        return await self._write(lambda file: _delete_run(file, file.execute(statement, values).fetchall()))
 
     async def close(self) -> None:
         """Close the file."""
@@ -247,16 +225,16 @@ class SQLiteStore:
     async def _write(self, work: Work[T]) -> T:
         if self._group is not None:
             return await self._group.write(work)
-        return await self._patiently(self._file.write, work)
+        return await self._retry_locked(self._file.write, work)
 
     async def _read(self, work: Work[T]) -> T:
-        return await self._patiently(self._file.read, work)
+        return await self._retry_locked(self._file.read, work)
 
-    async def _patiently(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
-        """Do it here and now; while another process has the file, wait without holding up other tasks."""
+    async def _retry_locked(self, do: Callable[[Work[T]], T], work: Work[T]) -> T:
+        """Retry while another process has locked the file, without blocking other tasks."""
         try:
             return do(work)
-        except Locked as locked:
+        except StoreLockedError as locked:
             last = locked
         deadline, pause = time.monotonic() + self._timeout, 0.001
         while time.monotonic() < deadline:
@@ -264,41 +242,48 @@ class SQLiteStore:
             pause = min(pause * 2, 0.05)
             try:
                 return do(work)
-            except Locked as locked:
+            except StoreLockedError as locked:
                 last = locked
         raise StoreError(*last.args) from last
 
-    def _piece(self, expected_seq: int, lines: Sequence[bytes]) -> bytes:
-        if expected_seq + len(lines) >= LINES_OF_A_RUN:
-            raise StoreError(f"a log has at most {LINES_OF_A_RUN - 1} lines", store=self._name)
-        return packed(lines) if lines else b""
+    async def _update_record(self, run_id: str, update: Callable[[RunRecord], RunRecord | None]) -> RunRecord | None:
+        def write(connection: Connection) -> RunRecord | None:
+            known = self._find(connection, run_id)
+            new = None if known is None else update(known)
+            if new is not None:
+                values = (new.worker, new.lease_until, new.fence, new.cancel_requested, run_id)
+                connection.execute(_LEASE, values)
+            return new
 
-    def _found(self, connection: Connection, run_id: str) -> RunRecord | None:
+        return await self._write(write)
+
+    def _pack(self, expected_seq: int, lines: Sequence[bytes]) -> bytes:
+        if expected_seq + len(lines) >= MAX_LINES:
+            raise StoreError(f"a log has at most {MAX_LINES - 1} lines", store=self._name)
+        return pack_lines(lines) if lines else b""
+
+    def _find(self, connection: Connection, run_id: str) -> RunRecord | None:
         row = connection.execute(_RECORD, (run_id,)).fetchone()
-        return None if row is None else record_in(row, store=self._name)
+        return None if row is None else row_to_record(row, store=self._name)
 
-    def _known(self, connection: Connection, run_id: str) -> RunRecord:
-        if (record := self._found(connection, run_id)) is None:
+    def _get(self, connection: Connection, run_id: str) -> RunRecord:
+        if (record := self._find(connection, run_id)) is None:
             raise RunNotFoundError(run_id, store=self._name)
         return record
 
-    def _odd(self, run_id: str) -> StoreError:
-        return StoreError(f"the index of run `{run_id}` does not fit its record; the file is damaged", store=self._name)
+    def _damaged(self, run_id: str) -> StoreError:
+        return StoreError(
+            f"the index of run `{run_id}` does not match its record; the file is damaged", store=self._name
+        )
 
 
-def _lease(connection: Connection, record: RunRecord) -> Lease:
-    values = (record.owner, record.lease_until, record.fence, record.cancel, record.run_id)
-    connection.execute(_LEASE, values)
-    return rules.lease_of(record)
-
-
-def _forget(connection: Connection, rows: Sequence[tuple[int]]) -> int:
+def _delete_run(connection: Connection, rows: Sequence[tuple[int]]) -> int:
     for (number,) in rows:
-        for statement in _FORGET:
+        for statement in _DELETE_RUN:
             connection.execute(statement, (number,))
     return len(rows)
 
 
-def _raise_busy(connection: Connection, thread: str) -> NoReturn:
+def _raise_thread_busy(connection: Connection, thread: str) -> NoReturn:
     run_id, status = connection.execute(_BUSY, (thread,)).fetchone()
-    raise ThreadBusy(thread, run_id, status)
+    raise ThreadBusyError(thread, run_id, status)

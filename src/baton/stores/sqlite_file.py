@@ -1,23 +1,26 @@
-"""One SQLite file: opened when first needed, laid out once, and whatever goes wrong with it as a StoreError."""
+"""Connections to one SQLite file, its schema and migrations, and group commits in a thread."""
 
+import asyncio
 import os
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from sqlite3 import Connection, Error
 from threading import Lock
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from ..errors import StoreError
+from ..errors import BatonError, StoreError
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 
 APPLICATION = 0x4241544F
-"""Marks the file as Baton's own: "BATO"."""
-VERSION = 2
-LINES_OF_A_RUN = 1 << 24
-"""The key of a piece is `run * LINES_OF_A_RUN + first line`: in one tree, the pieces of a run are neighbours."""
+"""The application id in the file's header: "BATO"."""
+VERSION = 3
+MAX_LINES = 1 << 24
+"""The key of a piece is `run * MAX_LINES + first line`: the pieces of a run are neighbours in one tree."""
 
 _LAYOUT = f"""
 CREATE TABLE runs(
@@ -31,58 +34,65 @@ CREATE UNIQUE INDEX busy_threads ON runs(thread) WHERE thread != '' AND status I
 CREATE TABLE pieces(place INTEGER PRIMARY KEY, lines BLOB NOT NULL);
 PRAGMA application_id = {APPLICATION};
 """
-_SINCE_1 = f"""
+_FROM_1 = """
 ALTER TABLE runs ADD COLUMN caller TEXT NOT NULL DEFAULT '';
 CREATE INDEX runs_by_caller ON runs(caller, created_at, run_id) WHERE caller != '';
 CREATE TABLE notes(
     number INTEGER PRIMARY KEY, run INTEGER NOT NULL, name TEXT NOT NULL, note BLOB NOT NULL, UNIQUE(run, name));
-PRAGMA user_version = {VERSION};
 """
-"""What a file of version 1 lacks."""
+_FROM_2 = """
+ALTER TABLE runs RENAME COLUMN owner TO worker;
+ALTER TABLE runs RENAME COLUMN caller TO owner;
+ALTER TABLE runs RENAME COLUMN cancel TO cancel_requested;
+DROP INDEX runs_by_caller;
+CREATE INDEX runs_by_owner ON runs(owner, created_at, run_id) WHERE owner != '';
+"""
+_MIGRATIONS = (_LAYOUT, _FROM_1, _FROM_2)
+"""The statements that bring a file from version N, its index here, to the next version."""
 
 _ADVICE = {
-    sqlite3.SQLITE_FULL: "it is full, or its disk is; make room and try again",
-    sqlite3.SQLITE_READONLY: "it may not be written to; allow this user to write to the file and its folder",
-    sqlite3.SQLITE_BUSY: "another process has locked it; let that one finish, or raise SQLiteStore(timeout=…)",
+    sqlite3.SQLITE_FULL: "it is full, or its disk is; free some space and try again",
+    sqlite3.SQLITE_READONLY: "it is not writable; allow this user to write to the file and its folder",
+    sqlite3.SQLITE_BUSY: "another process has locked it; wait for that process, or raise SQLiteStore(timeout=…)",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; its folder must exist, and this user must be allowed to write there",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore it from a backup, or `sqlite3 FILE .recover` what is left",
-    sqlite3.SQLITE_NOTADB: "the file is no SQLite database, or its beginning is damaged; name another file",
-    sqlite3.SQLITE_IOERR: "the disk failed to read or write; look at the disk, and at its quota",
-    sqlite3.SQLITE_PERM: "this user may not use the file",
+    sqlite3.SQLITE_NOTADB: "the file is not an SQLite database, or its header is damaged; choose another file",
+    sqlite3.SQLITE_IOERR: "the disk failed to read or write; check the disk and its quota",
+    sqlite3.SQLITE_PERM: "this user has no permission to use the file",
 }
 _LOCKED = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
-_HARMLESS = frozenset({*_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT})
-"""Failures after which a connection is as good as before; after others the file is opened anew."""
+_RECOVERABLE = frozenset({*_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CONSTRAINT})
+"""Errors after which the connection remains usable; after others the file is reopened."""
 
 
-class Locked(StoreError):
-    """Another process has the file locked. It is worth trying again soon."""
+class StoreLockedError(StoreError):
+    """Another process has locked the file; retrying may succeed."""
 
 
-class SQLiteFile:
-    """A connection to a file, for one piece of work at a time."""
+class SQLiteConnection:
+    """A connection to a file that runs one transaction at a time."""
 
-    def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], patience: float = 0.0) -> None:
+    def __init__(self, path: Path, *, name: str, synchronous: Literal["NORMAL", "FULL"], timeout: float = 0.0) -> None:
         self._path = os.fspath(path)
         self._name = name
         self._synchronous = synchronous
-        self._patience = patience
+        self._timeout = timeout
         self._connection: sqlite3.Connection | None = None
         self._identity = (0, 0, 0)
         self._lock = Lock()
 
     def write(self, work: Work[T]) -> T:
-        """Do some work in a transaction of its own: all of it, or nothing."""
+        """Run `work` in a write transaction."""
         return self._transact("BEGIN IMMEDIATE", work)
 
     def read(self, work: Work[T]) -> T:
-        """Do some work that changes nothing and sees the file as it was at one moment."""
+        """Run `work` in a read transaction."""
         return self._transact("BEGIN", work)
 
     def close(self) -> None:
-        """Close the file; it is opened anew when it is next needed."""
+        """Close the file; it is reopened when needed."""
         with self._lock:
-            self._drop()
+            self._disconnect()
 
     def _transact(self, begin: str, work: Work[T]) -> T:
         with self._lock:
@@ -92,39 +102,39 @@ class SQLiteFile:
                 result = work(connection)
                 connection.execute("COMMIT")
             except BaseException as failure:
-                self._undo(connection)
+                self._rollback(connection)
                 if isinstance(failure, sqlite3.Error | UnicodeError):
-                    raise self._explained(failure) from failure
+                    raise self._to_store_error(failure) from failure
                 raise
             return result
 
     def _open(self) -> sqlite3.Connection:
-        """The connection, to the file that has this name now: it may have been replaced, or this process forked."""
-        identity = self._identity_now()
+        """Return the connection; reconnect if the file was replaced or this process forked."""
+        identity = self._file_identity()
         if self._connection is not None:
             if identity == self._identity:
                 return self._connection
-            self._drop()
+            self._disconnect()
         try:
-            self._connection = self._connected()
+            self._connection = self._connect()
         except (sqlite3.Error, UnicodeError) as failure:
-            raise self._explained(failure) from failure
-        self._identity = self._identity_now()
+            raise self._to_store_error(failure) from failure
+        self._identity = self._file_identity()
         return self._connection
 
-    def _identity_now(self) -> tuple[int, int, int]:
+    def _file_identity(self) -> tuple[int, int, int]:
         try:
             found = os.stat(self._path)
         except OSError:
             return (os.getpid(), 0, 0)
         return (os.getpid(), found.st_dev, found.st_ino)
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
-            self._path, timeout=self._patience, isolation_level=None, check_same_thread=False, cached_statements=64
+            self._path, timeout=self._timeout, isolation_level=None, check_same_thread=False, cached_statements=64
         )
         try:
-            self._lay_out(connection)
+            self._migrate(connection)
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         except BaseException:
@@ -132,57 +142,144 @@ class SQLiteFile:
             raise
         return connection
 
-    def _lay_out(self, connection: sqlite3.Connection) -> None:
-        """Make the tables if the file is new, or what an older Baton did not; refuse one that is not ours to change."""
+    def _migrate(self, connection: sqlite3.Connection) -> None:
+        """Create or migrate the tables. Raises StoreError for a file that is not Baton's."""
         if self._version(connection) == VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
             if version != VERSION:
-                for statement in ((_LAYOUT if not version else "") + _SINCE_1).split(";"):
+                for statement in "".join(_MIGRATIONS[version:]).split(";"):
                     connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {VERSION}")
             connection.execute("COMMIT")
         except BaseException:
-            self._undo(connection)
+            self._rollback(connection)
             raise
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        """The layout that the file has; 0 if it is new."""
+        """Return the version of the file's layout; 0 if it is new."""
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application == APPLICATION:
             if version > VERSION:
                 raise StoreError(
-                    f"its layout is version {version}, made by a newer Baton; this one knows up to {VERSION}",
+                    f"its layout is version {version}, made by a newer Baton; this one reads up to {VERSION}",
                     store=self._name,
                 )
             return version
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if application or version or tables:
-            raise StoreError("it is the database of another program; name a file of its own", store=self._name)
+            raise StoreError("it is the database of another program; choose another file", store=self._name)
         return 0
 
-    def _undo(self, connection: sqlite3.Connection) -> None:
-        # A full disk may have undone the transaction already, and a broken one cannot undo it: closing then does.
+    def _rollback(self, connection: sqlite3.Connection) -> None:
+        # A full disk may have rolled back already; on a broken one closing the connection does.
         with suppress(sqlite3.Error):
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
-        # A connection that came over a fork belongs to the parent: closing it here would let go of the parent's locks.
+        # A connection inherited by a fork belongs to the parent: closing it would release the parent's locks.
         if connection is not None and self._identity[0] == os.getpid():
             connection.close()
 
-    def _explained(self, failure: sqlite3.Error | UnicodeError) -> StoreError:
+    def _to_store_error(self, failure: sqlite3.Error | UnicodeError) -> StoreError:
         if isinstance(failure, UnicodeEncodeError):
             return StoreError("a name has characters that cannot be stored; use plain text", store=self._name)
-        # What was text when it was written is no longer.
         is_garbled = isinstance(failure, UnicodeDecodeError) or str(failure).startswith("Could not decode")
         code = sqlite3.SQLITE_CORRUPT if is_garbled else getattr(failure, "sqlite_errorcode", 0) & 0xFF
-        if code not in _HARMLESS:
-            self._drop()
+        if code not in _RECOVERABLE:
+            self._disconnect()
         advice = _ADVICE.get(code, "SQLite refused")
-        kind = Locked if code in _LOCKED else StoreError
+        kind = StoreLockedError if code in _LOCKED else StoreError
         return kind(f"{advice} ({failure})", store=self._name)
+
+
+Job = tuple[Work[Any], Future[Any]]
+
+
+class GroupCommitter:
+    """Combines concurrent writes to a file into one commit."""
+
+    def __init__(self, file: SQLiteConnection) -> None:
+        self._file = file
+        self._waiting: list[Job] = []
+        self._is_writing = False
+        self._lock = Lock()
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def write(self, work: Work[T]) -> T:
+        """Run `work` as a part of the next transaction.
+
+        A task that is cancelled during the commit continues when the commit has succeeded or failed.
+        """
+        job: Future[T] = Future()
+        self._add((work, job))
+        done = asyncio.wrap_future(job)
+        try:
+            return await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                await asyncio.wait([done])
+                _ = done.exception()
+            raise
+
+    def close(self) -> None:
+        """Write what is queued, end the thread and close the file."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.shutdown()
+        self._file.close()
+
+    def _add(self, job: Job) -> None:
+        with self._lock:
+            self._waiting.append(job)
+            if not self._is_writing:
+                self._is_writing = True
+                if self._thread is None:
+                    self._thread = ThreadPoolExecutor(1, thread_name_prefix="baton-sqlite")
+                self._thread.submit(self._write_all)
+
+    def _write_all(self) -> None:
+        while True:
+            with self._lock:
+                group, self._waiting = self._waiting, []
+                if not group:
+                    self._is_writing = False
+                    return
+            group = [(work, job) for work, job in group if job.set_running_or_notify_cancel()]
+            if len(group) < 2 or not self._write_group(group):
+                for work, job in group:
+                    _finish_job(job, lambda work=work: self._file.write(work))
+
+    def _write_group(self, group: list[Job]) -> bool:
+        """Run all jobs in one transaction; return False, with nothing written, if that fails."""
+        outcomes: list[tuple[Any, BatonError | None]] = []
+
+        def run_all(connection: Connection) -> None:
+            for work, _ in group:
+                connection.execute("SAVEPOINT one")
+                try:
+                    outcomes.append((work(connection), None))
+                except BatonError as refusal:
+                    connection.execute("ROLLBACK TO one")
+                    outcomes.append((None, refusal))
+                connection.execute("RELEASE one")
+
+        try:
+            self._file.write(run_all)
+        except (BatonError, Error):
+            return False
+        for (_, job), (result, refusal) in zip(group, outcomes, strict=True):
+            job.set_result(result) if refusal is None else job.set_exception(refusal)
+        return True
+
+
+def _finish_job(job: Future[Any], work: Callable[[], Any]) -> None:
+    try:
+        job.set_result(work())
+    except BaseException as failure:  # noqa: BLE001 - the waiter gets it.
+        job.set_exception(failure)

@@ -1,26 +1,34 @@
-"""A store by its address, as programs, settings and the command line name it."""
+"""Resolution of store addresses such as `runs.db` or `postgresql://user@host/database`."""
 
 import os
 import re
 from typing import Any, cast
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..errors import SetupError, listed
+from ..errors import SetupError, quote_names
 from .base import Store
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):")
-_WORDS = {"memory": "memory:", "sqlite": "sqlite:///runs.db", "postgres": "postgresql://host/database"}
-WORKS = "a path such as runs.db, sqlite:///runs.db, postgresql://user@host/database or memory:"
+_SUGGESTIONS = {"memory": "memory:", "sqlite": "sqlite:///runs.db", "postgres": "postgresql://host/database"}
+EXAMPLES = "a path such as runs.db, sqlite:///runs.db, postgresql://user@host/database or memory:"
 
 
-def store_of(where: "str | os.PathLike[str] | Store") -> Store:
-    """The store at an address: a path or url as in `WORKS`, or a store, which is given back as it is."""
+def resolve_store(where: "str | os.PathLike[str] | Store") -> Store:
+    """Return the store at an address.
+
+    Args:
+        where: A path, a URL such as `sqlite:///runs.db`, `postgresql://user@host/database` or `memory:`, or a store,
+            which is returned unchanged.
+
+    Raises:
+        SetupError: It is neither a valid address nor a store.
+    """
     if isinstance(where, os.PathLike):
         return _sqlite(os.fspath(where), {})
     if not isinstance(where, str):
-        return _checked(where)
-    if where.lower() in _WORDS:
-        raise SetupError(f"store is {where!r}; did you mean {_WORDS[where.lower()]!r}? It can be {WORKS}")
+        return _check_store(where)
+    if where.lower() in _SUGGESTIONS:
+        raise SetupError(f"store is {where!r}; did you mean {_SUGGESTIONS[where.lower()]!r}? Use {EXAMPLES}")
     scheme = _SCHEME.match(where)
     if scheme is None:
         return _sqlite(where, {})
@@ -32,22 +40,22 @@ def store_of(where: "str | os.PathLike[str] | Store") -> Store:
         case "postgres" | "postgresql":
             return _postgres(where)
         case other:
-            raise SetupError(f"there is no store for {other}: addresses; it can be {WORKS}")
+            raise SetupError(f"there is no store for {other}: addresses; use {EXAMPLES}")
 
 
-def _checked(store: Any) -> Store:
+def _check_store(store: Any) -> Store:
     if isinstance(store, Store):
         return store
     if callable(getattr(store, "get", None)) and callable(getattr(store, "set", None)):
         raise SetupError(f"a {type(store).__name__} has get and set; wrap it: KeyValueStore(…)")
-    raise SetupError(f"a {type(store).__name__} is no store; it can be {WORKS}, or something with a Store's methods")
+    raise SetupError(f"a {type(store).__name__} is not a store; use {EXAMPLES}, or an object with the methods of Store")
 
 
 def _memory(url: str) -> Store:
     from .memory import MemoryStore
 
     if url.partition(":")[2].strip("/"):
-        raise SetupError(f"store is {url!r}; memory has no places: `memory:` is all there is to say")
+        raise SetupError(f"store is {url!r}; the address of a memory store is just `memory:`")
     return MemoryStore()
 
 
@@ -65,15 +73,15 @@ def _sqlite(path: str, options: dict[str, str]) -> Store:
     from .sqlite import SQLiteStore
 
     if not path or path.endswith(("/", os.sep)):
-        raise SetupError(f"store is {path!r}, which names no file; it can be {WORKS}")
+        raise SetupError(f"store is {path!r}, which is not a file name; use {EXAMPLES}")
     durability, seconds = options.pop("durability", "process"), options.pop("timeout", "10")
     if options:
-        raise SetupError(f"sqlite: addresses take `durability` and `timeout`, not {listed([*options])}")
+        raise SetupError(f"sqlite: addresses take `durability` and `timeout`, not {quote_names([*options])}")
     try:
         timeout = float(seconds)
     except ValueError:
         raise SetupError(f"timeout is {seconds!r}; it must be a number of seconds") from None
-    # An unknown word is refused by the store itself.
+    # SQLiteStore validates `durability`.
     return SQLiteStore(path, durability=cast("Any", durability), timeout=timeout)
 
 

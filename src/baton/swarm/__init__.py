@@ -1,7 +1,7 @@
-"""The door for programs written for OpenAI Swarm: change `swarm` to `baton.swarm` in the imports, and nothing else.
+"""A drop-in replacement for OpenAI Swarm: change `swarm` to `baton.swarm` in the imports, and nothing else.
 
-May import runner and what is below it. A translation only: agents, functions and clients go into the core as agents,
-tools and models, and what happens comes back as Swarm's dicts. Must not run, loop or transfer anything itself.
+May import runner and the layers below. It only translates: agents, functions and clients become agents, tools and
+models of Baton, and the results become Swarm's dicts.
 """
 
 from .core import Swarm

@@ -1,50 +1,151 @@
-"""Swarm itself: what its callers say, as a run of the core."""
+"""Swarm, and the conversion of its agents and functions to those of Baton."""
 
 import sys
 from asyncio import CancelledError
+from collections import defaultdict
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
 from importlib import import_module
+from inspect import signature
 from math import inf
 from typing import Any, Literal, overload
 
-from ..context import Limits
-from ..errors import SetupError
-from ..runner import Runner
-from .client import ClientFailed
-from .exchange import Exchange, TurnsUsedUp
-from .translation import Cast
-from .types import Agent, Response
+from msgspec import Struct
+from msgspec.structs import replace
 
-_UNLIMITED = Limits(model_calls=None, transfers=None, round_trips=None)
-_INSIDE = ("get_chat_completion", "handle_function_result", "handle_tool_calls")
-_NOTHING_MORE = object()
+from .. import agents as core
+from ..context import Limits, RunContext
+from ..errors import SetupError
+from ..messages import ToolSpec
+from ..runner import Runner
+from ..tools import Tool, ToolResult
+from .client import SwarmClientError, SwarmClientModel, SwarmMaxTurnsError, SwarmRunState
+from .functions import as_tool, function_name, run_awaitable
+from .types import Agent, AgentFunction, Response
+from .util import debug_print
+
+
+class _SwarmMember(Struct, frozen=True):
+    """A Swarm agent, its functions at the time of conversion and the converted agent."""
+
+    agent: Agent
+    functions: tuple[AgentFunction, ...]
+    converted: core.Agent[SwarmRunState]
+
+
+class SwarmTeam:
+    """The agents of one run, converted again whenever their functions change."""
+
+    def __init__(self, state: SwarmRunState, *, client: Any) -> None:
+        self.state = state
+        self._client = client
+        # By identity: Swarm agents may share a name, and mutable ones have no hash.
+        self._members: dict[int, _SwarmMember] = {}
+
+    def member(self, agent: Agent) -> core.Agent[SwarmRunState]:
+        """Return the converted agent."""
+        if self.has_changed(agent):
+            self._members[id(agent)] = _SwarmMember(agent, tuple(agent.functions), self._convert(agent))
+        return self._members[id(agent)].converted
+
+    def has_changed(self, agent: Agent) -> bool:
+        """Check whether the agent's functions have changed since its conversion."""
+        known = self._members.get(id(agent))
+        return known is None or [*map(id, known.functions)] != [*map(id, agent.functions)]
+
+    def _convert(self, agent: Agent) -> core.Agent[SwarmRunState]:
+        # As in Swarm, the last of several functions with one name is used.
+        functions = {function_name(function): function for function in agent.functions}
+        return core.Agent(
+            agent.name.strip() or "Agent",
+            instructions=lambda ctx: self._instructions(agent),
+            model=SwarmClientModel(agent, self.state, client=self._client),
+            tools=[_SwarmTool(as_tool(function), team=self) for function in functions.values()],
+            concurrent_tools=False,
+            # Swarm limits the messages of all agents together, which the state counts.
+            max_turns=sys.maxsize,
+        )
+
+    def _instructions(self, agent: Agent) -> str:
+        # Baton reads the instructions first in each turn, so a turn starts here.
+        self.state.begin_turn(agent)
+        instructions = agent.instructions
+        if not callable(instructions):
+            return instructions
+        variables = defaultdict(str, self.state.variables)
+        return run_awaitable(instructions(variables) if _takes_variables(instructions) else instructions())
+
+
+class _SwarmTool:
+    """A tool that stores its result in the state and returns converted agents."""
+
+    def __init__(self, tool: Tool, *, team: SwarmTeam) -> None:
+        self._tool = tool
+        self._team = team
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The tool's specification."""
+        return self._tool.spec
+
+    async def call(self, ctx: RunContext[SwarmRunState], arguments: str) -> ToolResult:
+        """Call the function and store its result."""
+        state = ctx.context
+        debug_print(state.debug, f"Calling {self.spec.name} with {arguments}")
+        outcome = await self._tool.call(ctx, arguments)
+        state.add_result(ctx.tool_call.id if ctx.tool_call is not None else "", outcome)
+        target: Agent | None = outcome.transfer_to
+        following = state.next_agent
+        if target is None and following is not None and self._team.has_changed(following):
+            # The function changed the functions of the next agent, which only a transfer makes known.
+            target = following
+        return replace(outcome, transfer_to=None if target is None else self._team.member(target), values=None)
+
+
+def _takes_variables(instructions: Any) -> bool:
+    try:
+        signature(instructions).bind({})
+    except TypeError:
+        return False
+    except ValueError:
+        return True  # Some callables in C have no signature to look at.
+    return True
+
+
+_UNLIMITED = Limits(model_calls=None, transfers=None, idle_cycles=None)
+_INTERNAL_METHODS = ("get_chat_completion", "handle_function_result", "handle_tool_calls")
+_END = object()
 
 
 class Swarm:
-    """Runs agents with any client that has `chat.completions.create`; without one, with OpenAI's."""
+    """Runs Swarm agents.
+
+    Args:
+        client: Any object with `chat.completions.create`; by default OpenAI's client.
+    """
 
     def __init__(self, client: Any = None) -> None:
         self._client = client
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        for name in _INSIDE:
+        for name in _INTERNAL_METHODS:
             if name in vars(cls):
                 raise SetupError(
-                    f"`{cls.__name__}` overrides `{name}`, which is never called here: the core asks models and calls "
-                    "functions. Give Swarm(client=…) an object whose chat.completions.create does what you want"
+                    f"`{cls.__name__}` overrides `{name}`, which is never called here: Baton calls models and "
+                    "functions itself. Pass Swarm(client=…) an object with your own chat.completions.create"
                 )
 
     @property
     def client(self) -> Any:
-        """Who is asked for completions."""
+        """The client that is called for completions."""
         if self._client is None:
             self._client = _openai_client()
         return self._client
 
     @client.setter
     def client(self, client: Any) -> None:
+        """Set the client."""
         self._client = client
 
     @overload
@@ -83,11 +184,25 @@ class Swarm:
         max_turns: float = inf,
         execute_tools: bool = True,
     ) -> Any:
-        """What the agents have to say, until one answers without a call. With `stream`, piece by piece."""
-        given = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
+        """Run agents until one responds without a tool call.
+
+        Args:
+            agent: The first agent; None returns an empty response.
+            messages: The conversation so far, as dicts.
+            context_variables: Variables for functions and instructions.
+            model_override: A model to use instead of the agents' own.
+            stream: Whether to return an iterator of deltas, as `run_and_stream` does.
+            debug: Whether to print each step.
+            max_turns: The maximum number of new messages.
+            execute_tools: Whether to call functions; if not, the run ends at the first call.
+
+        Returns:
+            The response, or an iterator of dicts with `stream`.
+        """
+        arguments = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
         if stream:
-            return self.run_and_stream(*given)
-        *_, response = self._items(*given, stream=False)
+            return self.run_and_stream(*arguments)
+        *_, response = self._items(*arguments, stream=False)
         return response["response"]
 
     def run_and_stream(
@@ -100,9 +215,19 @@ class Swarm:
         max_turns: float = inf,
         execute_tools: bool = True,
     ) -> Iterator[dict[str, Any]]:
-        """The deltas of each answer between `{"delim": "start"}` and `{"delim": "end"}`, then `{"response": …}`."""
-        given = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
-        return self._items(*given, stream=True)
+        """Stream deltas between `{"delim": "start"}` and `{"delim": "end"}`, then `{"response": …}`.
+
+        Args:
+            agent: The first agent; None returns an empty response.
+            messages: The conversation so far, as dicts.
+            context_variables: Variables for functions and instructions.
+            model_override: A model to use instead of the agents' own.
+            debug: Whether to print each step.
+            max_turns: The maximum number of new messages.
+            execute_tools: Whether to call functions; if not, the run ends at the first call.
+        """
+        arguments = (agent, messages, context_variables, model_override, debug, max_turns, execute_tools)
+        return self._items(*arguments, stream=True)
 
     def _items(
         self,
@@ -116,7 +241,7 @@ class Swarm:
         *,
         stream: bool,
     ) -> Iterator[dict[str, Any]]:
-        exchange = Exchange(
+        state = SwarmRunState(
             messages,
             context_variables,
             model_override=model_override,
@@ -127,50 +252,50 @@ class Swarm:
         )
         if agent is not None:
             runner = Runner(
-                Cast(exchange, client=self.client).member(agent),
+                SwarmTeam(state, client=self.client).member(agent),
                 limits=_UNLIMITED,
                 history="verbatim",
                 multiple_transfers="last",
-                corrections=sys.maxsize,
+                max_corrections=sys.maxsize,
             )
-            # What was said before is in the exchange, in dicts that need not fit the core's messages.
-            live = runner.stream([], context=exchange)
-            yield from _stepped(live.drive())
+            # The messages are in the state, as dicts that need not fit Baton's messages.
+            live = runner.stream([], context=state)
+            yield from _step(live._drive())
             if live.result.status == "suspended":
-                raise SetupError("a function asked a question, and Swarm has nobody to answer it; use baton.Runner")
-        yield {"response": exchange.response()}
+                raise SetupError("a function asked a question, which Swarm cannot answer; use baton.Runner")
+        yield {"response": state.response()}
 
 
-def _stepped(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, Any]]:
-    """What the run shows on its way, each item when it is asked for.
+def _step(drive: Coroutine[dict[str, Any], None, None]) -> Iterator[dict[str, Any]]:
+    """Yield the items of the run, each on request.
 
-    The run is stepped by hand and not by an event loop: clients and functions are sync here, so there is nothing to
-    wait for. They run where the caller is, in the same thread, in a notebook too, and may use asyncio.run themselves.
+    The coroutine is stepped without an event loop: clients and functions are synchronous, run in the caller's
+    thread, also in a notebook, and may call asyncio.run themselves.
     """
     failure: Exception | None = None
     try:
-        while (item := _next_of(drive)) is not _NOTHING_MORE:
+        while (item := _next_item(drive)) is not _END:
             try:
                 yield item
             except BaseException:
-                # Whoever listened has gone: the run is cancelled, as the core's own runs are then.
+                # The reader has stopped, so the run is cancelled.
                 with suppress(CancelledError):
                     drive.throw(CancelledError())
                 raise
-    except TurnsUsedUp:
+    except SwarmMaxTurnsError:
         pass
-    except ClientFailed as failed:
+    except SwarmClientError as failed:
         failure = failed.error
-    # Raised here, where nothing else is being handled, so that it looks as it did when it left the client.
+    # Raised outside of the handler, so that the error has no context of ours.
     if failure is not None:
         raise failure
 
 
-def _next_of(drive: Coroutine[dict[str, Any], None, None]) -> Any:
+def _next_item(drive: Coroutine[dict[str, Any], None, None]) -> Any:
     try:
         return drive.send(None)
     except StopIteration:
-        return _NOTHING_MORE
+        return _END
 
 
 def _openai_client() -> Any:
@@ -178,7 +303,7 @@ def _openai_client() -> Any:
         openai: Any = import_module("openai")
     except ImportError as error:
         raise SetupError(
-            "Swarm() without a client asks OpenAI, and its package is not installed; run `pip install openai`, "
-            "or give Swarm(client=…) anything that has chat.completions.create"
+            "Swarm() without a client uses OpenAI's, which is not installed; run `pip install openai`, "
+            "or pass Swarm(client=…) any object with chat.completions.create"
         ) from error
     return openai.OpenAI()

@@ -1,50 +1,52 @@
-"""A Swarm function as a tool of the core: any callable, typed or not, that returns anything."""
+"""Conversion of Swarm functions to tools, and of completions to dicts."""
 
 import asyncio
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
+from copy import deepcopy
 from functools import partial, wraps
 from inspect import Parameter, isawaitable, isclass, isroutine, signature
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from pydantic import WithJsonSchema
 
-from ..errors import SetupError
-from ..tools import FunctionTool, ToolOutcome
+from ..errors import ModelError, SetupError
+from ..messages import ToolSpec
+from ..tools import FunctionTool, ToolResult
 from .types import Agent, AgentFunction, Result
 
 CONTEXT_VARIABLES = "context_variables"
 
-# Swarm tells models that such a parameter is a string, and passes on whatever they give.
+# Swarm describes such a parameter as a string and passes on any value.
 _UNTYPED = Annotated[Any, WithJsonSchema({"type": "string"})]
-_TAKES_ANYTHING = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
+_VARIADIC = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
-def as_tool(function: AgentFunction) -> FunctionTool[..., ToolOutcome]:
-    """The function as a tool. A transfer in its outcome is still to a Swarm agent."""
+def as_tool(function: AgentFunction) -> FunctionTool[..., ToolResult]:
+    """Convert a function to a tool; a transfer in its result still names a Swarm agent."""
     if isinstance(function, FunctionTool):
         raise SetupError(
-            f"{function!r} is a tool of Baton, whose approval and time limit Swarm knows nothing of; "
-            "give Swarm agents plain functions"
+            f"{function!r} is a tool of Baton, whose approval and timeout Swarm does not support; "
+            "pass Swarm agents plain functions"
         )
     tool = _tool(function)
     try:
         _ = tool.spec
     except SetupError:
-        return _tool(function, unreadable=_without_schema(function))
+        return _tool(function, untyped=_without_schema(function))
     return tool
 
 
-def name_of(function: Any) -> str:
-    """What a model calls the function."""
-    bare = _bare(function)
+def function_name(function: Any) -> str:
+    """Return the tool's name of a function."""
+    bare = _unwrap(function)
     return str(getattr(bare, "__name__", type(bare).__name__))
 
 
-def awaited(value: Any) -> Any:
-    """The value, waited for if it is something to wait for."""
+def run_awaitable(value: Any) -> Any:
+    """Return the value, or the result of an awaitable."""
     if not isawaitable(value):
         return value
 
@@ -55,72 +57,72 @@ def awaited(value: Any) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(wait())
-    # In a notebook this thread has a loop that runs already, and no second one can run in it.
+    # In a notebook this thread already runs a loop, and cannot run a second one.
     with ThreadPoolExecutor(1) as aside:
         return aside.submit(copy_context().run, asyncio.run, wait()).result()
 
 
-def _tool(function: AgentFunction, *, unreadable: Collection[str] = ()) -> FunctionTool[..., ToolOutcome]:
+def _tool(function: AgentFunction, *, untyped: Collection[str] = ()) -> FunctionTool[..., ToolResult]:
     return FunctionTool(
-        _telling(function, unreadable),
-        name=name_of(function),
-        description=_docstring_of(_bare(function)) or "",
-        # Swarm calls functions where it was called itself: some hold on to things that only their thread may use.
-        thread=False,
-        untyped=_UNTYPED,
-        inject={CONTEXT_VARIABLES: lambda ctx: ctx.context.variables},
+        _with_result(function, untyped),
+        name=function_name(function),
+        description=_docstring_of(_unwrap(function)) or "",
+        # Swarm calls functions in the caller's thread; some use objects that belong to it.
+        in_thread=False,
+        _untyped=_UNTYPED,
+        _inject={CONTEXT_VARIABLES: lambda ctx: ctx.context.variables},
     )
 
 
-def _telling(function: AgentFunction, unreadable: Collection[str]) -> Callable[..., ToolOutcome]:
-    """The function, with what it returns made into an outcome."""
+def _with_result(function: AgentFunction, untyped: Collection[str]) -> Callable[..., ToolResult]:
+    """Wrap a function to return a ToolResult."""
     if isinstance(function, partial):
-        # What a partial has filled in is hidden from models; it can only be seen if the partial is outside.
-        return partial(_telling(function.func, unreadable), *function.args, **function.keywords)
+        # Arguments of a partial are hidden from models, which requires the partial outside.
+        return partial(_with_result(function.func, untyped), *function.args, **function.keywords)
 
     @wraps(function)
-    def telling(*args: Any, **kwargs: Any) -> ToolOutcome:
-        return _outcome_of(awaited(function(*args, **kwargs)))
+    def wrapper(*args: Any, **kwargs: Any) -> ToolResult:
+        return _to_result(run_awaitable(function(*args, **kwargs)))
 
     try:
-        written = signature(function)
+        original = signature(function)
     except (TypeError, ValueError):
-        return telling
+        return wrapper
     parameters = [
-        each.replace(annotation=_UNTYPED) if each.name in unreadable else each
-        for each in written.parameters.values()
-        # Decorators often leave nothing but these to be seen, and a model can make no use of them.
-        if each.kind not in _TAKES_ANYTHING
+        each.replace(annotation=_UNTYPED) if each.name in untyped else each
+        for each in original.parameters.values()
+        # Decorators often expose only these, which a model cannot use.
+        if each.kind not in _VARIADIC
     ]
-    vars(telling)["__signature__"] = written.replace(parameters=parameters)
-    return telling
+    vars(wrapper)["__signature__"] = original.replace(parameters=parameters)
+    return wrapper
 
 
-def _outcome_of(value: Any) -> ToolOutcome:
+def _to_result(value: Any) -> ToolResult:
     match value:
         case Result():
-            return ToolOutcome(str(value.value), transfer=value.agent, values=value.context_variables)
+            return ToolResult(str(value.value), transfer_to=value.agent, values=value.context_variables)
         case Agent():
-            return ToolOutcome(json.dumps({"assistant": value.name}), transfer=value)
+            return ToolResult(json.dumps({"assistant": value.name}), transfer_to=value)
         case _:
-            return ToolOutcome(str(value))
+            return ToolResult(str(value))
 
 
 def _without_schema(function: AgentFunction) -> set[str]:
-    """The parameters whose types no JSON can be read into: to Swarm they are strings."""
+    """Return the parameters whose types have no JSON schema: in Swarm they are strings."""
     names = set(signature(function).parameters)
-    return {name for name in names if not _has_schema(function, but_for=names - {name})}
+    return {name for name in names if not _has_schema(function, untyped=names - {name})}
 
 
-def _has_schema(function: AgentFunction, *, but_for: Collection[str]) -> bool:
+def _has_schema(function: AgentFunction, *, untyped: Collection[str]) -> bool:
     try:
-        _ = _tool(function, unreadable=but_for).spec
+        _ = _tool(function, untyped=untyped).spec
     except SetupError:
         return False
     return True
 
 
-def _bare(function: Any) -> Any:
+def _unwrap(function: Any) -> Any:
     while isinstance(function, partial):
         function = function.func
     return function
@@ -131,3 +133,67 @@ def _docstring_of(bare: Any) -> str | None:
     if isroutine(bare) or isclass(bare) or bare.__doc__ != kind.__doc__:
         return bare.__doc__
     return kind.__call__.__doc__ or kind.__doc__
+
+
+_PLAIN = (str, int, float, bool, type(None))
+
+
+def tool_dict(spec: ToolSpec) -> dict[str, Any]:
+    """Describe a tool as Swarm does: always with `required`, and without defaults."""
+    schema = spec.parameters
+    properties: dict[str, dict[str, Any]] = schema["properties"]
+    described = {
+        name: {key: value for key, value in about.items() if key != "default"} for name, about in properties.items()
+    }
+    parameters: dict[str, Any] = {"type": "object", "properties": described, "required": schema.get("required", [])}
+    if "$defs" in schema:
+        parameters["$defs"] = schema["$defs"]
+    function = {"name": spec.name, "description": spec.description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
+def message_of(completion: Any) -> dict[str, Any]:
+    """Return the assistant's message in a completion."""
+    choices = _read(completion, "choices")
+    if not choices:
+        raise ModelError(f"the client returned no choices: {completion!r}")
+    return {"content": None, "role": "assistant", "tool_calls": None, **as_dict(_read(choices[0], "message"))}
+
+
+def delta_of(chunk: Any) -> dict[str, Any] | None:
+    """Return the delta in a chunk of a streamed completion, None if it has none."""
+    choices = _read(chunk, "choices")
+    delta = _read(choices[0], "delta") if choices else None
+    return None if delta is None else as_dict(delta)
+
+
+def function_in(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the `function` of a call or of a piece of one, empty for calls of another type."""
+    return call.get("function") or {}
+
+
+def as_dict(thing: Any) -> dict[str, Any]:
+    """Convert an SDK object, a lookalike or a mapping to a new dict."""
+    if isinstance(thing, Mapping):
+        return deepcopy(dict(cast("Mapping[str, Any]", thing)))
+    for dump in ("model_dump_json", "model_dump", "json"):
+        method = getattr(thing, dump, None)
+        dumped: Any = method() if callable(method) else None
+        if isinstance(dumped, str | bytes):
+            dumped = json.loads(dumped)
+        if isinstance(dumped, dict):
+            return cast("dict[str, Any]", dumped)
+    attributes = cast("dict[str, Any]", vars(thing))
+    return {name: _plain(value) for name, value in attributes.items() if not name.startswith("_")}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in cast("list[Any]", value)]
+    return as_dict(value)
+
+
+def _read(thing: Any, name: str) -> Any:
+    return cast("Any", thing).get(name) if isinstance(thing, Mapping) else getattr(thing, name, None)

@@ -1,4 +1,4 @@
-"""What Swarm programs are written with. Unlike the core's agents these are mutable, as Swarm's are."""
+"""Swarm's Agent, Response and Result. Unlike Baton's agents they are mutable, as in Swarm."""
 
 from collections.abc import Callable
 from importlib import import_module
@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel
 
 AgentFunction: TypeAlias = Callable[..., Any]
-"""A function a model may call; it returns text, an Agent, a Result, or anything that `str` can show."""
+"""A function that a model may call; it returns text, an Agent, a Result or any object with `str`."""
 
 _FROM_OPENAI = {
     "ChatCompletionMessage": "openai.types.chat",
@@ -17,7 +17,16 @@ _FROM_OPENAI = {
 
 
 class Agent(BaseModel):
-    """Who speaks: a name, a model, instructions and functions. It may be changed at any time, also during a run."""
+    """A Swarm agent. It may be changed at any time, also during a run.
+
+    Args:
+        name: The agent's name.
+        model: The model to request from the client.
+        instructions: The system prompt, or a function that returns it, with or without `context_variables`.
+        functions: The functions that the model may call.
+        tool_choice: OpenAI's `tool_choice`.
+        parallel_tool_calls: Whether the model may call several functions at once.
+    """
 
     name: str = "Agent"
     model: str = "gpt-4o"
@@ -28,7 +37,13 @@ class Agent(BaseModel):
 
 
 class Response(BaseModel):
-    """What a run came to: the new messages, who has the floor, and the context variables."""
+    """The result of a run.
+
+    Args:
+        messages: The new messages.
+        agent: The active agent at the end.
+        context_variables: The variables at the end.
+    """
 
     messages: list[dict[str, Any]] = []
     agent: Agent | None = None
@@ -36,7 +51,13 @@ class Response(BaseModel):
 
 
 class Result(BaseModel):
-    """What a function may return if text is not enough: a value, who takes over, and context variables to set."""
+    """A result of a function with more than text.
+
+    Args:
+        value: The text for the model.
+        agent: The agent to transfer to.
+        context_variables: The variables to set.
+    """
 
     value: str = ""
     agent: Agent | None = None
@@ -44,7 +65,7 @@ class Result(BaseModel):
 
 
 def __getattr__(name: str) -> Any:
-    # Swarm's module has these in it, and mock clients in tests import them from there.
+    # Swarm's module exports these, and mock clients in tests import them from there.
     if name not in _FROM_OPENAI:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_FROM_OPENAI[name]), name)

@@ -1,12 +1,11 @@
-"""Small things that Swarm offers under this name: schemas of functions, joining of chunks, debug output."""
+"""Helpers with Swarm's names: function schemas, merging of deltas and debug output."""
 
 from copy import deepcopy
 from datetime import datetime
 from typing import Any
 
-from .functions import as_tool
+from .functions import as_tool, function_in, tool_dict
 from .types import AgentFunction
-from .wire import function_in, tool_dict
 
 
 def debug_print(debug: bool, *args: Any) -> None:
@@ -17,12 +16,12 @@ def debug_print(debug: bool, *args: Any) -> None:
 
 
 def function_to_json(func: AgentFunction) -> dict[str, Any]:
-    """The function as models are told of it. Context variables are hidden; types other than Swarm's are told too."""
+    """Describe a function for models, without its context variables."""
     return tool_dict(as_tool(func).spec)
 
 
 def merge_fields(target: dict[str, Any], source: dict[str, Any]) -> None:
-    """Join the texts in `source` to those in `target`, at any depth. What is no text stays as it is."""
+    """Append the texts in `source` to those in `target`, at any depth."""
     for key, value in source.items():
         known = target.get(key)
         if isinstance(value, str):
@@ -35,13 +34,13 @@ def merge_fields(target: dict[str, Any], source: dict[str, Any]) -> None:
 
 
 def merge_chunk(final_response: dict[str, Any], delta: dict[str, Any]) -> None:
-    """Join one delta of a streamed answer to what has come so far; its `tool_calls` are a dict by index."""
+    """Merge a delta of a streamed response; the target's `tool_calls` are a dict by index."""
     merge_fields(final_response, {key: value for key, value in delta.items() if key != "role"})
     calls: dict[int, dict[str, Any]] = final_response["tool_calls"]
     for piece in delta.get("tool_calls") or ():
         index = piece.get("index")
         if index is None:
-            # Some servers leave it out: then an id begins a new call, and anything else belongs to the last one.
+            # Some servers omit it: an id then starts a new call, any other piece belongs to the last one.
             index = len(calls) if piece.get("id") or not calls else max(calls)
         if index not in calls:
             calls[index] = {"function": {"arguments": "", "name": ""}, "id": "", "type": ""}
@@ -53,6 +52,6 @@ def merge_chunk(final_response: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 def _fill_in(target: dict[str, Any], key: str, text: str | None) -> None:
-    # Some providers repeat with every piece what others send once.
+    # Some providers repeat these fields with every piece.
     if text and text != target[key]:
         target[key] += text

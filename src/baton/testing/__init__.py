@@ -1,31 +1,29 @@
-"""What tests of agents need: models that play a script, a run as lines of text, and a laboratory for crashes.
+"""Test teams without a language model: scripted models, transcripts and the crash laboratory.
 
-May import every room but cli, server and web. Must not import pytest: it works with any test runner.
+May import every package except cli. Does not import pytest: it works with any test runner.
 """
 
-from .crashes import CrashReport, Divergence, crash_report, survives_crashes
+from .audio import silence, speech
+from .crash_lab import CrashReport, Divergence, assert_survives_crashes, crash_report
 from .realtime import ScriptedConnection, ScriptedRealtimeModel
-from .scripted import ScriptedModel
-from .speech import silence, speech
-from .steps import Step, Stream, call, say, transfer_to
-from .transcript import transcript
-from .understudy import Understudy
+from .scripted import ScriptedModel, ScriptedStream, ScriptStep, call, say, scripted_or_real, transfer_to
+from .transcripts import transcript
 
 __all__ = [
     "CrashReport",
     "Divergence",
+    "ScriptStep",
     "ScriptedConnection",
     "ScriptedModel",
     "ScriptedRealtimeModel",
-    "Step",
-    "Stream",
-    "Understudy",
+    "ScriptedStream",
+    "assert_survives_crashes",
     "call",
     "crash_report",
     "say",
+    "scripted_or_real",
     "silence",
     "speech",
-    "survives_crashes",
     "transcript",
     "transfer_to",
 ]

@@ -1,4 +1,4 @@
-"""Who really did what: the calls of tools of a team, counted where the functions are called."""
+"""Recording of the real executions of a team's tools."""
 
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -6,121 +6,123 @@ from copy import copy
 from typing import Any, cast
 
 from ..agents import Agent, BaseAgent
-from ..context import RunContext, Suspend
+from ..context import RunContext
+from ..context.run_context import SuspendRun
 from ..flow import Team
 from ..models import Model
 from ..runner import Runner
-from ..tools import Effect, FunctionTool, Tool, ToolOutcome, effect_of
-from ..tools.wrapping import Wrapper
+from ..tools import FunctionTool, Tool, ToolEffect, ToolResult
+from ..tools.base import ToolWrapper
+from ..tools.wrappers import tool_effect
 from .scripted import ScriptedModel
 
 
-class Execution:
-    """One time that a tool was really called: for which call of the run, by which process, and what came of it."""
+class ToolExecution:
+    """One execution of a tool: the call's key, the process, and the result."""
 
-    def __init__(self, key: str, name: str, effect: Effect, *, process: int) -> None:
+    def __init__(self, key: str, name: str, effect: ToolEffect, *, process: int) -> None:
         self.key = key
         self.name = name
-        self.effect: Effect = effect
+        self.effect: ToolEffect = effect
         self.process = process
-        self.outcome: ToolOutcome | None = None
-        """What it gave; None if it did not come to its end."""
+        self.outcome: ToolResult | None = None
+        """The result; None if the execution did not finish."""
         self.has_paused = False
-        """Whether it stopped to ask something: then it is to be called again."""
+        """True if it stopped at an interrupt and is called again."""
 
 
-class Executions(list[Execution]):
-    """All of them in one run, whichever process they happened in."""
+class ToolExecutions(list[ToolExecution]):
+    """The executions of one run, over all its processes."""
 
     def __init__(self) -> None:
         super().__init__()
         self.process = 1
 
-    def of(self, key: str) -> list[Execution]:
-        """Those for one call of the run."""
+    def of(self, key: str) -> list[ToolExecution]:
+        """Return the executions of one call."""
         return [each for each in self if each.key == key]
 
     @contextmanager
-    def watched(self, team: Team) -> Generator[None]:
-        """Count what the team's tools do, and leave the team as it was."""
+    def record(self, team: Team) -> Generator[None]:
+        """Record the executions of the team's tools; restore the team afterwards."""
         replaced: list[tuple[dict[str, Tool], dict[str, Tool]]] = []
-        for agent in _agents_in(team):
-            by_name = agent.toolbox.by_name
+        for agent in _model_agents(team):
+            by_name = agent._tool_table.by_name
             replaced.append((by_name, dict(by_name)))
             for name, tool in by_name.items():
-                by_name[name] = self._watched(tool)
+                by_name[name] = self._wrap(tool)
         try:
             yield
         finally:
             for by_name, before in replaced:
                 by_name.update(before)
 
-    def _watched(self, tool: Tool) -> Tool:
-        effect = effect_of(tool)
+    def _wrap(self, tool: Tool) -> Tool:
+        effect = tool_effect(tool)
         if isinstance(tool, FunctionTool):
-            return cast("FunctionTool[..., Any]", tool).around(lambda bare: _Watched(bare, effect, self))
+            return cast("FunctionTool[..., Any]", tool)._wrap_function(lambda bare: _RecordingTool(bare, effect, self))
         inner: Any = getattr(tool, "inner", None)
         if callable(getattr(inner, "call", None)):
-            twin: Any = copy(tool)
-            twin.inner = self._watched(inner)
-            return twin
-        return _Watched(tool, effect, self)
+            clone: Any = copy(tool)
+            clone.inner = self._wrap(inner)
+            return clone
+        return _RecordingTool(tool, effect, self)
 
 
-class _Watched(Wrapper):
-    """Notes each call of a tool before it is made."""
+class _RecordingTool(ToolWrapper):
+    """Records each call of a tool before it is made."""
 
-    def __init__(self, inner: Tool, effect: Effect, executions: Executions) -> None:
+    def __init__(self, inner: Tool, effect: ToolEffect, executions: ToolExecutions) -> None:
         super().__init__(inner)
-        self._effect: Effect = effect
+        self._effect: ToolEffect = effect
         self._executions = executions
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
-        """Note it, and do it."""
-        noted = Execution(ctx.scope, self.spec.name, self._effect, process=self._executions.process)
-        self._executions.append(noted)
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Record the call and forward it."""
+        execution = ToolExecution(ctx._scope, self.spec.name, self._effect, process=self._executions.process)
+        self._executions.append(execution)
         try:
-            noted.outcome = await self.inner.call(ctx, arguments)
-        except Suspend:
-            noted.has_paused = True
+            execution.outcome = await self.inner.call(ctx, arguments)
+        except SuspendRun:
+            execution.has_paused = True
             raise
-        return noted.outcome
+        return execution.outcome
 
 
-def scripts_of(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, list[str]]]:
-    """The scripted models of a runner, each with the agents that do not ask it."""
-    agents = [*_agents_in(runner.team)]
+def scripted_models(runner: Runner[Any, Any]) -> list[tuple[ScriptedModel, list[str]]]:
+    """List the scripted models of a runner, each with the agents that do not use it."""
+    agents = [*_model_agents(runner.team)]
     found: list[tuple[ScriptedModel, list[str]]] = []
-    with_own = [each.name for each in agents if each.own_model is not None]
-    found += [(script, with_own) for script in _scripts_in(runner.model)]
-    for script in {id(script): script for each in agents for script in _scripts_in(each.own_model)}.values():
-        users = [each.name for each in agents if script in _scripts_in(each.own_model)]
-        found.append((script, [name for name in _names_in(runner.team) if name not in users]))
+    others = [each.name for each in agents if each._model is not None]
+    found += [(script, others) for script in _find_scripts(runner.model)]
+    for script in {id(script): script for each in agents for script in _find_scripts(each._model)}.values():
+        users = [each.name for each in agents if script in _find_scripts(each._model)]
+        found.append((script, [name for name in _agent_names(runner.team) if name not in users]))
     return found
 
 
-def _scripts_in(model: Model | None) -> list[ScriptedModel]:
-    """The scripted models in or behind a model, such as one that is asked again when it fails."""
+def _find_scripts(model: Model | None) -> list[ScriptedModel]:
+    """Find the scripted models inside a model, such as one wrapped in RetryModel."""
     if model is None or isinstance(model, ScriptedModel):
         return [] if model is None else [model]
     inside: list[Any] = [getattr(model, "model", None), *getattr(model, "models", ())]
-    return [script for each in inside if hasattr(each, "respond") for script in _scripts_in(each)]
+    return [script for each in inside if hasattr(each, "respond") for script in _find_scripts(each)]
 
 
-def _teams_in(team: Team) -> list[Team]:
+def _all_teams(team: Team) -> list[Team]:
     return [team, *[inner for inner in team.inner.values() if inner is not team]]
 
 
-def _names_in(team: Team) -> list[str]:
-    return [name for each in _teams_in(team) for name in each.seats]
+def _agent_names(team: Team) -> list[str]:
+    return [name for each in _all_teams(team) for name in each.members]
 
 
-def _agents_in(team: Team) -> Iterator[Agent[Any, Any]]:
-    """Every agent of the team that asks a model, in or behind whatever is around it, once."""
+def _model_agents(team: Team) -> Iterator[Agent[Any, Any]]:
+    """Yield every agent of the team that calls a model, without its wrappers."""
     seen: set[int] = set()
-    for each in _teams_in(team):
-        for seat in each.seats.values():
-            agent = seat.agent
+    for each in _all_teams(team):
+        for member in each.members.values():
+            agent = member.agent
             while isinstance(inner := getattr(agent, "inner", None), BaseAgent):
                 agent = cast("BaseAgent[Any, Any]", inner)
             if isinstance(agent, Agent) and id(agent) not in seen:

@@ -1,36 +1,25 @@
-"""Do something outside: the contract of a tool, and tools made of Python functions.
+"""Tools: the protocol, tools made of Python functions, and wrappers for approval, timeouts and guardrails.
 
-May import context and what is below it. Must not know models or agents.
+May import context and the packages below it; must not import models or agents.
 """
 
-from .approval import Approval, Approved, NeedsApproval, approval_of
-from .base import Telling, Tool, ToolOutcome, ToolSource
-from .checking import as_object
-from .function import FunctionTool, tool
-from .guardrails import guarded_tool
-from .once import Effect, effect_of
-from .results import outcome_of
-from .verdicts import Guardrail, Verdict, guardrail
-from .wrapping import unwrapped
+from .base import Tool, ToolFunction, ToolResult, Toolset
+from .function import FunctionTool, tool, with_tool_guardrails
+from .guardrails import Guardrail, GuardrailVerdict, guardrail
+from .wrappers import Approval, NeedsApproval, ToolEffect
 
 __all__ = [
     "Approval",
-    "Approved",
-    "Effect",
     "FunctionTool",
     "Guardrail",
+    "GuardrailVerdict",
     "NeedsApproval",
-    "Telling",
     "Tool",
-    "ToolOutcome",
-    "ToolSource",
-    "Verdict",
-    "approval_of",
-    "as_object",
-    "effect_of",
-    "guarded_tool",
+    "ToolEffect",
+    "ToolFunction",
+    "ToolResult",
+    "Toolset",
     "guardrail",
-    "outcome_of",
     "tool",
-    "unwrapped",
+    "with_tool_guardrails",
 ]

@@ -1,6 +1,6 @@
-"""Arguments as a model wrote them: their schema, and reading them or saying what is wrong with them.
+"""JSON schemas and validation of tool arguments.
 
-The only file of this room that needs pydantic. Import it inside functions: whoever only defines tools need not load it.
+The only module of the package that needs pydantic; import it inside functions, so that defining tools does not load it.
 """
 
 import json
@@ -21,21 +21,28 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails, to_jsonable_python
 from typing_extensions import TypedDict
 
-from ..errors import SetupError, listed
-from .base import ToolOutcome
+from ..errors import SetupError, quote_names
+from .base import ToolResult
 
-_MOST_PROBLEMS = 20
-_NO_PLACE_FOR_TITLES = ("const", "default", "enum", "examples")
-_NAMES_OF_USERS = ("properties", "patternProperties", "$defs")
+_MAX_PROBLEMS = 20
+_LITERAL_KEYWORDS = ("const", "default", "enum", "examples")
+_NAME_KEYWORDS = ("properties", "patternProperties", "$defs")
 
-# These make types at run time, which a type checker can only take for ordinary values.
+# Types are built at run time from these; to a type checker they are ordinary values.
 _annotated: Any = Annotated
 _not_required: Any = NotRequired
 _typed_dict: Any = TypedDict
 
 
-class Arguments:
-    """The parameters of one tool that a model fills in, compiled once."""
+class ArgumentParser:
+    """The compiled schema and validator of the parameters that a model fills in.
+
+    Args:
+        tool: The tool's name, for error messages.
+        hints: The types of the parameters.
+        defaults: The defaults of optional parameters.
+        descriptions: Descriptions from the docstring.
+    """
 
     __slots__ = ("_names", "_tool", "_validate", "schema")
 
@@ -43,132 +50,131 @@ class Arguments:
         self, tool: str, hints: Mapping[str, Any], *, defaults: Mapping[str, Any], descriptions: Mapping[str, str]
     ) -> None:
         fields = {
-            name: _field(hint, name, defaults=defaults, description=descriptions.get(name))
+            name: _build_field(hint, name, defaults=defaults, description=descriptions.get(name))
             for name, hint in hints.items()
         }
         self._tool = tool
-        adapter, self.schema = _compiled(tool, fields)
+        adapter, self.schema = _compile(tool, fields)
         self._names = tuple(self.schema["properties"])
         self._validate = adapter.validator.validate_json
 
-    def read(self, text: str) -> dict[str, Any] | ToolOutcome:
-        """The arguments by parameter, those left out left out; or an outcome that tells the model what to mend."""
+    def parse(self, text: str) -> dict[str, Any] | ToolResult:
+        """Return the given arguments by parameter, or an error result for the model."""
         try:
             return self._validate(text)
         except ValidationError as error:
-            # Models write nothing at all when they have nothing to say. Rare enough to be looked at last.
-            return self._problems(error) if text.strip() else self.read("{}")
+            # Some models write nothing at all instead of {}.
+            return self._error_result(error) if text.strip() else self.parse("{}")
 
-    def _problems(self, error: ValidationError) -> ToolOutcome:
+    def _error_result(self, error: ValidationError) -> ToolResult:
         details = error.errors(include_url=False, include_context=False)
-        lines = [f"- {self._problem(detail)}" for detail in details[:_MOST_PROBLEMS]]
-        if len(details) > _MOST_PROBLEMS:
-            lines.append(f"- and {len(details) - _MOST_PROBLEMS} more")
+        lines = [f"- {self._describe(detail)}" for detail in details[:_MAX_PROBLEMS]]
+        if len(details) > _MAX_PROBLEMS:
+            lines.append(f"- and {len(details) - _MAX_PROBLEMS} more")
         text = "\n".join((f"The arguments of `{self._tool}` do not fit:", *lines, "Correct them and call it again."))
-        return ToolOutcome(text, is_error=True)
+        return ToolResult(text, is_error=True)
 
-    def _problem(self, detail: ErrorDetails) -> str:
-        place = _place(detail["loc"])
+    def _describe(self, detail: ErrorDetails) -> str:
+        path = _format_path(detail["loc"])
         match detail["type"]:
             case "missing":
-                return f"{place} is required"
+                return f"{path} is required"
             case "extra_forbidden" if len(detail["loc"]) == 1:
-                return f"{place} is not a parameter; the parameters are: {listed(self._names)}"
+                return f"{path} is not a parameter; the parameters are: {quote_names(self._names)}"
             case "json_invalid":
                 return f"{detail['msg']}; write one JSON object"
             case _:
-                given = _shortened(detail["input"])
-                return f"{place}: {detail['msg']}, but it is {given}"
+                return f"{path}: {detail['msg']}, but it is {_shorten(detail['input'])}"
 
 
-def _field(hint: Any, name: str, *, defaults: Mapping[str, Any], description: str | None) -> Any:
+def _build_field(hint: Any, name: str, *, defaults: Mapping[str, Any], description: str | None) -> Any:
     if get_origin(hint) is Annotated:
-        base, *notes = get_args(hint)
+        base, *metadata = get_args(hint)
     else:
-        base, notes = hint, []
-    # Later notes win: the docstring's word, then Annotated[str, "…"], then Field(description=…).
-    spoken = next((note for note in notes if isinstance(note, str)), description)
-    notes = [Field(description=spoken), *notes] if spoken else notes
+        base, metadata = hint, []
+    # Later metadata wins: the docstring, then Annotated[str, "…"], then Field(description=…).
+    text = next((item for item in metadata if isinstance(item, str)), description)
+    metadata = [Field(description=text), *metadata] if text else metadata
     if name not in defaults:
-        return _annotated[(base, *notes)] if notes else base
+        return _annotated[(base, *metadata)] if metadata else base
     default = defaults[name]
     if isinstance(default, FieldInfo):
-        # The function's own default is not a value, so pydantic puts the one in that it stands for.
-        field = _annotated[(base, *notes, default)]
+        # Field(…) as a default: pydantic supplies the value, because the function's own default is not one.
+        field = _annotated[(base, *metadata, default)]
         return field if default.is_required() else _not_required[field]
-    return _not_required[_annotated[(base, *notes, _ShownDefault(default))]]
+    return _not_required[_annotated[(base, *metadata, _SchemaDefault(default))]]
 
 
-class _ShownDefault:
-    """Puts a default into the schema and nowhere else: the function itself supplies it."""
+class _SchemaDefault:
+    """Shows a default in the schema; the function itself supplies it."""
 
     def __init__(self, default: Any) -> None:
         self._default = default
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         schema = handler(core_schema)
-        # A default that JSON cannot hold means nothing to a model either.
+        # A default that is not JSON is left out.
         with suppress(ValueError):
             schema["default"] = to_jsonable_python(self._default)
         return schema
 
 
-def _compiled(tool: str, fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+def _compile(tool: str, fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
     try:
-        return _adapted(fields)
+        return _build_adapter(fields)
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError) as error:
-        culprit = next((name for name, field in fields.items() if not _can_be_adapted({name: field})), None)
-        which = f"parameter `{culprit}`" if culprit is not None else "one of its parameters"
+        invalid = next((name for name, field in fields.items() if not _has_schema({name: field})), None)
+        which = f"parameter `{invalid}`" if invalid is not None else "one of its parameters"
         reason = str(error).partition("\n")[0]
         raise SetupError(
-            f"`{tool}` cannot be a tool: {which} has a type that no JSON can be read into ({reason}); "
+            f"`{tool}` cannot be a tool: {which} has a type without a JSON schema ({reason}); "
             "use plain types, dataclasses, TypedDicts or pydantic models, or take live objects from `ctx.context`"
         ) from error
 
 
-def _adapted(fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
+def _build_adapter(fields: dict[str, Any]) -> tuple[TypeAdapter[dict[str, Any]], dict[str, Any]]:
     # Not create_model: a parameter may be called `schema`, `copy` or `_x`, which a model could not have as a field.
-    shape = _typed_dict("Arguments", fields)
-    shape.__pydantic_config__ = ConfigDict(extra="forbid")
-    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(shape)
-    schema = _without_titles(adapter.json_schema())
+    typed_dict = _typed_dict("Arguments", fields)
+    typed_dict.__pydantic_config__ = ConfigDict(extra="forbid")
+    adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(typed_dict)
+    schema = _remove_titles(adapter.json_schema())
     schema.setdefault("properties", {})
     return adapter, schema
 
 
-def _can_be_adapted(fields: dict[str, Any]) -> bool:
+def _has_schema(fields: dict[str, Any]) -> bool:
     try:
-        _adapted(fields)
+        _build_adapter(fields)
     except (PydanticUserError, PydanticUndefinedAnnotation, TypeError):
         return False
     return True
 
 
-def _without_titles(schema: dict[str, Any]) -> dict[str, Any]:
-    """The same schema without the titles that pydantic makes of names: they cost tokens and say nothing new."""
-    return {key: _titles_removed(key, value) for key, value in schema.items() if key != "title"}
+def _remove_titles(schema: dict[str, Any]) -> dict[str, Any]:
+    # Pydantic derives titles from names: they cost tokens and add nothing.
+    return {key: _remove_titles_in(key, value) for key, value in schema.items() if key != "title"}
 
 
-def _titles_removed(key: str, value: Any) -> Any:
-    if key in _NO_PLACE_FOR_TITLES:
+def _remove_titles_in(key: str, value: Any) -> Any:
+    if key in _LITERAL_KEYWORDS:
         return value
     if isinstance(value, dict):
-        inner = cast(dict[str, Any], value)
-        if key in _NAMES_OF_USERS:
-            return {name: _titles_removed("", part) for name, part in inner.items()}
-        return _without_titles(inner)
+        mapping = cast(dict[str, Any], value)
+        if key in _NAME_KEYWORDS:
+            return {name: _remove_titles_in("", part) for name, part in mapping.items()}
+        return _remove_titles(mapping)
     if isinstance(value, list):
-        return [_titles_removed("", part) for part in cast(list[Any], value)]
+        return [_remove_titles_in("", part) for part in cast(list[Any], value)]
     return value
 
 
-def _place(location: Sequence[str | int]) -> str:
+def _format_path(location: Sequence[str | int]) -> str:
     if not location:
-        return "the whole"
+        return "the input"
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
     return f"`{path.removeprefix('.')}`"
 
 
-def _shortened(given: Any) -> str:
-    text = json.dumps(given, ensure_ascii=False, default=str)
+def _shorten(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 80 else f"{text[:79]}…"

@@ -1,64 +1,145 @@
-"""The contract of a tool: what a model sees of it, and one way to call it."""
+"""The tool protocol, the result of a call, and the base class of tools that wrap another tool."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
 
 from msgspec import Struct
+from typing_extensions import TypeVar
 
 from ..context import RunContext
 from ..messages import Content, ToolSpec
 
+C = TypeVar("C", default=Any, contravariant=True)
 
-class ToolOutcome(Struct, frozen=True):
-    """What a call came to. `transfer` is the agent (or the name of one) that gets the floor because of it.
 
-    `values` are written to the run's values together with the result. `breaks_loop` ends the innermost loop around the
-    agent once it is done.
-    """
+class ToolResult(Struct, frozen=True):
+    """The result of a tool call."""
 
     content: Content = ""
+    """Text or message parts that the model reads."""
     is_error: bool = False
+    """True if the call failed."""
     is_final: bool = False
-    transfer: Any = None
+    """True if the content is the agent's answer."""
+    transfer_to: Any = None
+    """The agent, or the name of an agent, to transfer to."""
     values: Mapping[str, Any] | None = None
+    """Values to write to the run's values together with the result."""
     breaks_loop: bool = False
+    """True if the innermost `LoopAgent` around the agent ends once the agent has finished."""
 
 
 @runtime_checkable
-class Tool(Protocol):
-    """Something a model can call. Wrap one in another to approve, time, retry or cache it.
+class Tool(Protocol[C]):
+    """Something a model can call. Wrap one tool in another to approve, time, retry or cache it.
 
-    What `call` raises becomes an error result that the model reads, except what the program's author must mend
-    (SetupError, RunError, ToolFailed, ToolResultError): that ends the run.
+    An exception raised by `call` becomes an error result that the model reads. `SetupError`, `RunError`,
+    `ToolFailedError` and `ToolResultError` end the run instead, because a model cannot correct them.
     """
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
+        """The name, description and JSON schema that the model sees."""
         ...
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
-        """Do it, with arguments as the model wrote them."""
+    async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
+        """Call the tool.
+
+        Args:
+            ctx: The context of this call.
+            arguments: The arguments as the model wrote them: a JSON object, not validated yet.
+        """
         ...
+
+
+class ToolFunction(Protocol):
+    """A plain function, bound method or callable object that an agent turns into a tool."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the function."""
+        ...
+
+    # Every object has it, but FunctionTool hides it from type checkers. Otherwise a FunctionTool would be accepted
+    # here as a callable, and its context type would never be compared with the agent's.
+    def __sizeof__(self) -> int: ...
 
 
 @runtime_checkable
-class ToolSource(Protocol):
-    """Tools that are known only while a run lasts, such as a server's. Stands among an agent's tools."""
+class Toolset(Protocol):
+    """A dynamic source of tools, such as a server. It is listed among an agent's tools."""
 
-    async def tools_for(self, ctx: RunContext[Any]) -> Sequence[Tool]:
-        """The tools there are now, and the very same object as long as they have not changed.
+    async def get_tools(self, ctx: RunContext[Any]) -> Sequence[Tool]:
+        """Return the current tools; return the same object as long as they have not changed.
 
-        Asked before every model call of an agent that has the source, and before a call that is not on record. What it
-        opens for that it leaves in `ctx.run.opened`, to be closed when the run stops.
+        Called before every model call of the agent, and before a tool call that has no recorded result.
+
+        Args:
+            ctx: The context of the model call. Register resources to close at the end of the run in `ctx.run.opened`.
         """
         ...
 
 
 @runtime_checkable
-class Telling(Protocol):
-    """A value that says itself what it means as the result of a tool; an agent does, for one."""
+class SupportsToolResult(Protocol):
+    """A value that converts itself when a tool returns it, such as an agent."""
 
-    def as_tool_outcome(self) -> ToolOutcome:
-        """What it means."""
+    def _as_tool_result(self) -> ToolResult: ...
+
+
+class ToolWrapper:
+    """Base class of tools that wrap another tool.
+
+    Your own wrappers need not inherit from it; an attribute `inner` is enough.
+
+    Args:
+        inner: The wrapped tool.
+    """
+
+    def __init__(self, inner: Tool) -> None:
+        self.inner = inner
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The spec of the wrapped tool."""
+        return self.inner.spec
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.inner!r})"
+
+
+def unwrap_tool(tool: Tool) -> Tool:
+    """Return the innermost tool of a chain of wrappers."""
+    # Not isinstance(inner, Tool): before Python 3.12 that reads `spec` and so compiles the schema.
+    while callable(getattr(inner := getattr(tool, "inner", None), "call", None)):
+        tool = inner  # pyright: ignore[reportAssignmentType]
+    return tool
+
+
+@runtime_checkable
+class SupportsArgumentCheck(Protocol):
+    """A tool that can validate arguments without being called."""
+
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """Return the parsed arguments, or an error result that describes the problems."""
         ...
+
+
+def argument_checker(tool: Tool) -> Callable[[str], dict[str, Any] | ToolResult]:
+    """Return the function that validates arguments; by default any JSON object is valid."""
+    innermost = unwrap_tool(tool)
+    if isinstance(innermost, SupportsArgumentCheck):
+        return innermost.check_arguments
+    # `spec` is read only when the function is called, because reading it may compile a schema.
+    return lambda arguments: parse_json_object(arguments, tool.spec.name)
+
+
+def parse_json_object(arguments: str, tool_name: str) -> dict[str, Any] | ToolResult:
+    """Parse arguments as a JSON object, or return an error result."""
+    try:
+        value = json.loads(arguments.strip() or "{}")
+    except ValueError as error:
+        return ToolResult(f"The arguments of `{tool_name}` are not JSON ({error}).", is_error=True)
+    if not isinstance(value, dict):
+        return ToolResult(f"The arguments of `{tool_name}` must be one JSON object.", is_error=True)
+    return cast("dict[str, Any]", value)

@@ -1,126 +1,318 @@
-"""Tools made of Python functions."""
+"""Tools made of Python functions: `tool`, `FunctionTool` and `with_tool_guardrails`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, Generic, ParamSpec, Self, TypedDict, TypeVar, overload
+from functools import cached_property, partial
+from inspect import isfunction, ismethod, ismodule
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, Generic, ParamSpec, Protocol, Self, cast, overload
 
-from typing_extensions import Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
+from ..arguments import check_arguments, check_choice, unknown_argument
 from ..context import RunContext
-from ..errors import SetupError, checked_choice
+from ..errors import SetupError
 from ..messages import ToolSpec
-from .approval import Approved, NeedsApproval
-from .base import Tool, ToolOutcome
-from .failures import ErrorPolicy, checked_policy
-from .invocation import Invocation
-from .mentions import mentioned_by
-from .once import Effect, Once
-from .signature import Source, compile_signature
-from .timeouts import Timed
+from .base import Tool, ToolFunction, ToolResult
+from .guardrails import GuardrailFunction, reject_duplicate_names, to_guardrails
+from .results import FATAL_ERRORS, ErrorPolicy, check_error_policy, to_error_result, to_tool_result
+from .signature import (
+    FunctionSignature,
+    Source,
+    compile_signature,
+    get_description,
+    get_docstring,
+    get_parameter_descriptions,
+    resolve_annotations,
+    unwrap_function,
+)
+from .worker_threads import in_thread
+from .wrappers import (
+    ApprovalTool,
+    GuardedTool,
+    NeedsApproval,
+    OnceTool,
+    TimeoutTool,
+    ToolEffect,
+    TripPolicy,
+    find_guardrails,
+)
+
+if TYPE_CHECKING:
+    from .arguments import ArgumentParser
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+C = TypeVar("C", default=Any, contravariant=True)
+
+
+class FunctionInvoker:
+    """The bare call of a function; schema and validator are compiled at first use.
+
+    Args:
+        signature: The function's compiled signature.
+        description: Overrides the description from the docstring.
+        on_error: The error policy.
+        return_directly: Whether results are final.
+        in_thread: Whether a sync function runs in a worker thread.
+        strict: Whether the provider is asked to enforce the schema.
+    """
+
+    def __init__(
+        self,
+        signature: FunctionSignature,
+        *,
+        description: str | None,
+        on_error: ErrorPolicy,
+        return_directly: bool,
+        in_thread: bool,
+        strict: bool,
+    ) -> None:
+        self._signature = signature
+        self._name = signature.tool
+        self._function = signature.function
+        self._is_async = signature.is_async
+        self._description = description
+        self._on_error: ErrorPolicy = on_error
+        self._return_directly = return_directly
+        self._in_thread = in_thread
+        self._strict = strict
+
+    @property
+    def spec(self) -> ToolSpec:
+        """The name, description and schema that the model sees."""
+        return self._spec
+
+    @cached_property
+    def _spec(self) -> ToolSpec:
+        description = self._description
+        if description is None:
+            description = get_description(get_docstring(self._signature))
+        return ToolSpec(self._name, description, self._compiled[0].schema, self._strict)
+
+    @cached_property
+    def _compiled(self) -> "tuple[ArgumentParser, tuple[tuple[str, Source], ...]]":
+        from .arguments import ArgumentParser
+
+        hints, sources = resolve_annotations(self._signature)
+        descriptions = get_parameter_descriptions(get_docstring(self._signature))
+        parser = ArgumentParser(self._name, hints, defaults=self._signature.defaults, descriptions=descriptions)
+        return parser, tuple(sources.items())
+
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """Return the arguments including defaults, or an error result."""
+        parser, sources = self._compiled
+        parsed = parser.parse(arguments)
+        if isinstance(parsed, ToolResult):
+            return parsed
+        hidden = dict(sources)
+        defaults = {name: value for name, value in self._signature.defaults.items() if name not in hidden}
+        return defaults | parsed
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Call the function."""
+        parser, sources = self._compiled
+        kwargs = parser.parse(arguments)
+        if type(kwargs) is ToolResult:
+            return kwargs
+        kwargs = cast("dict[str, Any]", kwargs)
+        for name, source in sources:
+            kwargs[name] = source(ctx)
+        try:
+            value: Any = await (self._function(**kwargs) if self._is_async else self._call_sync(kwargs))
+        except FATAL_ERRORS:
+            raise
+        except Exception as error:  # noqa: BLE001 - here a failure becomes a result
+            return to_error_result(error, self._name, policy=self._on_error)
+        return to_tool_result(value, self._name, is_final=self._return_directly)
+
+    async def _call_sync(self, kwargs: dict[str, Any]) -> Any:
+        function = partial(self._function, **kwargs)
+        value: Any = await in_thread(function, self._name) if self._in_thread else function()
+        # Lambdas and decorated functions may return the coroutine of an async function without being async themselves.
+        return await cast(Awaitable[Any], value) if isinstance(value, Awaitable) else value
+
+    def __repr__(self) -> str:
+        return f"tool({self._name!r})"
+
+
+def referenced_objects(function: object) -> tuple[object, ...]:
+    """Find the objects that a function's code may refer to by name, without calling it.
+
+    They come from globals, closures, defaults, bound arguments of partials, and the attributes that the code names of
+    its own object or of a module. Names that are never used may be among them.
+    """
+    layers = list(unwrap_function(function))
+    names = {name: None for layer in layers if isfunction(layer) for name in _names_in(layer.__code__)}
+    found = [thing for layer in layers for thing in _direct_references(layer, names)]
+    holders = [*(layer.__self__ if ismethod(layer) else layer for layer in layers), *filter(ismodule, found)]
+    found.extend(thing for holder in holders for thing in _stored_attributes(holder, names))
+    return tuple({id(thing): thing for thing in found}.values())
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    # Comprehensions and inner functions have code objects of their own.
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _direct_references(layer: object, names: Iterable[str]) -> Iterator[object]:
+    if isinstance(layer, partial):
+        bound = cast(partial[Any], layer)
+        yield from bound.args
+        yield from bound.keywords.values()
+    elif isfunction(layer):
+        yield from (layer.__globals__[name] for name in names if name in layer.__globals__)
+        yield from _closure_contents(layer)
+        yield from layer.__defaults__ or ()
+        yield from (layer.__kwdefaults__ or {}).values()
+
+
+def _closure_contents(function: FunctionType) -> Iterator[object]:
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:
+            continue  # Not assigned yet: the function was defined before the object it refers to.
+
+
+def _stored_attributes(holder: object, names: Iterable[str]) -> Iterator[object]:
+    # Only stored attributes: reading a property would run user code.
+    try:
+        stored = object.__getattribute__(holder, "__dict__")
+    except AttributeError:
+        return
+    yield from (stored[name] for name in names if name in stored)
 
 
 class ToolOptions(TypedDict, total=False):
-    """What can be said about a tool beyond its function."""
+    """Keyword arguments of `tool`."""
 
     name: str | None
-    """What the model calls it; the function's own name by default."""
+    """The name that the model calls; by default the function's name."""
     description: str | None
-    """What the model is told about it; the docstring up to its sections by default."""
-    timeout: float | None
-    """Seconds a call may take; no limit by default. Waiting for approval does not count."""
-    on_error: ErrorPolicy
-    """"tell" the model (default), "raise" and end the run, or a function (error) -> text for the model."""
-    returns_directly: bool
-    """Whether its result is the agent's answer."""
+    """The description that the model reads; by default the docstring up to its first section."""
     needs_approval: NeedsApproval
-    """Whether a person must allow a call: True, False (default), or a function (ctx, arguments) -> bool."""
-    thread: bool
-    """Whether a function that is not async runs in a worker thread (default), where it may block."""
-    effect: Effect
-    """What a call does outside: "read" nothing, "idempotent" (default) may happen twice, "once" must not."""
+    """Requires a person to approve calls: True, False (default), or a function `(ctx, arguments) -> bool`."""
+    timeout: float | None
+    """Maximum seconds per call; no limit by default. Waiting for approval does not count."""
+    on_error: ErrorPolicy
+    """`"return"` errors to the model (default), `"raise"` to end the run, or a function `(error) -> text`."""
+    effect: ToolEffect
+    """Effect of a call outside: `"read"` (none), `"idempotent"` (default; may happen twice) or `"once"`."""
+    return_directly: bool
+    """True if the result is the agent's answer."""
     strict: bool
-    """Whether the provider is asked to keep the model strictly to the schema."""
+    """True if the provider is asked to enforce the schema."""
+    in_thread: bool
+    """True if a sync function runs in a worker thread (default), where it may block."""
 
 
-class FunctionTool(Generic[P, R]):
-    """A tool made of a function. Called like the function it is the function; a model calls it through `call`."""
+class FunctionTool(Generic[P, R, C]):
+    """A tool made of a function; calling it calls the function.
 
+    Args:
+        function: A function, bound method or callable object, sync or async, with annotated parameters.
+        name: The name that the model calls; by default the function's name.
+        description: The description that the model reads; by default the docstring up to its first section.
+        needs_approval: Whether a person must approve calls.
+        timeout: Maximum seconds per call.
+        on_error: The error policy.
+        effect: Effect of a call outside.
+        return_directly: Whether the result is the agent's answer.
+        strict: Whether the provider is asked to enforce the schema.
+        in_thread: Whether a sync function runs in a worker thread.
+    """
+
+    if TYPE_CHECKING:
+        # See ToolFunction.
+        __sizeof__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]
+
+    @check_arguments
     def __init__(
         self,
         function: Callable[P, R],
         *,
         name: str | None = None,
         description: str | None = None,
-        timeout: float | None = None,
-        on_error: ErrorPolicy = "tell",
-        returns_directly: bool = False,
         needs_approval: NeedsApproval = False,
-        thread: bool = True,
-        effect: Effect = "idempotent",
+        timeout: float | None = None,
+        on_error: ErrorPolicy = "return",
+        effect: ToolEffect = "idempotent",
+        return_directly: bool = False,
         strict: bool = False,
-        untyped: Any = None,
-        inject: Mapping[str, Source] | None = None,
+        in_thread: bool = True,
+        _untyped: Any = None,
+        _inject: Mapping[str, Source] | None = None,
     ) -> None:
-        """`untyped` is the type of parameters without annotation; `inject` gives hidden ones their values."""
+        # `_untyped` is the type of parameters without annotation; `_inject` supplies hidden parameters.
         if isinstance(function, FunctionTool):
             raise SetupError(f"`{function.name}` is a tool already; give its options where it is made")
         self.function = function
-        self._signature = compile_signature(function, name, untyped=untyped, inject=inject)
-        self._invocation = Invocation(
+        self._signature = compile_signature(function, name, untyped=_untyped, inject=_inject)
+        self._invoker = FunctionInvoker(
             self._signature,
             description=description,
-            on_error=checked_policy(on_error, self.name),
-            returns_directly=returns_directly,
-            thread=thread,
+            on_error=check_error_policy(on_error, self.name),
+            return_directly=return_directly,
+            in_thread=in_thread,
             strict=strict,
         )
-        checked_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
-        self.effect: Effect = effect
+        check_choice(f"effect of tool `{self.name}`", effect, ("read", "idempotent", "once"))
+        self.effect: ToolEffect = effect
 
-        def assembled(whole: Tool) -> Tool:
+        def assemble(inner: Tool) -> Tool:
             if timeout is not None:
-                whole = Timed(whole, timeout, on_error=on_error)
+                inner = TimeoutTool(inner, timeout, on_error=on_error)
             if effect == "once":
-                whole = Once(whole, is_final=returns_directly)
+                inner = OnceTool(inner, is_final=return_directly)
             # Outside the timeout: a person may take days.
-            return Approved(whole, needs_approval) if needs_approval is not False else whole
+            return ApprovalTool(inner, needs_approval) if needs_approval is not False else inner
 
-        self._assembled = assembled
-        self._call = assembled(self._invocation).call
+        self._assemble = assemble
+        self._call = assemble(self._invoker).call
         self.__name__ = self.name
         self.__doc__ = function.__doc__
         self.__wrapped__ = function
 
     @property
     def name(self) -> str:
-        """What the model calls it."""
+        """The name that the model calls."""
         return self._signature.tool
 
     @property
     def spec(self) -> ToolSpec:
-        """What the model is told."""
-        return self._invocation.spec
+        """The name, description and schema that the model sees."""
+        return self._invoker.spec
 
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
-        """Do it, with arguments as the model wrote them: approved, in time, and its errors turned into results."""
+    async def call(self, ctx: RunContext[C], arguments: str) -> ToolResult:
+        """Call the tool with approval, timeout and error policy.
+
+        Args:
+            ctx: The context of this call.
+            arguments: A JSON object, as the model wrote it.
+        """
         return await self._call(ctx, arguments)
 
-    def around(self, wrap: Callable[[Tool], Tool]) -> Self:
-        """The same tool with something around the bare call of its function, inside its approval, record and time."""
-        twin = copy(self)
-        twin._call = self._assembled(wrap(self._invocation)).call
-        return twin
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """Validate arguments without calling the function.
 
-    def checked(self, arguments: str) -> dict[str, Any] | ToolOutcome:
-        """What the function would be called with; or an outcome that tells the model what does not fit."""
-        return self._invocation.checked(arguments)
+        Args:
+            arguments: A JSON object.
 
-    def mentioned(self) -> tuple[object, ...]:
-        """The objects the function's code refers to by name: agents it may return are among them."""
-        return mentioned_by(self.function)
+        Returns:
+            The arguments including defaults, or an error result that tells the model what to correct.
+        """
+        return self._invoker.check_arguments(arguments)
+
+    def _wrap_function(self, wrap: Callable[[Tool], Tool]) -> Self:
+        """Return a copy with a wrapper around the bare call, inside approval, record and timeout."""
+        clone = copy(self)
+        clone._call = self._assemble(wrap(self._invoker)).call
+        return clone
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.function(*args, **kwargs)
@@ -129,14 +321,74 @@ class FunctionTool(Generic[P, R]):
         return f"FunctionTool({self.name!r})"
 
 
+class _ToolDecorator(Protocol):
+    @overload
+    def __call__(
+        self, function: Callable[Concatenate[RunContext[T], P], R], /
+    ) -> FunctionTool[Concatenate[RunContext[T], P], R, T]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> FunctionTool[P, R, Any]: ...
+
+
 @overload
-def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R]: ...
-@overload
-def tool(**options: Unpack[ToolOptions]) -> Callable[[Callable[P, R]], FunctionTool[P, R]]: ...
 def tool(
-    function: Callable[P, R] | None = None, /, **options: Unpack[ToolOptions]
-) -> FunctionTool[P, R] | Callable[[Callable[P, R]], FunctionTool[P, R]]:
-    """A tool made of a function: `@tool`, `@tool(timeout=3)` or `tool(function, name="…")`."""
+    function: Callable[Concatenate[RunContext[T], P], R], /, **options: Unpack[ToolOptions]
+) -> FunctionTool[Concatenate[RunContext[T], P], R, T]: ...
+@overload
+def tool(function: Callable[P, R], /, **options: Unpack[ToolOptions]) -> FunctionTool[P, R, Any]: ...
+@overload
+def tool(**options: Unpack[ToolOptions]) -> _ToolDecorator: ...
+def tool(function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]) -> Any:
+    """Make a tool of a function: `@tool`, `@tool(timeout=3)` or `tool(function, name="…")`.
+
+    A parameter annotated as `RunContext` receives the context and is hidden from the model. Make it the first one:
+    then type checkers compare its context type with the agent's.
+
+    Args:
+        function: A function, bound method or callable object, sync or async, with annotated parameters.
+        **options: See `ToolOptions`.
+
+    Raises:
+        SetupError: The function cannot be a tool, or an option is invalid.
+    """
+    for name in options:
+        if name not in ToolOptions.__annotations__:
+            raise unknown_argument("tool", name, ToolOptions.__annotations__)
     if function is not None:
         return FunctionTool(function, **options)
-    return lambda function: FunctionTool(function, **options)
+    return partial(FunctionTool[..., Any, Any], **options)
+
+
+@check_arguments
+def with_tool_guardrails(
+    tool: Tool[C] | ToolFunction,
+    *,
+    input_guardrails: Sequence[GuardrailFunction] = (),
+    output_guardrails: Sequence[GuardrailFunction] = (),
+    on_trip: TripPolicy = "return",
+) -> Tool[C]:
+    """Add guardrails to a tool or function.
+
+    Args:
+        tool: The tool, or a function to make one of.
+        input_guardrails: Checks `(ctx, arguments)` that run before each call.
+        output_guardrails: Checks `(ctx, result)` that run after each call.
+        on_trip: `"return"` tells the model which guardrail failed and why; `"raise"` ends the run.
+
+    Raises:
+        SetupError: There is nothing to guard, or two guardrails have the same name.
+    """
+    given: Any = tool
+    inner: Tool = given if callable(getattr(given, "call", None)) else _to_tool(given)
+    owner = f"with_tool_guardrails({inner!r})"
+    if on_trip not in ("return", "raise"):
+        raise SetupError(f'{owner} has on_trip={on_trip!r}; use "return" or "raise"')
+    before, after = to_guardrails(owner, input_guardrails=input_guardrails, output_guardrails=output_guardrails)
+    reject_duplicate_names(owner, [*before, *after, *find_guardrails(inner)])
+    return GuardedTool(inner, before, after, on_trip=on_trip)
+
+
+def _to_tool(given: Any) -> Tool:
+    if not callable(given):
+        raise SetupError(f"with_tool_guardrails({given!r}) has nothing to guard; give a tool or a function")
+    return tool(given)

@@ -1,115 +1,246 @@
-"""A tool with guardrails around it: some judge the arguments before it is called, some what came out of it."""
+"""Guardrails: checks that return a verdict, run once and recorded.
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+All guardrails of one stage run concurrently and all of them finish, so that the one that stops a run does not depend
+on timing. A recorded verdict is final: a resumed run does not call the guardrail again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from inspect import isawaitable, signature
+from time import time
+from typing import Any, Literal, TypeAlias, cast, overload
 
 import msgspec
+from msgspec import Struct
 
-from ..context import RunContext, as_json_value
-from ..errors import GuardrailTripped, SetupError
-from ..events import Changes
-from .base import Tool, ToolOutcome
-from .checking import checker_of
-from .failures import NOT_FOR_THE_MODEL, outcome_of_error
-from .function import tool as as_tool
-from .verdicts import Check, Checks, Guardrail, as_guardrails, refuse_same_names, write_again
-from .wrapping import Wrapper
+from ..arguments import check_arguments
+from ..context import RunContext
+from ..context.run_context import SuspendRun
+from ..context.values import to_json_value
+from ..errors import GuardrailFailedError, GuardrailTrippedError, RunError, SetupError
+from ..events import StepCompleted, ValueChanges
 
-TripPolicy: TypeAlias = Literal["tell", "raise"]
-"""Tell the model what was not allowed and why, or end the run."""
+Stage: TypeAlias = Literal["input", "output", "tool"]
+PREFIX = "guardrail:"
+"""Prefix of the names of recorded verdicts; the stage and the guardrail's name follow."""
 
-
-class _Result(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a call came to before it was judged, and what it did to the values."""
-
-    outcome: ToolOutcome
-    changes: Changes | None = None
+_VALID_RESULTS = "return GuardrailVerdict(…), True or None to pass, or False to stop"
 
 
-class GuardedTool(Wrapper):
-    """Has calls of a tool, and their results, judged. It is asked before any person who must approve the call."""
+class GuardrailVerdict(Struct, frozen=True, omit_defaults=True):
+    """The verdict of a guardrail."""
 
-    def __init__(
-        self, inner: Tool, before: tuple[Guardrail, ...], after: tuple[Guardrail, ...], *, on_trip: TripPolicy
-    ) -> None:
-        super().__init__(inner)
-        self.before = before
-        self.after = after
-        self.on_trip: TripPolicy = on_trip
-        self._checked = checker_of(inner)
-
-    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolOutcome:
-        """Do it and give what came of it, or say which guardrail was against it."""
-        if self.before:
-            given = self._checked(arguments)
-            # Arguments that do not fit go back to the model: there is nothing to judge yet.
-            if isinstance(given, ToolOutcome):
-                return given
-            trip = await Checks(self.before, ctx, "tool").trip(given)
-            if trip is not None:
-                return self._refusal(trip, f"This call of `{self.spec.name}` was not made")
-        if not self.after:
-            return await self.inner.call(ctx, arguments)
-        # Recorded before it is judged: else a resumed run might call the tool again, get something else, and take the
-        # verdict on the first result for one on the second.
-        result = msgspec.convert(await ctx.step("unjudged", lambda: self._unjudged(ctx, arguments)), _Result)
-        write_again(ctx, result.changes)
-        outcome = result.outcome
-        trip = await Checks(self.after, ctx, "tool").trip(outcome)
-        return outcome if trip is None else self._refusal(trip, f"The result of `{self.spec.name}` is withheld")
-
-    async def _unjudged(self, ctx: RunContext[Any], arguments: str) -> Any:
-        try:
-            outcome = await self.inner.call(ctx, arguments)
-        except NOT_FOR_THE_MODEL:
-            raise
-        except Exception as error:  # noqa: BLE001 - the model would read it, so it is judged like any other result
-            outcome = outcome_of_error(error, self.spec.name, policy="tell")
-        target = outcome.transfer
-        if target is not None and not isinstance(target, str):
-            # A log holds names only; the run knows who is meant.
-            ctx.run.guests[target.name] = target
-            outcome = msgspec.structs.replace(outcome, transfer=target.name)
-        return as_json_value(f"the result of `{self.spec.name}`", _Result(outcome, ctx.take_changes()))
-
-    def _refusal(self, trip: GuardrailTripped, what: str) -> ToolOutcome:
-        if self.on_trip == "raise":
-            raise trip
-        because = f": {trip.reason}" if trip.reason else ""
-        return ToolOutcome(f"{what}, because guardrail `{trip.guardrail}` is against it{because}", is_error=True)
+    passed: bool
+    """True if the check passed."""
+    reason: str = ""
+    """Why it did not pass."""
+    info: Any = None
+    """Details for readers of the run's result; any JSON value."""
 
 
-def guarded_tool(
-    tool: Tool | Callable[..., Any],
-    *,
-    before: Sequence[Check] = (),
-    after: Sequence[Check] = (),
-    on_trip: TripPolicy = "tell",
-) -> GuardedTool:
-    """The tool, with guardrails `before` (ctx, arguments) and `after` (ctx, outcome) each call.
+GuardrailReturn: TypeAlias = GuardrailVerdict | bool | None
+GuardrailFunction: TypeAlias = Callable[[RunContext[Any], Any], GuardrailReturn | Awaitable[GuardrailReturn]]
+"""A check `(ctx, value) -> verdict`, sync or async; the verdict may be a bool or None."""
 
-    A no is told to the model, which may try something else; with `on_trip="raise"` it ends the run.
+
+class Guardrail(Struct, frozen=True):
+    """A check with a name; calling it calls the check."""
+
+    name: str
+    """The name under which its verdict is recorded."""
+    check: GuardrailFunction
+    """The function that returns the verdict."""
+
+    def __call__(self, ctx: RunContext[Any], value: Any) -> GuardrailReturn | Awaitable[GuardrailReturn]:
+        return self.check(ctx, value)
+
+
+@overload
+def guardrail(check: GuardrailFunction, /, *, name: str = "") -> Guardrail: ...
+@overload
+def guardrail(*, name: str = "") -> Callable[[GuardrailFunction], Guardrail]: ...
+@check_arguments
+def guardrail(
+    check: GuardrailFunction | None = None, /, *, name: str = ""
+) -> Guardrail | Callable[[GuardrailFunction], Guardrail]:
+    """Give a check a name: `@guardrail(name="no secrets")`.
+
+    Args:
+        check: A function `(ctx, value)` that returns a `GuardrailVerdict`, a bool or None.
+        name: The name under which verdicts are recorded; by default the function's name.
     """
-    given: Any = tool
-    inner: Tool = given if callable(getattr(given, "call", None)) else _made_of(given)
-    owner = f"guarded_tool({inner!r})"
-    if on_trip not in ("tell", "raise"):
-        raise SetupError(f'{owner} has on_trip={on_trip!r}; use "tell" or "raise"')
-    first, then = as_guardrails(owner, before=before, after=after)
-    refuse_same_names(owner, [*first, *then, *_guardrails_inside(inner)])
-    return GuardedTool(inner, first, then, on_trip=on_trip)
+    if check is None:
+        return lambda check: _to_guardrail(check, name)
+    return _to_guardrail(check, name)
 
 
-def _made_of(given: Any) -> Tool:
-    if not callable(given):
-        raise SetupError(f"guarded_tool({given!r}) has nothing to guard; give a tool or a function")
-    return as_tool(given)
+def to_guardrails(owner: str, **lists: Sequence[GuardrailFunction]) -> tuple[tuple[Guardrail, ...], ...]:
+    """Convert lists of checks, given by parameter name, to guardrails."""
+    found: list[tuple[Guardrail, ...]] = []
+    for parameter, checks in lists.items():
+        if not isinstance(checks, list | tuple):
+            raise SetupError(f"{owner} has {parameter}={checks!r}; give a list of guardrails, also for a single one")
+        found.append(tuple(_to_guardrail(check, "") for check in checks))
+    return tuple(found)
 
 
-def _guardrails_inside(tool: Any) -> list[Guardrail]:
-    found: list[Guardrail] = []
-    while tool is not None:
-        if isinstance(tool, GuardedTool):
-            found += [*tool.before, *tool.after]
-        tool = getattr(tool, "inner", None)
-    return found
+def reject_duplicate_names(owner: str, guardrails: Sequence[Guardrail]) -> None:
+    """Raise SetupError if two guardrails would record their verdicts under the same name."""
+    seen: set[str] = set()
+    for each in guardrails:
+        if each.name in seen:
+            raise SetupError(
+                f"{owner} has two guardrails called `{each.name}`, wrappers inside it included; "
+                "give one of them another name with guardrail(…, name=…)"
+            )
+        seen.add(each.name)
+
+
+class GuardrailChecks:
+    """The guardrails of one stage in one scope of a run.
+
+    Args:
+        guardrails: The checks to run.
+        ctx: The context whose scope holds the recorded verdicts.
+        stage: The stage that is part of the recorded names.
+    """
+
+    __slots__ = ("_ctx", "_guardrails", "_stage")
+
+    def __init__(self, guardrails: Sequence[Guardrail], ctx: RunContext[Any], stage: Stage) -> None:
+        self._guardrails = guardrails
+        self._ctx = ctx
+        self._stage: Stage = stage
+
+    @property
+    def are_recorded(self) -> bool:
+        """True if every verdict is recorded already."""
+        log = self._ctx._run.log
+        return not self._guardrails or (log.has_past and all(log.has(self._key(each)) for each in self._guardrails))
+
+    async def enforce(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> None:
+        """Raise GuardrailTrippedError unless all guardrails pass."""
+        error = await self.run(value, on_trip=on_trip)
+        if error is not None:
+            raise error
+
+    async def run(self, value: Any, *, on_trip: Callable[[], object] | None = None) -> GuardrailTrippedError | None:
+        """Return the error of the first guardrail that does not pass; None if all pass.
+
+        Args:
+            value: The value to check.
+            on_trip: Called as soon as any guardrail does not pass.
+        """
+        missing: list[Guardrail] = []
+        for each in self._guardrails:
+            verdict = self._recorded(each)
+            if verdict is None:
+                missing.append(each)
+            elif not verdict.passed:
+                return self._to_error(each, verdict)
+        pending = [self._check(each, value, on_trip) for each in missing]
+        results: list[GuardrailVerdict | BaseException] = await asyncio.gather(*pending, return_exceptions=True)
+        for each, verdict in zip(missing, results, strict=True):
+            if isinstance(verdict, GuardrailVerdict) and not verdict.passed:
+                return self._to_error(each, verdict)
+        raised = [error for error in results if isinstance(error, BaseException)]
+        if raised:
+            raise next((error for error in raised if not isinstance(error, SuspendRun)), raised[0])
+        return None
+
+    def _key(self, guardrail: Guardrail) -> str:
+        return f"{self._ctx._scope}/{PREFIX}{self._stage}:{guardrail.name}"
+
+    def _scope_for(self, guardrail: Guardrail) -> RunContext[Any]:
+        # Its own scope: its interrupts and steps are counted apart from those of concurrent guardrails.
+        return RunContext(self._ctx._run, self._ctx._origin, self._key(guardrail), self._ctx.tool_call)
+
+    def _recorded(self, guardrail: Guardrail) -> GuardrailVerdict | None:
+        log = self._ctx._run.log
+        event = log.find(self._key(guardrail), StepCompleted) if log.has_past else None
+        if event is None:
+            return None
+        self._scope_for(guardrail)._apply_changes(event.value_changes)
+        self._record_changes(event.value_changes)
+        return msgspec.convert(event.result, GuardrailVerdict)
+
+    def _record_changes(self, changes: ValueChanges | None) -> None:
+        # Once a tool call is recorded as a whole, events inside it are not read again.
+        if self._ctx.tool_call is not None:
+            copy_changes(self._ctx, changes)
+
+    async def _check(self, guardrail: Guardrail, value: Any, on_trip: Callable[[], object] | None) -> GuardrailVerdict:
+        ctx, own, log = self._ctx, self._scope_for(guardrail), self._ctx._run.log
+        log.announce(own._scope, StepCompleted)
+        try:
+            returned = guardrail.check(own, value)
+            verdict = _to_verdict(await returned if isawaitable(returned) else returned, guardrail.name)
+        except (SetupError, RunError):
+            raise
+        except Exception as error:
+            because = f"{type(error).__name__}: {error}".removesuffix(": ")
+            raise GuardrailFailedError(guardrail.name, ctx.agent, stage=self._stage, reason=because) from error
+        name, changes = f"{PREFIX}{self._stage}:{guardrail.name}", own._take_changes()
+        log.write(StepCompleted(own._scope, ctx._origin, time(), name, msgspec.to_builtins(verdict), changes))
+        self._record_changes(changes)
+        if on_trip is not None and not verdict.passed:
+            on_trip()
+        await log.settle()
+        return verdict
+
+    def _to_error(self, guardrail: Guardrail, verdict: GuardrailVerdict) -> GuardrailTrippedError:
+        return GuardrailTrippedError(
+            guardrail.name,
+            self._ctx.agent,
+            stage=self._stage,
+            reason=verdict.reason,
+            verdict=verdict,
+            tool=self._ctx.tool_call.name if self._ctx.tool_call is not None else "",
+        )
+
+
+def copy_changes(ctx: RunContext[Any], changes: ValueChanges | None) -> None:
+    """Copy value changes into a context, so that its own effect records them too."""
+    if changes is not None:
+        ctx.values.update(changes.written)
+        for name in changes.removed:
+            ctx.values.delete(name)
+
+
+def parse_verdict(event: StepCompleted) -> tuple[Stage, str, GuardrailVerdict] | None:
+    """Return the stage, guardrail name and verdict of an event; None for other events."""
+    # A step of the application may have such a name too, but its key differs.
+    if not event.name.startswith(PREFIX) or not event.key.endswith(f"/{event.name}"):
+        return None
+    stage, _, guardrail = event.name.removeprefix(PREFIX).partition(":")
+    return cast(Stage, stage), guardrail, msgspec.convert(event.result, GuardrailVerdict)
+
+
+def _to_guardrail(check: Any, name: str) -> Guardrail:
+    if isinstance(check, Guardrail) and not name:
+        return check
+    if not callable(check) or isinstance(check, type):
+        raise SetupError(f"{check!r} is not a guardrail; give a function (ctx, value) that returns a verdict")
+    chosen: Any = name or getattr(check, "name", "") or getattr(check, "__name__", type(check).__name__)
+    if not isinstance(chosen, str) or chosen == "<lambda>":
+        raise SetupError(f"guardrail {check!r} has no name to record its verdict under; use guardrail(…, name=…)")
+    try:
+        signature(check).bind(None, None)
+    except TypeError:
+        raise SetupError(f"guardrail `{chosen}` must take two arguments: the context and the value to check") from None
+    except ValueError:
+        pass  # Some callables have no signature; the first call shows whether they fit.
+    return Guardrail(chosen, cast(GuardrailFunction, check))
+
+
+def _to_verdict(returned: Any, name: str) -> GuardrailVerdict:
+    match returned:
+        case None:
+            return GuardrailVerdict(True)
+        case bool():
+            return GuardrailVerdict(returned)
+        case GuardrailVerdict(passed=bool(), reason=str()):
+            info = to_json_value(f"the info in the verdict of guardrail `{name}`", returned.info)
+            return msgspec.structs.replace(returned, info=info)
+        case _:
+            raise SetupError(f"guardrail `{name}` returned {returned!r}; {_VALID_RESULTS}")

@@ -1,7 +1,7 @@
-"""What a function takes, read once: which parameters the model fills in, and which the run does.
+"""Signatures and docstrings of functions that become tools. Nothing here needs pydantic.
 
-What can be seen without evaluating annotations is checked when the tool is made. Annotations are evaluated at first
-use, because they may name what is defined further down in the module. Nothing here needs pydantic.
+Whatever can be seen without evaluating annotations is checked when the tool is made. Annotations are evaluated at first
+use, because they may name objects that are defined further down in the module.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from inspect import (
     Parameter,
+    cleandoc,
     isasyncgenfunction,
     isclass,
     iscoroutinefunction,
@@ -18,7 +19,7 @@ from inspect import (
     signature,
 )
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeAlias, Union, cast, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -26,23 +27,29 @@ from ..context import RunContext
 from ..errors import SetupError
 
 Source: TypeAlias = Callable[[RunContext[Any]], Any]
-"""Where the value of a parameter comes from that the model does not see."""
+"""Supplies the value of a parameter that the model does not see."""
 
-# What every provider accepts as the name of a function.
+# Every provider accepts these function names.
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Signature(Struct, frozen=True):
-    """A function that a model can call. Annotations are as they were written; `resolved` evaluates them."""
+class FunctionSignature(Struct, frozen=True):
+    """A function that a model can call, with annotations that are not evaluated yet."""
 
     tool: str
+    """The tool's name."""
     function: Callable[..., Any]
+    """The function to call."""
     definition: Any
-    """Where its docstring, code and globals are: the `def` under partials, methods and decorators."""
+    """The `def` under partials, methods and decorators, with docstring, code and globals."""
     is_async: bool
+    """True if the function is a coroutine function."""
     annotations: dict[str, Any]
+    """Annotations by parameter, as they were written."""
     defaults: dict[str, Any]
+    """Defaults by parameter."""
     injected: dict[str, Source]
+    """Sources of parameters that are hidden from the model."""
 
 
 def compile_signature(
@@ -51,51 +58,59 @@ def compile_signature(
     *,
     untyped: Any = None,
     inject: Mapping[str, Source] | None = None,
-) -> Signature:
-    """What the function takes. Raises SetupError for what a model could never fill in.
+) -> FunctionSignature:
+    """Read the signature of a function.
 
-    Parameters without annotation are taken to be `untyped`, if that is given. Those named in `inject` get their
-    value from the run and are hidden from the model.
+    Args:
+        function: The function.
+        name: The tool's name; by default the function's.
+        untyped: The type of parameters without annotation; None rejects them.
+        inject: Sources of parameters that are hidden from the model.
+
+    Raises:
+        SetupError: A model could not call the function.
     """
     bare: Any = function
     while isinstance(bare, partial):
         bare = bare.func
-    tool = _name_for(bare, name)
-    called = _called(bare, tool)
+    tool = _tool_name(bare, name)
+    called = _called_function(bare, tool)
     try:
         parameters = signature(function).parameters
     except (TypeError, ValueError):
-        raise _unfit(tool, "its signature cannot be read; wrap it in a function with annotated parameters") from None
+        raise _not_a_tool(
+            tool, "its signature cannot be read; wrap it in a function with annotated parameters"
+        ) from None
     bound: dict[str, Any] = getattr(function, "keywords", {}) if bare is not function else {}
     sources = {parameter: source for parameter, source in (inject or {}).items() if parameter in parameters}
     annotations: dict[str, Any] = {}
     defaults: dict[str, Any] = {}
     for parameter in parameters.values():
-        # What a partial has filled in is settled, and may be a secret: the model neither sees nor changes it.
+        # An argument bound by a partial may be a secret: the model neither sees nor changes it.
         if parameter.name in sources or parameter.name in bound:
             continue
-        annotations[parameter.name] = _annotation_of(parameter, tool, untyped)
+        annotations[parameter.name] = _get_annotation(parameter, tool, untyped)
         if parameter.default is not Parameter.empty:
             defaults[parameter.name] = parameter.default
-    *_, definition = layers_of(function)
-    return Signature(tool, function, definition, iscoroutinefunction(called), annotations, defaults, sources)
+    *_, definition = unwrap_function(function)
+    return FunctionSignature(tool, function, definition, iscoroutinefunction(called), annotations, defaults, sources)
 
 
-def resolved(compiled: Signature) -> tuple[dict[str, Any], dict[str, Source]]:
-    """The types of the parameters the model fills in, and the sources of those it does not see."""
+def resolve_annotations(compiled: FunctionSignature) -> tuple[dict[str, Any], dict[str, Source]]:
+    """Evaluate annotations: return types of visible parameters, and sources of hidden ones."""
     hints: dict[str, Any] = {}
     sources = dict(compiled.injected)
     for name, annotation in compiled.annotations.items():
-        hint = _evaluated(name, annotation, compiled)
+        hint = _evaluate(name, annotation, compiled)
         if _is_context(hint):
-            sources[name] = _the_context
+            sources[name] = _get_context
         else:
             hints[name] = hint
     return hints, sources
 
 
-def layers_of(function: Any) -> Iterator[Any]:
-    """The function and what it is made of: through partials, methods, decorators, callable objects, to the `def`."""
+def unwrap_function(function: Any) -> Iterator[Any]:
+    """Yield a function and each layer below it, down to the `def`."""
     layer: Any = function
     while layer is not None:
         yield layer
@@ -106,67 +121,69 @@ def layers_of(function: Any) -> Iterator[Any]:
         elif hasattr(layer, "__wrapped__"):
             layer = layer.__wrapped__
         else:
-            layer = call_method_of(layer)
+            layer = get_call_method(layer)
 
 
-def call_method_of(thing: Any) -> Any:
-    """The `def __call__` of a callable object; None for a function, or whatever else is not written in Python."""
+def get_call_method(thing: Any) -> Any:
+    """Return the `def __call__` of a callable object; None for functions and builtins."""
     method = type(thing).__call__ if callable(thing) else None
     return method if isfunction(method) else None
 
 
-def _name_for(function: Any, name: str | None) -> str:
+def _tool_name(function: Any, name: str | None) -> str:
     chosen = str(name or getattr(function, "__name__", None) or type(function).__name__)
     if not _NAME.fullmatch(chosen):
         raise SetupError(
-            f"a tool cannot be called `{chosen}`; give it a name of up to 64 letters, digits, `_` and `-`: "
+            f"a tool cannot be named `{chosen}`; give it a name of up to 64 letters, digits, `_` and `-`: "
             "write a def, or tool(function, name=…)"
         )
     return chosen
 
 
-def _called(function: Any, tool: str) -> Any:
+def _called_function(function: Any, tool: str) -> Any:
     if isclass(function) or not callable(function):
         kind = "a class" if isclass(function) else f"a {type(function).__name__}"
-        raise _unfit(tool, f"{function!r} is {kind}; give a function, a bound method or a callable object")
-    called = call_method_of(function) or function
+        raise _not_a_tool(tool, f"{function!r} is {kind}; give a function, a bound method or a callable object")
+    called = get_call_method(function) or function
     if isgeneratorfunction(called) or isasyncgenfunction(called):
-        reason = "it is a generator; return the whole result, and report on the way with `await ctx.progress(…)`"
-        raise _unfit(tool, reason)
+        reason = "it is a generator; return the whole result, and report progress with `await ctx.progress(…)`"
+        raise _not_a_tool(tool, reason)
     return called
 
 
-def _annotation_of(parameter: Parameter, tool: str, untyped: Any) -> Any:
+def _get_annotation(parameter: Parameter, tool: str, untyped: Any) -> Any:
     name = parameter.name
     if parameter.kind in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD):
-        raise _unfit(tool, f"`{parameter}` takes anything, and a model must know what; name each parameter")
+        raise _not_a_tool(tool, f"`{parameter}` accepts anything, but a model must know the parameters; name each one")
     if parameter.kind is Parameter.POSITIONAL_ONLY:
-        raise _unfit(tool, f"parameter `{name}` is positional-only, and arguments come by name; move it behind the `/`")
+        raise _not_a_tool(
+            tool, f"parameter `{name}` is positional-only, but arguments are passed by name; move it behind the `/`"
+        )
     if parameter.annotation is not Parameter.empty:
         return parameter.annotation
     if untyped is not None:
         return untyped
     if name in ("self", "cls"):
-        raise _unfit(tool, f"it is a method without its object; make the tool of a bound method: tool(thing.{tool})")
-    hint = f"`{name}: str` or the like, or `{name}: RunContext` to be given the run's context"
-    raise _unfit(tool, f"parameter `{name}` has no annotation, so its schema is unknown; write {hint}")
+        raise _not_a_tool(tool, f"it is an unbound method; make the tool of a bound method: tool(thing.{tool})")
+    hint = f"`{name}: str` or the like, or `{name}: RunContext` to receive the run's context"
+    raise _not_a_tool(tool, f"parameter `{name}` has no annotation, so its schema is unknown; write {hint}")
 
 
-def _unfit(tool: str, reason: str) -> SetupError:
+def _not_a_tool(tool: str, reason: str) -> SetupError:
     return SetupError(f"`{tool}` cannot be a tool: {reason}")
 
 
-def _evaluated(name: str, annotation: Any, compiled: Signature) -> Any:
+def _evaluate(name: str, annotation: Any, compiled: FunctionSignature) -> Any:
     holder = SimpleNamespace(__annotations__={name: annotation})
     known = getattr(compiled.definition, "__globals__", {})
     try:
         return get_type_hints(holder, known, include_extras=True)[name]
     except (NameError, AttributeError, SyntaxError, TypeError) as error:
         where = getattr(compiled.definition, "__module__", "?")
-        raise _unfit(
+        raise _not_a_tool(
             compiled.tool,
-            f"the annotation `{annotation}` of parameter `{name}` means nothing in module `{where}` ({error}); "
-            "define or import what it names at the top of that module, not in a function or under TYPE_CHECKING",
+            f"the annotation `{annotation}` of parameter `{name}` cannot be evaluated in module `{where}` ({error}); "
+            "define or import its names at the top of that module, not in a function or under TYPE_CHECKING",
         )
 
 
@@ -175,11 +192,59 @@ def _is_context(hint: Any) -> bool:
     if origin is Annotated:
         return _is_context(get_args(hint)[0])
     if origin in (Union, UnionType):
-        wanted = [choice for choice in get_args(hint) if choice is not NoneType]
-        return len(wanted) == 1 and _is_context(wanted[0])
+        choices = [choice for choice in get_args(hint) if choice is not NoneType]
+        return len(choices) == 1 and _is_context(choices[0])
     kind = origin or hint
     return isinstance(kind, type) and issubclass(kind, RunContext)
 
 
-def _the_context(ctx: RunContext[Any]) -> RunContext[Any]:
+def _get_context(ctx: RunContext[Any]) -> RunContext[Any]:
     return ctx
+
+
+_Style: TypeAlias = Literal["google", "numpy", "sphinx"]
+
+_SECTIONS = r"Returns?|Yields?|Receives?|Raises|Exceptions?|Warns|Examples?|Attributes"
+_PARAMETERS: dict[_Style, re.Pattern[str]] = {
+    "numpy": re.compile(r"^(?:Other )?Parameters[ ]*\n-{3,}[ ]*$", re.MULTILINE),
+    "google": re.compile(
+        r"^(?:Args|Arguments|Params|Parameters|(?:Keyword|Other) (?:Args|Arguments|Parameters)):[ ]*$", re.MULTILINE
+    ),
+    "sphinx": re.compile(r"^:(?:param|parameter|arg|argument|key|keyword)\b[^:\n]*:", re.MULTILINE),
+}
+_OTHER_SECTIONS = re.compile(
+    rf"^(?:{_SECTIONS}):[ ]*$"
+    rf"|^(?:{_SECTIONS}|See Also|Notes|References)[ ]*\n-{{3,}}[ ]*$"
+    r"|^:(?:type|raises?|except|exception|returns?|rtype|var|ivar|cvar|vartype)\b[^:\n]*:",
+    re.MULTILINE,
+)
+
+
+def get_docstring(compiled: FunctionSignature) -> str:
+    """Return the cleaned docstring of a function; empty if it has none."""
+    text = getattr(compiled.definition, "__doc__", None)
+    if not text and get_call_method(compiled.function):
+        text = type(compiled.function).__doc__
+    return cleandoc(text) if text else ""
+
+
+def get_description(docstring: str) -> str:
+    """Return the text before the first section of a docstring."""
+    sections = (pattern.search(docstring) for pattern in (*_PARAMETERS.values(), _OTHER_SECTIONS))
+    return docstring[: min((found.start() for found in sections if found), default=None)].strip()
+
+
+def get_parameter_descriptions(docstring: str) -> dict[str, str]:
+    """Parse the parameter descriptions of a docstring in Google, NumPy or Sphinx style."""
+    # Without a parameter section the parser is not even imported.
+    styles: list[_Style] = [style for style, pattern in _PARAMETERS.items() if pattern.search(docstring)]
+    if not styles:
+        return {}
+    import griffe
+
+    descriptions: dict[str, str] = {}
+    for section in griffe.parse(griffe.Docstring(docstring), styles[0], warnings=False):
+        if section.kind.value in ("parameters", "other parameters"):
+            for parameter in cast(list[griffe.DocstringParameter], section.value):
+                descriptions[parameter.name] = " ".join(parameter.description.split())
+    return descriptions

@@ -1,22 +1,21 @@
-"""Agents made of agents: one after the other, again and again, all at once.
+"""Workflow agents: sub-agents in sequence, in a loop, or in parallel.
 
-May import agents and what is below them. A workflow gives the floor to its steps and reads how they end; it must not
-follow transfers itself: a step's transfers stay inside the step.
+May import agents and what is below them. A workflow runs its steps and reads their outcome; it must not follow
+transfers itself, because a step's transfers stay inside the step.
 """
 
-from .break_loop import break_loop_tool
-from .loop import LoopAgent
+from ..events import BreakLoop
+from . import reducers
 from .parallel import ParallelAgent
-from .reducers import Reducer, add, append, extend
-from .sequential import SequentialAgent
+from .reducers import Reducer
+from .sequential import LoopAgent, SequentialAgent, break_loop_tool
 
 __all__ = [
+    "BreakLoop",
     "LoopAgent",
     "ParallelAgent",
     "Reducer",
     "SequentialAgent",
-    "add",
-    "append",
     "break_loop_tool",
-    "extend",
+    "reducers",
 ]

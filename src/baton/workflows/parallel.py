@@ -1,4 +1,4 @@
-"""Several agents at once, on the same history; what they say and write is joined in the order of declaration."""
+"""The parallel agent: branches on copies of one history, joined in the order of declaration."""
 
 import asyncio
 import logging
@@ -9,37 +9,52 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-from ..agents import AgentContext, AgentHooks, BaseAgent, Outcome, in_time
-from ..context import History, WatchedValues
-from ..errors import BranchesFailed, BranchTimeout, SetupError, checked_choice, ends_the_run
-from ..events import Action, BreakLoop, Exit, Stepped
+from ..agents import AgentContext, AgentHooks, BaseAgent
+from ..agents.base import FlowOutcome
+from ..agents.hooks import run_with_deadline
+from ..arguments import check_choice
+from ..context.history import History
+from ..context.values import TrackedValues
+from ..errors import BranchesFailedError, BranchTimeoutError, SetupError, ends_run
+from ..events import Action, BreakLoop, Exit, StepCompleted
 from ..handoffs import Handoff
 from ..log import FAILED
 from ..messages import UserMessage
-from .base import Workflow
 from .reducers import Reducer
+from .sequential import Workflow
 
 _logger = logging.getLogger("baton.workflows")
 
 
 class _Branch(Struct):
-    """One step on its way: its own history and values, and how it ended."""
+    """A running sub-agent with its own history and values."""
 
     place: str
     step: BaseAgent[Any, Any]
     history: History
-    values: WatchedValues
-    outcome: Outcome | None = None
+    values: TrackedValues
+    outcome: FlowOutcome | None = None
     failure: str = ""
-    """What went wrong, if that is to be passed over."""
+    """The error message, if the error was ignored."""
 
 
 class ParallelAgent(Workflow[dict[str, Any]]):
-    """Runs all its sub-agents at once. None of them reads what the others say; who comes after reads all of it.
+    """An agent that runs all its sub-agents concurrently. Its output is a dict of their outputs.
 
-    `on_error="collect"` lets all branches end and then raises BranchesFailed, "fail_fast" stops the others at the
-    first error, "ignore" goes on without the branches that failed. `reducers` say how a value that several branches
-    write is merged; without one, the branch that is declared last wins. The output is a dict of the branches' outputs.
+    A branch does not read the messages of the other branches; agents that run later read all of them.
+
+    Args:
+        name: The name of the agent.
+        sub_agents: The branches, at least one.
+        description: The description for models that may transfer to it.
+        max_concurrency: Maximum number of branches that run at once; None for no limit.
+        on_error: "collect" lets all branches end and then raises BranchesFailedError, "fail_fast" cancels the others
+            at the first error, "ignore" continues without the failed branches.
+        branch_timeout: Maximum seconds per branch; None for no limit.
+        reducers: Functions that merge a value that several branches wrote, by key. Without one, the branch that is
+            declared last wins.
+        handoffs: The agents that it can transfer to.
+        hooks: Hooks for its start, end and handoffs.
     """
 
     def __init__(
@@ -56,7 +71,7 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         hooks: AgentHooks | None = None,
     ) -> None:
         super().__init__(name, sub_agents=sub_agents, description=description, handoffs=handoffs, hooks=hooks)
-        checked_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
+        check_choice(f"on_error of `{name}`", on_error, ("collect", "fail_fast", "ignore"))
         if max_concurrency is not None and not (_is_number(max_concurrency, int) and max_concurrency >= 1):
             raise SetupError(f"`{name}` has max_concurrency={max_concurrency!r}; give at least 1, or None for no limit")
         if branch_timeout is not None and not (_is_number(branch_timeout, int, float) and branch_timeout > 0):
@@ -68,24 +83,28 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         self.on_error = on_error
         self.branch_timeout = branch_timeout
         self.reducers = dict(reducers or {})
-        self._names = _apart([step.name for step in self.sub_agents])
+        self._names = _unique_names([step.name for step in self.sub_agents])
 
     async def run(self, ctx: AgentContext[Any]) -> Action | None:
-        """Run the branches, wait for all of them, and join what they said and wrote."""
-        mark = len(ctx.history.entries)
+        """Run the branches, then join their histories and values.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        mark = len(ctx._history.entries)
         branches = [
-            _Branch(str(place), step, ctx.history.fork(), WatchedValues(dict(ctx.run.values)))
+            _Branch(str(place), step, ctx._history.fork(), TrackedValues(dict(ctx._run.values)))
             for place, step in enumerate(self.sub_agents)
         ]
         try:
             await self._run_all(ctx, branches)
         finally:
-            # Also of a run that stops here: its result shows what was said so far.
+            # Also if the run stops here: its result shows the messages so far.
             for branch in branches:
                 if branch.failure:
-                    ctx.history.add(UserMessage(branch.failure), ctx.origin)
+                    ctx._history.add(UserMessage(branch.failure), ctx._origin)
                 else:
-                    ctx.history.join(branch.history, mark)
+                    ctx._history.join(branch.history, mark)
         self._merge(ctx, branches)
         named = zip(self._names, branches, strict=True)
         ended = {name: branch.outcome for name, branch in named if branch.outcome is not None}
@@ -93,69 +112,70 @@ class ParallelAgent(Workflow[dict[str, Any]]):
         return _strongest([*ended.values()], ctx)
 
     async def _run_all(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
-        room = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency is not None else None
-        begin = self._work if room is None and self.on_error != "ignore" else partial(self._run_branch, room=room)
+        limit = asyncio.Semaphore(self.max_concurrency) if self.max_concurrency is not None else None
+        begin = self._work if limit is None and self.on_error != "ignore" else partial(self._run_branch, limit=limit)
         create = asyncio.get_running_loop().create_task
         tasks = [create(begin(ctx, branch)) for branch in branches]
         if self.on_error == "fail_fast":
             for task in tasks:
-                task.add_done_callback(partial(_stop_the_others, tasks))
-        await _all_ended(tasks)
-        ended = [_ending_of(task) for task in tasks]
+                task.add_done_callback(partial(_cancel_others, tasks))
+        await _wait_for_all(tasks)
+        ended = [_result_of(task) for task in tasks]
         raised = {
             name: error for name, error in zip(self._names, ended, strict=True) if isinstance(error, BaseException)
         }
         if raised:
-            self._raise_what_ended(raised)
+            self._raise_first(raised)
         for branch, outcome in zip(branches, ended, strict=True):
-            branch.outcome = cast("Outcome | None", outcome)
+            branch.outcome = cast("FlowOutcome | None", outcome)
 
-    def _raise_what_ended(self, raised: Mapping[str, BaseException]) -> None:
+    def _raise_first(self, raised: Mapping[str, BaseException]) -> None:
         errors = {name: error for name, error in raised.items() if isinstance(error, Exception)}
         for error in errors.values():
-            if self.on_error == "fail_fast" or ends_the_run(error):
+            if self.on_error == "fail_fast" or ends_run(error):
                 raise error
-        # A question first: what failed beside it is tried again when the answer is there. Nobody but the branch itself
-        # can have cancelled it: then it gave up, and the run stops as it would in a sequence.
+        # Interrupts first: failed branches are tried again when the answer is there. A branch that is cancelled here
+        # cancelled itself, and the run stops.
         for error in raised.values():
             if not isinstance(error, Exception):
                 raise error
-        raise BranchesFailed(self.name, errors) from next(iter(errors.values()))
+        raise BranchesFailedError(self.name, errors) from next(iter(errors.values()))
 
     async def _run_branch(
-        self, ctx: AgentContext[Any], branch: _Branch, *, room: asyncio.Semaphore | None
-    ) -> Outcome | None:
-        """What a branch comes to that must wait for room, or may fail without harm; None if it has failed."""
-        log, inside = ctx.run.log, f"{ctx.scope}/{branch.place}"
+        self, ctx: AgentContext[Any], branch: _Branch, *, limit: asyncio.Semaphore | None
+    ) -> FlowOutcome | None:
+        """Run a branch under the concurrency limit; return None if its error was ignored."""
+        log, inside = ctx._run.log, f"{ctx._scope}/{branch.place}"
         key = f"{inside}/{FAILED}"
-        failed = log.find(key, Stepped) if log.has_past else None
+        failed = log.find(key, StepCompleted) if log.has_past else None
         if failed is not None:
-            ctx.run.meter.count_again(log.visit(inside))
-            branch.failure = str(failed.value)
+            ctx._run.meter.recount(log.visit(inside))
+            branch.failure = str(failed.result)
             return None
         try:
-            if room is None:
+            if limit is None:
                 return await self._work(ctx, branch)
-            async with room:
+            async with limit:
                 return await self._work(ctx, branch)
         except Exception as error:
-            if self.on_error != "ignore" or ends_the_run(error):
+            if self.on_error != "ignore" or ends_run(error):
                 raise
-            _logger.warning("`%s` failed in `%s`; the others go on", branch.step.name, self.name, exc_info=True)
+            _logger.warning(
+                "`%s` failed in `%s`; the other branches continue", branch.step.name, self.name, exc_info=True
+            )
             branch.failure = f"[{branch.step.name}] failed: {type(error).__name__}: {error}"
-            log.write(Stepped(key, ctx.origin, time(), FAILED, branch.failure))
+            log.write(StepCompleted(key, ctx._origin, time(), FAILED, branch.failure))
             return None
 
-    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, Outcome]:
-        run = ctx.run.part(values=branch.values)
-        work = ctx.inside(branch.step, branch.place, run=run, history=branch.history)
+    def _work(self, ctx: AgentContext[Any], branch: _Branch) -> Coroutine[Any, Any, FlowOutcome]:
+        run = ctx._run.part(values=branch.values)
+        work = ctx.run_agent(branch.step, branch.place, _run=run, history=branch.history)
         seconds = self.branch_timeout
         if seconds is None:
             return work
-        return in_time(work, seconds, lambda: BranchTimeout(self.name, branch.step.name, seconds))
+        return run_with_deadline(work, seconds, lambda: BranchTimeoutError(self.name, branch.step.name, seconds))
 
     def _merge(self, ctx: AgentContext[Any], branches: Sequence[_Branch]) -> None:
-        """Write to the run's values what the branches wrote to theirs."""
         for branch in branches:
             if branch.failure:
                 continue
@@ -167,10 +187,10 @@ class ParallelAgent(Workflow[dict[str, Any]]):
                 ctx.values.set(key, written if reduce is None else reduce(ctx.values.get(key), written))
 
 
-async def _all_ended(tasks: "Sequence[asyncio.Task[Any]]") -> None:
-    """Wait for all tasks. If the run is cancelled so are they, and they are waited for all the same, however often.
+async def _wait_for_all(tasks: "Sequence[asyncio.Task[Any]]") -> None:
+    """Wait for all tasks; on cancellation, cancel them and wait nevertheless.
 
-    What `gather` does, at half its cost for each branch.
+    It does what `gather` does at half the cost per branch.
     """
     running, cancelled = len(tasks), None
     ended = asyncio.get_running_loop().create_future()
@@ -192,12 +212,12 @@ async def _all_ended(tasks: "Sequence[asyncio.Task[Any]]") -> None:
                 task.cancel()
     if cancelled is not None:
         for task in tasks:
-            _ending_of(task)  # Looked at, so that asyncio does not complain that nobody did.
+            _result_of(task)  # Retrieve the exception, so that asyncio does not warn.
         raise cancelled
 
 
-def _ending_of(task: "asyncio.Task[Any]") -> Any:
-    """What a task gave or raised."""
+def _result_of(task: "asyncio.Task[Any]") -> Any:
+    """Return the result of a task, or the exception it raised."""
     if task.cancelled():
         return asyncio.CancelledError()
     return task.exception() or task.result()
@@ -207,26 +227,26 @@ def _is_number(value: object, *kinds: type) -> bool:
     return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _stop_the_others(tasks: "Sequence[asyncio.Task[Any]]", ended: "asyncio.Task[Any]") -> None:
+def _cancel_others(tasks: "Sequence[asyncio.Task[Any]]", ended: "asyncio.Task[Any]") -> None:
     if not ended.cancelled() and isinstance(ended.exception(), Exception):
         for task in tasks:
             task.cancel()
 
 
-def _apart(names: Sequence[str]) -> list[str]:
-    """The names of the branches; the second of two with the same name has a number."""
-    apart: dict[str, None] = {}
+def _unique_names(names: Sequence[str]) -> list[str]:
+    """Number branches with the same name: `A`, `A#2`."""
+    unique: dict[str, None] = {}
     for name in names:
         number, free = 1, name
-        while free in apart or (number > 1 and free in names):
+        while free in unique or (number > 1 and free in names):
             number += 1
             free = f"{name}#{number}"
-        apart[free] = None
-    return list(apart)
+        unique[free] = None
+    return list(unique)
 
 
-def _strongest(outcomes: Sequence[Outcome], ctx: AgentContext[Any]) -> Action | None:
-    """What the whole ends with: an exit of any branch, else a break of the loop around, else nothing."""
+def _strongest(outcomes: Sequence[FlowOutcome], ctx: AgentContext[Any]) -> Action | None:
+    """Return the combined action: an exit of any branch, else a break of the loop, else None."""
     for kind in (Exit, BreakLoop):
         for outcome in outcomes:
             if type(outcome.action) is kind:

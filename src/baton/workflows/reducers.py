@@ -1,25 +1,40 @@
-"""How a value that several branches wrote becomes one."""
+"""Reducers: functions that merge a value that several parallel branches wrote."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 Reducer: TypeAlias = Callable[[Any, Any], Any]
-"""`(current, written) -> merged`, called for each branch that wrote the value, in the order of declaration.
+"""A function `(current, written) -> merged`, called for each branch that wrote the value, in order of declaration.
 
-`current` is None if there was nothing before.
+`current` is None if there was no value before.
 """
 
 
 def append(current: Any, written: Any) -> list[Any]:
-    """A list of what the branches wrote, after what was there."""
+    """Append each written value to a list.
+
+    Args:
+        current: The list so far, or None.
+        written: The value that a branch wrote.
+    """
     return [*(current or []), written]
 
 
 def extend(current: Any, written: Any) -> list[Any]:
-    """One list of all the lists that branches wrote, after what was there."""
+    """Concatenate written lists.
+
+    Args:
+        current: The list so far, or None.
+        written: The list that a branch wrote.
+    """
     return [*(current or []), *written]
 
 
 def add(current: Any, written: Any) -> Any:
-    """The sum of what was there and what each branch wrote."""
+    """Add written values up.
+
+    Args:
+        current: The sum so far, or None.
+        written: The value that a branch wrote.
+    """
     return written if current is None else current + written

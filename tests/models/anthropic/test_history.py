@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from baton.errors import RequestError
+from baton.errors import ModelRequestError
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -20,7 +20,7 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models.anthropic.history import as_turns
+from baton.models.anthropic.request import as_turns
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 USE = {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "cat"}}
@@ -72,7 +72,7 @@ def test_a_failed_call_is_told_in_words_and_its_pictures_after_the_results() -> 
     second = ToolCall("c2", "look")
     told = turns(
         UserMessage("Hi"),
-        AssistantMessage(calls=(CALL, second)),
+        AssistantMessage(tool_calls=(CALL, second)),
         ToolMessage("c1", "look", (Text("blurred"), Image(url="https://example.org/a.png")), is_error=True),
         ToolMessage("c2", "look", "a dog"),
         UserMessage("So?"),
@@ -122,7 +122,7 @@ def test_thoughts_alone_are_no_turn() -> None:
 def test_ids_of_others_are_made_fit_and_stay_different() -> None:
     calls = (ToolCall("a:b", "look"), ToolCall("a/b", "look"))
     told = turns(
-        UserMessage("Hi"), AssistantMessage(calls=calls), ToolMessage("a:b", "look"), ToolMessage("a/b", "look")
+        UserMessage("Hi"), AssistantMessage(tool_calls=calls), ToolMessage("a:b", "look"), ToolMessage("a/b", "look")
     )
     assert [block["id"] for block in told[1][1]] == ["a_b", "a_bx"]
     assert [block["tool_use_id"] for block in told[2][1]] == ["a_b", "a_bx"]
@@ -130,7 +130,7 @@ def test_ids_of_others_are_made_fit_and_stay_different() -> None:
 
 @pytest.mark.parametrize("arguments", ['{"at": ', "[1]", "7"])
 def test_arguments_that_are_no_object_are_kept_in_one(arguments: str) -> None:
-    told = turns(UserMessage("Hi"), AssistantMessage(calls=(ToolCall("c1", "look", arguments),)))
+    told = turns(UserMessage("Hi"), AssistantMessage(tool_calls=(ToolCall("c1", "look", arguments),)))
     assert told[1][1][0]["input"] == {"arguments": arguments}
 
 
@@ -170,11 +170,14 @@ def test_parts(part: Part, block: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("part", "why"),
     [
-        (Audio(data=b"x"), "cannot be given sound; give the transcript"),
-        (Image(data=b"x", media_type="image/tiff"), "cannot be given an image of image/tiff; it takes image/jpeg"),
-        (File(data=b"x", media_type="application/zip"), "cannot be given a file of application/zip; it takes PDF"),
+        (Audio(data=b"x"), "does not accept audio; pass a transcript"),
+        (Image(data=b"x", media_type="image/tiff"), "does not accept images of type image/tiff; it accepts image/jpeg"),
+        (
+            File(data=b"x", media_type="application/zip"),
+            "does not accept files of type application/zip; it accepts PDF",
+        ),
     ],
 )
 def test_what_claude_cannot_read_is_an_error_that_says_what_works(part: Part, why: str) -> None:
-    with pytest.raises(RequestError, match=why):
+    with pytest.raises(ModelRequestError, match=why):
         block_of(part)

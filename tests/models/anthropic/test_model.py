@@ -9,20 +9,28 @@ from typing import Any
 
 import pytest
 from tests.models.forwarding import counted
+from tests.servers import AnthropicServer, HttpFault
 
 from baton.errors import (
     AuthenticationError,
     ContentFilterError,
     ModelConnectionError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     RateLimitError,
-    RequestError,
 )
 from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import Model, ModelRequest, ModelSettings, ReasoningChunk, Response, collect, resolve
+from baton.models import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    ModelSettings,
+    ReasoningChunk,
+    collect_response,
+    resolve_model,
+)
 from baton.models.anthropic import AnthropicModel
-from baton.testing import Stream, call, say
-from baton.testing.servers import AnthropicServer, HttpFault
+from baton.testing import ScriptedStream, call, say
 
 HELLO = ModelRequest((UserMessage("Hello"),))
 WAVE = ToolSpec("wave")
@@ -32,21 +40,21 @@ def model_at(server: AnthropicServer, name: str = "claude-opus-5-5") -> Anthropi
     return AnthropicModel(name, api_key=server.api_key, base_url=server.base_url)
 
 
-async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[Response, AssistantMessage]:
-    response = await collect(model.respond(request), model.name)
+async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[ModelResponse, AssistantMessage]:
+    response = await collect_response(model.respond(request), model.name)
     assert response.message is not None
     return response, response.message
 
 
 def test_a_string_names_it() -> None:
-    model = resolve("anthropic:claude-opus-5-5")
+    model = resolve_model("anthropic:claude-opus-5-5")
     assert isinstance(model, AnthropicModel)
     assert model.name == "anthropic:claude-opus-5-5"
 
 
 def test_the_sdk_is_not_imported_before_it_is_used() -> None:
     code = (
-        "import sys; from baton.models import resolve; resolve('anthropic:claude-opus-5-5'); "
+        "import sys; from baton.models import resolve_model; resolve_model('anthropic:claude-opus-5-5'); "
         "assert not {'anthropic', 'httpx2', 'pydantic'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -75,14 +83,14 @@ async def test_a_wrong_key() -> None:
 
 
 async def test_thoughts_come_back_as_they_were_also_between_words_and_calls() -> None:
-    thinking = Stream(
-        *(Reasoning("First. "), Reasoning("", opaque={"data": "hidden"}), "Wait. ", Reasoning("Second.")),
+    thinking = ScriptedStream(
+        *(Reasoning("First. "), Reasoning("", signature={"data": "hidden"}), "Wait. ", Reasoning("Second.")),
         *(ToolCall("c1", "wave"), Reasoning("Third."), ToolCall("c2", "wave")),
     )
     async with AnthropicServer([thinking, "Done."]) as server:
         model = model_at(server)
         _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
-        results = [ToolMessage(each.id, each.name, "ok") for each in said.calls]
+        results = [ToolMessage(each.id, each.name, "ok") for each in said.tool_calls]
         _, last = await answer(model, ModelRequest((UserMessage("Hi"), said, *results), tools=(WAVE,)))
     assert last.content == "Done."
     assert [each.text for each in said.reasoning] == ["First. ", "", "Second.", "Third."]
@@ -97,14 +105,16 @@ async def test_a_thought_that_somebody_changed_is_refused_by_the_provider() -> N
         model = model_at(server)
         _, said = await answer(model)
         (thought,) = said.reasoning
-        changed = AssistantMessage("Yes.", reasoning=(Reasoning("Ha.", "anthropic", thought.opaque),))
-        with pytest.raises(RequestError, match="Invalid `signature`"):
+        changed = AssistantMessage("Yes.", reasoning=(Reasoning("Ha.", "anthropic", thought.signature),))
+        with pytest.raises(ModelRequestError, match="Invalid `signature`"):
             await answer(model, ModelRequest((UserMessage("Hi"), changed, UserMessage("So?"))))
 
 
 async def test_a_thought_is_shown_while_it_is_thought() -> None:
     gate = asyncio.Event()
-    async with AnthropicServer([Stream(ReasoningChunk("Let me "), gate, ReasoningChunk("see."), "Yes.")]) as server:
+    async with AnthropicServer(
+        [ScriptedStream(ReasoningChunk("Let me "), gate, ReasoningChunk("see."), "Yes.")]
+    ) as server:
         chunks = aiter(model_at(server).respond(HELLO))
         assert await anext(chunks) == ReasoningChunk("Let me ")
         gate.set()
@@ -113,17 +123,17 @@ async def test_a_thought_is_shown_while_it_is_thought() -> None:
 
 
 async def test_a_refusal_with_words_says_so() -> None:
-    step = Response(AssistantMessage("I would rather not."), stop_reason="refusal")
+    step = ModelResponse(AssistantMessage("I would rather not."), stop_reason="refusal")
     async with AnthropicServer([step]) as server:
         response, message = await answer(model_at(server))
     assert (response.stop_reason, message.content) == ("refusal", "I would rather not.")
 
 
 async def test_a_refusal_without_words_is_the_filter() -> None:
-    async with AnthropicServer([Response(AssistantMessage(), stop_reason="refusal")]) as server:
+    async with AnthropicServer([ModelResponse(AssistantMessage(), stop_reason="refusal")]) as server:
         with pytest.raises(ContentFilterError) as raised:
             await answer(model_at(server))
-    assert raised.value.__notes__ == ["The provider explains: The script says so."]
+    assert raised.value.__notes__ == ["The provider's explanation: The script says so."]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +141,7 @@ async def test_a_refusal_without_words_is_the_filter() -> None:
     [
         ("Yes.", "stop"),
         (call("wave"), "tool_calls"),
-        (Response(AssistantMessage("So"), stop_reason="length"), "length"),
+        (ModelResponse(AssistantMessage("So"), stop_reason="length"), "length"),
     ],
 )
 async def test_stop_reasons(step: Any, reason: str) -> None:
@@ -155,7 +165,9 @@ async def test_an_older_model_is_told_the_temperature() -> None:
     assert (server.understood[0].settings.temperature, server.understood[0].settings.top_p) == (0.5, 0.25)
 
 
-@pytest.mark.parametrize(("status", "kind"), [(402, RateLimitError), (413, RequestError), (408, ModelTimeout)])
+@pytest.mark.parametrize(
+    ("status", "kind"), [(402, RateLimitError), (413, ModelRequestError), (408, ModelTimeoutError)]
+)
 async def test_other_statuses(status: int, kind: type[Exception]) -> None:
     async with AnthropicServer([HttpFault(status)]) as server:
         with pytest.raises(kind):
@@ -197,7 +209,8 @@ async def test_it_works_in_one_event_loop_after_another() -> None:
     assert said == ["One.", "Two.", "Three."]
 
 
-async def test_one_connection_is_enough_for_one_request_after_another() -> None:
+async def test_one_connection_is_enough_for_one_request_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("baton.models.anthropic.model._SECONDS_TO_DRAIN", 20)
     async with AnthropicServer(["One.", "Two.", "Three."]) as server, counted(server.origin) as (url, connections):
         model = AnthropicModel("claude-opus-5-5", api_key=server.api_key, base_url=url)
         said = [(await answer(model))[1].content for _ in range(3)]

@@ -6,20 +6,20 @@ import pytest
 
 from baton.messages import AssistantMessage, Message, ToolCall, ToolMessage, ToolSpec, UserMessage
 from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.anthropic.request import parameters, version_of
+from baton.models.anthropic.request import build_parameters, version_of
 
 HELLO = (UserMessage("Hello"),)
 WAVE = ToolSpec("wave", "Wave a hand.")
 CALLED: tuple[Message, ...] = (
     *HELLO,
-    AssistantMessage(calls=(ToolCall("c1", "wave"),)),
+    AssistantMessage(tool_calls=(ToolCall("c1", "wave"),)),
     ToolMessage("c1", "wave", "ok"),
 )
 
 
 def asked(model: str = "claude-opus-5-5", **fields: Any) -> dict[str, Any]:
     request = ModelRequest(fields.pop("messages", HELLO), fields.pop("instructions", ""), **fields)
-    return parameters(request, model, f"anthropic:{model}")
+    return build_parameters(request, model, f"anthropic:{model}")
 
 
 @pytest.mark.parametrize(
@@ -79,8 +79,8 @@ def test_no_effort_is_no_thinking() -> None:
 @pytest.mark.parametrize("choice", ["required", "wave"])
 @pytest.mark.parametrize("model", ["claude-opus-5-5", "claude-haiku-4-5"])
 def test_who_must_call_does_not_think_first(model: str, choice: str) -> None:
-    settings = ModelSettings(reasoning_effort="high", tool_choice=choice)
-    assert "thinking" not in asked(model, tools=(WAVE,), settings=settings)
+    settings = ModelSettings(reasoning_effort="high")
+    assert "thinking" not in asked(model, tools=(WAVE,), tool_choice=choice, settings=settings)
 
 
 def test_sampling_is_for_older_models_and_the_older_api() -> None:
@@ -92,26 +92,24 @@ def test_sampling_is_for_older_models_and_the_older_api() -> None:
 def test_what_a_model_does_not_take_is_left_out_and_said(caplog: pytest.LogCaptureFixture) -> None:
     given = asked(settings=ModelSettings(temperature=0.2, seed=7))
     assert not {"temperature", "seed", "extra_body", "extra_headers"} & set(given)
-    assert "takes no temperature and no seed" in caplog.text
+    assert "does not support temperature and seed; it is ignored" in caplog.text
 
 
 @pytest.mark.parametrize(
-    ("settings", "choice"),
+    ("choice", "parallel", "written"),
     [
-        (ModelSettings(), None),
-        (ModelSettings(tool_choice="auto"), {"type": "auto"}),
-        (ModelSettings(tool_choice="required"), {"type": "any"}),
-        (ModelSettings(tool_choice="none", parallel_tool_calls=False), {"type": "none"}),
-        (ModelSettings(tool_choice="wave"), {"type": "tool", "name": "wave"}),
-        (ModelSettings(parallel_tool_calls=False), {"type": "auto", "disable_parallel_tool_use": True}),
-        (
-            ModelSettings(tool_choice="wave", parallel_tool_calls=True),
-            {"type": "tool", "name": "wave", "disable_parallel_tool_use": False},
-        ),
+        (None, None, None),
+        ("auto", None, {"type": "auto"}),
+        ("required", None, {"type": "any"}),
+        ("none", False, {"type": "none"}),
+        ("wave", None, {"type": "tool", "name": "wave"}),
+        (None, False, {"type": "auto", "disable_parallel_tool_use": True}),
+        ("wave", True, {"type": "tool", "name": "wave", "disable_parallel_tool_use": False}),
     ],
 )
-def test_the_choice_of_a_tool(settings: ModelSettings, choice: dict[str, Any] | None) -> None:
-    assert asked(tools=(WAVE,), settings=settings).get("tool_choice") == choice
+def test_tool_choice(choice: str | None, parallel: bool | None, written: dict[str, Any] | None) -> None:
+    settings = ModelSettings(parallel_tool_calls=parallel)
+    assert asked(tools=(WAVE,), tool_choice=choice, settings=settings).get("tool_choice") == written
 
 
 def test_tools_that_were_called_are_there_although_none_may_be_called_any_more() -> None:
@@ -122,7 +120,7 @@ def test_tools_that_were_called_are_there_although_none_may_be_called_any_more()
 
 def test_a_schema_is_closed_and_its_bounds_are_told_in_words() -> None:
     schema = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 3}}, "required": ["age"]}
-    given = asked(output=OutputSchema("person", schema), tools=(ToolSpec("wave", "", schema, is_strict=True),))
+    given = asked(output_schema=OutputSchema("person", schema), tools=(ToolSpec("wave", "", schema, strict=True),))
     written = given["output_config"]["format"]["schema"]
     assert written["additionalProperties"] is False
     assert "minimum" not in written["properties"]["age"]
@@ -132,7 +130,7 @@ def test_a_schema_is_closed_and_its_bounds_are_told_in_words() -> None:
 
 def test_a_schema_of_keys_that_are_not_known_is_told_in_words() -> None:
     schema = {"type": "object", "properties": {"ages": {"type": "object", "additionalProperties": {"type": "integer"}}}}
-    given = asked(output=OutputSchema("ages", schema), tools=(ToolSpec("wave", "", schema, is_strict=True),))
+    given = asked(output_schema=OutputSchema("ages", schema), tools=(ToolSpec("wave", "", schema, strict=True),))
     assert "output_config" not in given
     assert "nothing but JSON" in given["system"]
     assert given["tools"] == [{"name": "wave", "input_schema": schema}]
@@ -140,7 +138,7 @@ def test_a_schema_of_keys_that_are_not_known_is_told_in_words() -> None:
 
 def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
     settings = ModelSettings(
-        timeout=3, stop=("END",), extra_headers={"x-one": "1"}, extra_body={"service_tier": "auto"}
+        timeout=3, stop_sequences=("END",), extra_headers={"x-one": "1"}, extra_body={"service_tier": "auto"}
     )
     given = asked(settings=settings)
     assert given["stop_sequences"] == ["END"]

@@ -19,14 +19,14 @@ from baton.messages import (
     ToolMessage,
     UserMessage,
 )
-from baton.models.google.history import as_contents
+from baton.models.google.request import as_contents
 
 CALL = ToolCall("c1", "look", '{"at":"cat"}')
 UNSIGNED = b"skip_thought_signature_validator"
 
 
-def turns(*messages: Message, wants_signatures: bool = False) -> list[tuple[str, list[Any]]]:
-    contents = as_contents(messages, wants_signatures=wants_signatures)[1]
+def turns(*messages: Message, needs_signatures: bool = False) -> list[tuple[str, list[Any]]]:
+    contents = as_contents(messages, needs_signatures=needs_signatures)[1]
     return [(content["role"], content["parts"]) for content in contents]
 
 
@@ -49,7 +49,7 @@ def test_responses_match_the_calls_in_number_and_order_and_words_follow() -> Non
 def test_pictures_of_results_come_after_all_responses() -> None:
     told = turns(
         UserMessage("Hi"),
-        AssistantMessage(calls=(CALL, ToolCall("c2", "bow"))),
+        AssistantMessage(tool_calls=(CALL, ToolCall("c2", "bow"))),
         ToolMessage("c1", "look", (Text("this"), Image(data=b"png"))),
         ToolMessage("c2", "bow", "done"),
     )
@@ -60,7 +60,7 @@ def test_pictures_of_results_come_after_all_responses() -> None:
 
 def test_the_application_speaks_in_system_before_all_else_and_in_the_middle_as_the_user() -> None:
     messages = (SystemMessage("Be kind."), UserMessage("Hi"), SystemMessage("They are in a hurry."))
-    told, contents = as_contents(messages, wants_signatures=True)
+    told, contents = as_contents(messages, needs_signatures=True)
     assert told == ["Be kind."]
     assert contents == [{"role": "user", "parts": [{"text": "Hi"}, {"text": "They are in a hurry."}]}]
 
@@ -71,7 +71,7 @@ def test_a_conversation_begins_and_ends_with_the_user() -> None:
 
 
 def test_calls_after_words_of_the_model_have_a_turn_of_their_own() -> None:
-    told = turns(UserMessage("Hi"), AssistantMessage("One."), AssistantMessage(calls=(CALL,)))
+    told = turns(UserMessage("Hi"), AssistantMessage("One."), AssistantMessage(tool_calls=(CALL,)))
     assert [role for role, _ in told] == ["user", "model", "user", "model", "user"]
 
 
@@ -81,13 +81,15 @@ def test_signatures_go_back_to_the_call_they_came_with() -> None:
         Reasoning("", "anthropic", {"signature": "foreign"}),
     )
     message = AssistantMessage("Wait.", (CALL, ToolCall("c2", "bow")), reasoning)
-    _, parts = turns(UserMessage("Hi"), message, wants_signatures=True)[1]
+    _, parts = turns(UserMessage("Hi"), message, needs_signatures=True)[1]
     assert [part.get("thought_signature") for part in parts] == [None, None, b"a"]
 
 
 def test_a_signature_of_a_call_that_is_gone_is_dropped() -> None:
     reasoning = (Reasoning("", "google", {"signature": "YQ==", "call": 0, "name": "transfer"}),)
-    _, parts = turns(UserMessage("Hi"), AssistantMessage(calls=(CALL,), reasoning=reasoning), wants_signatures=True)[1]
+    _, parts = turns(
+        UserMessage("Hi"), AssistantMessage(tool_calls=(CALL,), reasoning=reasoning), needs_signatures=True
+    )[1]
     assert [part.get("thought_signature") for part in parts] == [UNSIGNED]
 
 
@@ -97,8 +99,8 @@ def test_a_signature_of_words_goes_back_with_them() -> None:
 
 
 def test_calls_of_other_models_are_marked_where_signatures_are_wanted() -> None:
-    said = AssistantMessage(calls=(CALL, ToolCall("c2", "bow")))
-    assert [part.get("thought_signature") for part in turns(UserMessage("Hi"), said, wants_signatures=True)[1][1]] == [
+    said = AssistantMessage(tool_calls=(CALL, ToolCall("c2", "bow")))
+    assert [part.get("thought_signature") for part in turns(UserMessage("Hi"), said, needs_signatures=True)[1][1]] == [
         UNSIGNED,
         None,
     ]

@@ -1,6 +1,7 @@
 """Gemini over Google's SDK and a real socket."""
 
 import asyncio
+import gc
 import socket
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 from tests.models.forwarding import counted
+from tests.servers import GoogleServer, HttpFault
+from tests.unclosed import created
 
 from baton.errors import (
     AuthenticationError,
@@ -18,15 +21,14 @@ from baton.errors import (
     MalformedResponseError,
     ModelConnectionError,
     ModelError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     RateLimitError,
-    RequestError,
 )
 from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import Model, ModelRequest, ModelSettings, Response, collect, resolve
+from baton.models import Model, ModelRequest, ModelResponse, ModelSettings, collect_response, resolve_model
 from baton.models.google import GoogleModel
-from baton.testing import Step, Stream, call, say
-from baton.testing.servers import GoogleServer, HttpFault
+from baton.testing import ScriptedStream, ScriptStep, call, say
 
 HELLO = ModelRequest((UserMessage("Hello"),))
 WAVE = ToolSpec("wave")
@@ -37,25 +39,25 @@ def model_at(server: GoogleServer, name: str = "gemini-3.8-flash") -> GoogleMode
 
 
 @asynccontextmanager
-async def played(*steps: Step) -> AsyncGenerator[tuple[GoogleModel, GoogleServer]]:
+async def played(*steps: ScriptStep) -> AsyncGenerator[tuple[GoogleModel, GoogleServer]]:
     async with GoogleServer(steps) as server:
         yield model_at(server), server
 
 
-async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[Response, AssistantMessage]:
-    response = await collect(model.respond(request), model.name)
+async def answer(model: Model, request: ModelRequest = HELLO) -> tuple[ModelResponse, AssistantMessage]:
+    response = await collect_response(model.respond(request), model.name)
     assert response.message is not None
     return response, response.message
 
 
 def test_a_string_names_it() -> None:
-    assert isinstance(resolve("google:gemini-3.8-flash"), GoogleModel)
-    assert resolve("google:gemini-3.8-flash").name == "google:gemini-3.8-flash"
+    assert isinstance(resolve_model("google:gemini-3.8-flash"), GoogleModel)
+    assert resolve_model("google:gemini-3.8-flash").name == "google:gemini-3.8-flash"
 
 
 def test_the_sdk_is_not_imported_before_it_is_used() -> None:
     code = (
-        "import sys; from baton.models import resolve; resolve('google:gemini-3.8-flash'); "
+        "import sys; from baton.models import resolve_model; resolve_model('google:gemini-3.8-flash'); "
         "assert not {'google.genai', 'httpx2', 'pydantic'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -78,10 +80,10 @@ async def test_signatures_of_calls_come_back_as_they_were() -> None:
     thoughtful = AssistantMessage("Wait.", (call("wave", times=1), call("wave", times=2)), (Reasoning("Hm."),))
     async with played(thoughtful, "Done.") as (model, server):
         _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(WAVE,)))
-        results = [ToolMessage(each.id, each.name, "ok") for each in said.calls]
+        results = [ToolMessage(each.id, each.name, "ok") for each in said.tool_calls]
         await answer(model, ModelRequest((UserMessage("Hi"), said, *results), tools=(WAVE,)))
     assert said.reasoning[0] == Reasoning("Hm.", "google")
-    (signature,) = [each.opaque for each in said.reasoning if each.opaque]
+    (signature,) = [each.signature for each in said.reasoning if each.signature]
     assert (signature["call"], signature["name"]) == (0, "wave")
     parts = server.requests[-1].body["contents"][1]["parts"]
     assert [part.get("thoughtSignature") for part in parts] == [None, signature["signature"], None]
@@ -99,7 +101,7 @@ async def test_a_signature_of_words_comes_back_with_them() -> None:
 async def test_a_signature_that_somebody_changed_is_refused_by_the_provider() -> None:
     async with played("Never said.") as (model, _):
         said = AssistantMessage("Yes.", reasoning=(Reasoning("", "google", {"signature": "Zm9yZ2Vk"}),))
-        with pytest.raises(RequestError, match="Thought signature is not valid"):
+        with pytest.raises(ModelRequestError, match="Thought signature is not valid"):
             await answer(model, ModelRequest((UserMessage("Hi"), said, UserMessage("So?"))))
 
 
@@ -109,7 +111,7 @@ async def test_a_tool_whose_name_google_does_not_take_is_called_by_its_own() -> 
 
     async with played(by_the_name_it_has_there) as (model, server):
         _, said = await answer(model, ModelRequest((UserMessage("Hi"),), tools=(ToolSpec("3d_print"),)))
-    assert [each.name for each in said.calls] == ["3d_print"]
+    assert [each.name for each in said.tool_calls] == ["3d_print"]
     assert server.understood[0].tools[0].name == "_3d_print"
 
 
@@ -130,7 +132,7 @@ async def test_a_prompt_that_is_blocked() -> None:
     [
         ("Yes.", "stop"),
         (call("wave"), "tool_calls"),
-        (Response(AssistantMessage("So"), stop_reason="length"), "length"),
+        (ModelResponse(AssistantMessage("So"), stop_reason="length"), "length"),
     ],
 )
 async def test_stop_reasons(step: Any, reason: str) -> None:
@@ -140,7 +142,7 @@ async def test_stop_reasons(step: Any, reason: str) -> None:
 
 
 async def test_thoughts_that_used_up_all_tokens() -> None:
-    async with played(Response(AssistantMessage(), stop_reason="length")) as (model, _):
+    async with played(ModelResponse(AssistantMessage(), stop_reason="length")) as (model, _):
         with pytest.raises(EmptyResponseError, match="max_tokens") as raised:
             await answer(model)
     assert not raised.value.retryable
@@ -160,7 +162,7 @@ async def test_usage_counts_what_was_cached_and_thought() -> None:
             HttpFault(429, body={"error": {"code": 429, "message": "Quota", "status": "RESOURCE_EXHAUSTED"}}),
             RateLimitError,
         ),
-        (HttpFault(504), ModelTimeout),
+        (HttpFault(504), ModelTimeoutError),
         (HttpFault(403), AuthenticationError),
         (HttpFault(502, body="<html>Bad gateway</html>"), ModelError),
     ],
@@ -174,7 +176,7 @@ async def test_other_statuses(fault: HttpFault, kind: type[ModelError]) -> None:
 
 @pytest.mark.parametrize("broken", ['{"candidates": 7}', '{"candidates": [{"content": {"parts": [{"text": []}]}}]}'])
 async def test_a_piece_of_another_form(broken: str) -> None:
-    async with played(Stream("So ", MalformedResponseError(broken))) as (model, _):
+    async with played(ScriptedStream("So ", MalformedResponseError(broken))) as (model, _):
         with pytest.raises(MalformedResponseError, match="not as documented"):
             await answer(model)
 
@@ -182,7 +184,7 @@ async def test_a_piece_of_another_form(broken: str) -> None:
 async def test_a_request_that_the_sdk_does_not_take() -> None:
     settings = ModelSettings(extra_headers={"x-number": 7})  # pyright: ignore[reportArgumentType]
     async with played("Never said.") as (model, server):
-        with pytest.raises(RequestError, match="the SDK says"):
+        with pytest.raises(ModelRequestError, match="the SDK reports"):
             await answer(model, ModelRequest((UserMessage("Hi"),), settings=settings))
     assert server.requests == []
 
@@ -206,6 +208,18 @@ async def test_it_works_in_one_event_loop_after_another() -> None:
         said = [await asyncio.to_thread(in_a_loop_of_its_own) for _ in range(2)]
         said.append((await answer(model))[1].content)
     assert said == ["One.", "Two.", "Three."]
+
+
+async def test_a_closed_model_starts_nothing_when_it_is_collected() -> None:
+    async with GoogleServer(["One."]) as server:
+        model = model_at(server)
+        await answer(model)
+        await model.aclose()
+        before = asyncio.all_tasks()
+        created.clear()
+        del model
+        gc.collect()
+        assert asyncio.all_tasks() <= before
 
 
 async def test_one_connection_is_enough_for_one_request_after_another() -> None:

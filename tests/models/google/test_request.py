@@ -6,7 +6,7 @@ import pytest
 
 from baton.messages import ToolSpec, UserMessage
 from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.google.request import parameters, version_of
+from baton.models.google.request import build_parameters, version_of
 
 HELLO = (UserMessage("Hello"),)
 WAVE = ToolSpec("wave", "Wave a hand.")
@@ -14,7 +14,7 @@ CITY = OutputSchema("city", {"type": "object", "properties": {"city": {"type": "
 
 
 def config(model: str = "gemini-3.8-flash", **fields: Any) -> dict[str, Any]:
-    return parameters(ModelRequest(HELLO, "Be kind.", **fields), model, f"google:{model}")["config"]
+    return build_parameters(ModelRequest(HELLO, "Be kind.", **fields), model, f"google:{model}")["config"]
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_effort_is_a_level_or_for_older_models_a_budget(model: str, effort: str,
 
 
 def test_a_schema_is_told_natively() -> None:
-    given = config(output=CITY, tools=(WAVE,))
+    given = config(output_schema=CITY, tools=(WAVE,))
     assert given["response_mime_type"] == "application/json"
     assert given["response_json_schema"] == CITY.schema
 
 
 def test_older_models_are_told_the_schema_in_words_where_they_have_tools() -> None:
-    given = config("gemini-2.5-flash", output=CITY, tools=(WAVE,))
+    given = config("gemini-2.5-flash", output_schema=CITY, tools=(WAVE,))
     assert "response_json_schema" not in given
     assert given["system_instruction"].startswith("Be kind.\n\nGive your final answer as nothing but JSON")
-    assert "response_json_schema" in config("gemini-2.5-flash", output=CITY)
+    assert "response_json_schema" in config("gemini-2.5-flash", output_schema=CITY)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_older_models_are_told_the_schema_in_words_where_they_have_tools() -> No
     ],
 )
 def test_the_choice_of_a_tool(choice: str, told: dict[str, Any]) -> None:
-    given = config(tools=(ToolSpec("3d_print"),), settings=ModelSettings(tool_choice=choice))
+    given = config(tools=(ToolSpec("3d_print"),), tool_choice=choice)
     assert given["tool_config"] == {"function_calling_config": told}
 
 
@@ -77,7 +77,7 @@ def test_extras_and_the_time_limit_go_to_the_sdk() -> None:
 
 def test_what_it_cannot_be_told_is_said(caplog: pytest.LogCaptureFixture) -> None:
     config(tools=(WAVE,), settings=ModelSettings(parallel_tool_calls=False))
-    assert "cannot be told to make one call at a time" in caplog.text
+    assert "does not support parallel_tool_calls=False" in caplog.text
 
 
 def test_functions_are_never_called_by_the_sdk() -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from baton.models.google.schemas import taken_by_google
+from baton.models.google.request import to_google_schema
 
 
 class Cat(BaseModel):
@@ -51,11 +51,11 @@ class Home(BaseModel):
     ],
 )
 def test_what_is_made_of_it(given: Any, taken: Any) -> None:
-    assert taken_by_google(given) == taken
+    assert to_google_schema(given) == taken
 
 
 def test_a_model_with_everything_in_it() -> None:
-    taken = taken_by_google(Home.model_json_schema())
+    taken = to_google_schema(Home.model_json_schema())
     assert set(taken["properties"]) == {"pet", "first", "by_name", "title"}
     assert taken["properties"]["pet"] == {
         "anyOf": [{"$ref": "#/$defs/Cat"}, {"$ref": "#/$defs/Dog"}],

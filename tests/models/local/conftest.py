@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from baton.errors import BatonError
-from baton.models.local.engine import LlamaEngine, is_installed
-from baton.models.local.fetch import fetch
-from baton.models.local.weights import cache_folder, weights_named
+from baton.models.local.engine import LlamaDecoder, is_installed
+from baton.models.local.weights import cache_folder, fetch, weights_named
 
 
 @pytest.fixture(scope="session")
@@ -25,6 +24,6 @@ def smollm2() -> Path:
 
 
 @pytest.fixture(scope="session")
-def engine(smollm2: Path) -> LlamaEngine:
+def engine(smollm2: Path) -> LlamaDecoder:
     """The model itself, loaded once."""
-    return LlamaEngine(smollm2)
+    return LlamaDecoder(smollm2)

@@ -8,9 +8,9 @@ from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
 
 from baton.messages import Message, ToolSpec, Usage, UserMessage
-from baton.models import CallChunk, Chunk, ModelRequest, ModelSettings, TextChunk
+from baton.models import Chunk, ModelRequest, ModelSettings, TextChunk, ToolCallChunk
 from baton.models.local import LocalModel
-from baton.models.local.engine import Hear, Job, Outcome
+from baton.models.local.engine import DecodeJob, DecodeResult, OnText
 from baton.models.local.weights import Weights, WeightsPart
 
 Played = Sequence[str] | Exception
@@ -20,19 +20,19 @@ class ScriptedEngine:
     """Plays answers by the kind of job, each a list of pieces or an exception; keeps the jobs."""
 
     def __init__(self, **answers: Sequence[Played]) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[DecodeJob] = []
         self._answers = {kind: iter(played) for kind, played in answers.items()}
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
         self.jobs.append(job)
         answer = next(self._answers[job.kind])
         if isinstance(answer, Exception):
             raise answer
-        hear("")
+        on_text("")
         for piece in answer:
-            if hear(piece):
-                return Outcome()
-        return Outcome(Usage(100, len(answer), 60), "stop")
+            if on_text(piece):
+                return DecodeResult()
+        return DecodeResult(Usage(100, len(answer), 60), "stop")
 
     @property
     def kinds(self) -> list[str]:
@@ -45,11 +45,11 @@ class EndlessEngine:
     def __init__(self) -> None:
         self.has_ended = Event()
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
-        while not hear("on "):
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
+        while not on_text("on "):
             pass
         self.has_ended.set()
-        return Outcome()
+        return DecodeResult()
 
 
 GET_WEATHER = ToolSpec(
@@ -76,10 +76,11 @@ def asked(
     instructions: str = "Be brief.",
     settings: ModelSettings | None = None,
     output: Any = None,
+    tool_choice: str | None = None,
 ) -> ModelRequest:
     """A request; without messages, somebody says hello."""
     said = messages or (UserMessage("Hello"),)
-    return ModelRequest(said, instructions, tools, settings or ModelSettings(), output, "Desk")
+    return ModelRequest(said, instructions, tools, settings or ModelSettings(), output, "Desk", tool_choice=tool_choice)
 
 
 async def answer_of(engine: Any, request: ModelRequest) -> list[Chunk]:
@@ -93,7 +94,7 @@ def text_in(chunks: Sequence[Chunk]) -> str:
 
 def call_in(chunks: Sequence[Chunk]) -> tuple[str, str]:
     """The name and the arguments of the only call."""
-    pieces = [chunk for chunk in chunks if isinstance(chunk, CallChunk)]
+    pieces = [chunk for chunk in chunks if isinstance(chunk, ToolCallChunk)]
     assert {piece.index for piece in pieces} == {0}
     assert pieces[0].id
     return pieces[0].name, "".join(piece.arguments for piece in pieces)

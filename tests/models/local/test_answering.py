@@ -17,9 +17,9 @@ from tests.models.local.stage import (
 )
 
 from baton import Agent, Runner, tool
-from baton.errors import ModelTimeout, RequestError
+from baton.errors import ModelRequestError, ModelTimeoutError
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import CallChunk, ModelSettings, OutputSchema, Response, TextChunk
+from baton.models import ModelResponse, ModelSettings, OutputSchema, TextChunk, ToolCallChunk
 from baton.models.local import LocalModel
 
 NOTHING = ToolSpec("ring", "Ring the bell.", {"type": "object", "properties": {}})
@@ -29,9 +29,9 @@ async def test_without_tools_it_only_speaks() -> None:
     engine = ScriptedEngine(speak=[["Good ", "day."]])
     chunks = await answer_of(engine, asked())
     assert engine.kinds == ["speak"]
-    assert [type(chunk) for chunk in chunks] == [TextChunk, TextChunk, Response]
+    assert [type(chunk) for chunk in chunks] == [TextChunk, TextChunk, ModelResponse]
     assert text_in(chunks) == "Good day."
-    assert chunks[-1] == Response(usage=Usage(100, 2, 60), stop_reason="stop", model="local:some")
+    assert chunks[-1] == ModelResponse(usage=Usage(100, 2, 60), stop_reason="stop", model="local:some")
 
 
 async def test_a_tool_is_chosen_and_its_arguments_are_filled_in_under_its_schema() -> None:
@@ -41,8 +41,8 @@ async def test_a_tool_is_chosen_and_its_arguments_are_filled_in_under_its_schema
     assert engine.jobs[0].choices == ("get_weather", "reply")
     assert engine.jobs[1].schema == GET_WEATHER.parameters
     assert call_in(chunks) == ("get_weather", '{"city": "Oslo"}')
-    assert len([chunk for chunk in chunks if isinstance(chunk, CallChunk)]) == 3
-    assert chunks[-1] == Response(usage=Usage(200, 4, 120), stop_reason="tool_calls", model="local:some")
+    assert len([chunk for chunk in chunks if isinstance(chunk, ToolCallChunk)]) == 3
+    assert chunks[-1] == ModelResponse(usage=Usage(200, 4, 120), stop_reason="tool_calls", model="local:some")
 
 
 async def test_a_reply_is_spoken() -> None:
@@ -76,15 +76,15 @@ async def test_a_tool_without_parameters_needs_no_filling() -> None:
 )
 async def test_tool_choice_is_respected(wish: str, choices: tuple[str, ...] | None, kinds: list[str]) -> None:
     engine = ScriptedEngine(choose=[["get_weather"]], fill=[['{"city": "Oslo"}']], speak=[["No."]])
-    await answer_of(engine, asked(tools=(GET_WEATHER, NOTHING), settings=ModelSettings(tool_choice=wish)))
+    await answer_of(engine, asked(tools=(GET_WEATHER, NOTHING), tool_choice=wish))
     assert engine.kinds == kinds
     if choices is not None:
         assert engine.jobs[0].choices == choices
 
 
 async def test_a_tool_choice_that_is_not_there_is_explained() -> None:
-    with pytest.raises(RequestError, match="tool_choice asks for `sing`, and the tools are: `ring`"):
-        await answer_of(ScriptedEngine(), asked(tools=(NOTHING,), settings=ModelSettings(tool_choice="sing")))
+    with pytest.raises(ModelRequestError, match="tool_choice is `sing`, and the tools are: `ring`"):
+        await answer_of(ScriptedEngine(), asked(tools=(NOTHING,), tool_choice="sing"))
 
 
 async def test_an_answer_of_a_type_is_spoken_under_its_schema() -> None:
@@ -95,7 +95,7 @@ async def test_an_answer_of_a_type_is_spoken_under_its_schema() -> None:
 
 
 async def test_settings_count_for_what_is_spoken_and_not_for_what_is_decided() -> None:
-    settings = ModelSettings(temperature=0.7, top_p=0.9, seed=7, max_tokens=20, stop=("END",))
+    settings = ModelSettings(temperature=0.7, top_p=0.9, seed=7, max_tokens=20, stop_sequences=("END",))
     engine = ScriptedEngine(choose=[["reply"]], speak=[["Hi."]])
     await answer_of(engine, asked(tools=(NOTHING,), settings=settings))
     decided, spoken = engine.jobs
@@ -105,7 +105,7 @@ async def test_settings_count_for_what_is_spoken_and_not_for_what_is_decided() -
 
 
 def _after_a_call(arguments: str) -> Any:
-    call = AssistantMessage(calls=(ToolCall("1", "get_weather", arguments),))
+    call = AssistantMessage(tool_calls=(ToolCall("1", "get_weather", arguments),))
     result = ToolMessage("1", "get_weather", "25°C")
     return asked(UserMessage("Weather in Oslo and Rome?"), call, result, tools=(GET_WEATHER,))
 
@@ -129,12 +129,12 @@ async def test_of_two_names_that_begin_alike_the_whole_one_counts() -> None:
 
 
 async def test_what_the_engine_raises_comes_out() -> None:
-    with pytest.raises(RequestError, match="too odd"):
-        await answer_of(ScriptedEngine(speak=[RequestError("too odd")]), asked())
+    with pytest.raises(ModelRequestError, match="too odd"):
+        await answer_of(ScriptedEngine(speak=[ModelRequestError("too odd")]), asked())
 
 
 async def test_a_decode_that_takes_too_long_is_ended() -> None:
-    with pytest.raises(ModelTimeout):
+    with pytest.raises(ModelTimeoutError):
         await answer_of(EndlessEngine(), asked(settings=ModelSettings(timeout=0.01)))
 
 

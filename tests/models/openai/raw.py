@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TypeAlias
 
-from baton.models import Chunk, ModelRequest, Response, assembled
+from baton.models import Chunk, ModelRequest, ModelResponse, assemble_response
 from baton.models.openai import OpenAIModel
 
 CUT = "cut"
@@ -127,6 +127,6 @@ async def heard(model: OpenAIModel, request: ModelRequest) -> list[Chunk]:
     return [chunk async for chunk in model.respond(request)]
 
 
-async def answered(model: OpenAIModel, request: ModelRequest) -> Response:
+async def answered(model: OpenAIModel, request: ModelRequest) -> ModelResponse:
     """The whole answer."""
-    return assembled(await heard(model, request))
+    return assemble_response(await heard(model, request))

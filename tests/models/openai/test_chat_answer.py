@@ -7,7 +7,7 @@ import pytest
 from tests.models.openai.raw import RawServer, answered, delta, heard, stream, whole
 
 from baton.messages import AssistantMessage, Audio, Reasoning, ToolCall, Usage, UserMessage
-from baton.models import CallChunk, ModelRequest, ModelSettings, ReasoningChunk, Response, TextChunk
+from baton.models import ModelRequest, ModelResponse, ModelSettings, ReasoningChunk, TextChunk, ToolCallChunk
 
 ASK = ModelRequest([UserMessage("Hello")])
 ASK_WHOLE = ModelRequest([UserMessage("Hello")], stream=False)
@@ -43,7 +43,7 @@ async def test_text_comes_piece_by_piece_and_usage_at_the_end() -> None:
     texts = delta(role="assistant", content=""), delta(content="One "), delta(content="two."), delta("stop")
     async with RawServer(stream(*texts, last, "[DONE]")) as server:
         chunks = await heard(server.model(), ASK)
-    assert chunks == [TextChunk("One "), TextChunk("two."), Response(None, Usage(20, 9, 16, 5), "stop")]
+    assert chunks == [TextChunk("One "), TextChunk("two."), ModelResponse(None, Usage(20, 9, 16, 5), "stop")]
 
 
 async def test_a_whole_answer_is_one_response() -> None:
@@ -54,7 +54,7 @@ async def test_a_whole_answer_is_one_response() -> None:
         (only,) = await heard(server.model(), ASK_WHOLE)
         assert "stream" not in server.asked[0].body
     said = AssistantMessage("Let me see.", (ToolCall("c1", "add", '{"a": 1}'),))
-    assert only == Response(said, Usage(3), "tool_calls")
+    assert only == ModelResponse(said, Usage(3), "tool_calls")
 
 
 async def test_parallel_calls_in_pieces() -> None:
@@ -68,9 +68,13 @@ async def test_parallel_calls_in_pieces() -> None:
     )
     async with RawServer(stream(*payloads)) as server:
         chunks = await heard(server.model(), ASK)
-    assert chunks[:3] == [CallChunk(0, "c1", "add"), CallChunk(0, arguments='{"a"'), CallChunk(1, "c2", "sub")]
-    assert chunks[-1] == Response(stop_reason="tool_calls")
-    assert (await _said(*payloads[:-1])).calls == (
+    assert chunks[:3] == [
+        ToolCallChunk(0, "c1", "add"),
+        ToolCallChunk(0, arguments='{"a"'),
+        ToolCallChunk(1, "c2", "sub"),
+    ]
+    assert chunks[-1] == ModelResponse(stop_reason="tool_calls")
+    assert (await _said(*payloads[:-1])).tool_calls == (
         ToolCall("c1", "add", '{"a": 1}'),
         ToolCall("c2", "sub", '{"b": 2}'),
     )
@@ -123,23 +127,23 @@ ONE, TWO = ToolCall("c1", "add", '{"a":1}'), ToolCall("c2", "sub", '{"b":2}')
     ],
 )
 async def test_calls_are_told_apart_however_they_come(payloads: list[dict[str, Any]]) -> None:
-    assert (await _said(*payloads, delta("tool_calls"))).calls == (ONE, TWO)
+    assert (await _said(*payloads, delta("tool_calls"))).tool_calls == (ONE, TWO)
 
 
 async def test_calls_without_ids_or_arguments() -> None:
     said = await _said(_calls(_piece(0, None, "now", ""), _piece(1, None, "here")), delta("stop"))
-    assert said.calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
+    assert said.tool_calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
 
 
 async def test_calls_without_ids_that_have_one_number() -> None:
     said = await _said(_calls(_piece(0, None, "now", "{}")), _calls(_piece(0, None, "here", "{}")), delta("stop"))
-    assert said.calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
+    assert said.tool_calls == (ToolCall("", "now", "{}"), ToolCall("", "here", "{}"))
 
 
 async def test_the_oldest_way_to_call() -> None:
     payloads = delta(function_call={"name": "add", "arguments": '{"a"'}), delta(function_call={"arguments": ":1}"})
     said = await _said(*payloads, delta("function_call"))
-    assert said.calls == (ToolCall("", "add", '{"a":1}'),)
+    assert said.tool_calls == (ToolCall("", "add", '{"a":1}'),)
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.models.openai.raw import RawServer, answered, whole
 
-from baton.errors import RequestError
+from baton.errors import ModelRequestError
 from baton.messages import (
     AssistantMessage,
     Audio,
@@ -23,18 +23,18 @@ from baton.messages import (
     ToolMessage,
     ToolSpec,
     UserMessage,
-    paired,
+    pair_calls_with_results,
 )
 from baton.models import ModelRequest, ModelSettings, OutputSchema
-from baton.models.openai.chat_request import ChatManner, chat_body
-from baton.models.openai.responses_request import ResponsesManner, responses_body
+from baton.models.openai.chat import ChatDialect, chat_body
+from baton.models.openai.responses import ResponsesDialect, responses_body
 
-MANNER = ChatManner("m", "openai:m")
+MANNER = ChatDialect("m", "openai:m")
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}
 ADD = ToolSpec("add", parameters=SCHEMA)
 
 
-def _messages(*messages: Message, manner: ChatManner = MANNER, instructions: str = "") -> list[dict[str, Any]]:
+def _messages(*messages: Message, manner: ChatDialect = MANNER, instructions: str = "") -> list[dict[str, Any]]:
     return chat_body(ModelRequest(messages, instructions), manner)["messages"]
 
 
@@ -103,7 +103,7 @@ def test_parts_have_the_form_of_the_api(part: Any, written: dict[str, Any]) -> N
     "part", [Audio(url="https://x"), Audio(data=b"1", media_type="audio/ogg"), File(url="https://x")]
 )
 def test_parts_that_the_api_does_not_take(part: Any) -> None:
-    with pytest.raises(RequestError, match="`openai:m` cannot be sent") as caught:
+    with pytest.raises(ModelRequestError, match="`openai:m` does not accept") as caught:
         _messages(UserMessage((part,)))
     assert not caught.value.retryable
 
@@ -124,20 +124,21 @@ def test_thoughts_go_back_only_with_calls_and_only_to_who_had_them() -> None:
     thoughts = Reasoning("Mine.", "deepseek"), Reasoning("Foreign.", "openai", {"id": "rs"})
     call, result = ToolCall("c1", "add"), ToolMessage("c1", "add", "3")
     talk = AssistantMessage("", (call,), thoughts), result, AssistantMessage("Three.", (), thoughts)
-    deepseek = ChatManner("m", "deepseek:m", "deepseek", returns_reasoning=True)
+    deepseek = ChatDialect("m", "deepseek:m", "deepseek", returns_reasoning=True)
     assert [message.get("reasoning_content") for message in _messages(*talk, manner=deepseek)] == ["Mine.", None, None]
     assert "Mine" not in json.dumps(_messages(*talk))
 
 
 def test_instructions_have_the_role_that_is_wanted() -> None:
-    developer = ChatManner("m", "openai:m", system_role="developer")
+    developer = ChatDialect("m", "openai:m", system_role="developer")
     written = _messages(SystemMessage("And kind."), manner=developer, instructions="Be brief.")
     assert written == [{"role": "developer", "content": "Be brief."}, {"role": "developer", "content": "And kind."}]
 
 
 def test_what_belongs_to_tools_is_left_out_without_tools() -> None:
-    settings = ModelSettings(tool_choice="required", parallel_tool_calls=True)
-    body = chat_body(ModelRequest([UserMessage("Hi")], settings=settings, stream=False), MANNER)
+    settings = ModelSettings(parallel_tool_calls=True)
+    request = ModelRequest([UserMessage("Hi")], settings=settings, stream=False, tool_choice="required")
+    body = chat_body(request, MANNER)
     assert body == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
 
 
@@ -151,7 +152,7 @@ def test_what_belongs_to_tools_is_left_out_without_tools() -> None:
     ],
 )
 def test_the_choice_among_tools(choice: str, written: Any) -> None:
-    request = ModelRequest([UserMessage("Hi")], tools=(ADD,), settings=ModelSettings(tool_choice=choice))
+    request = ModelRequest([UserMessage("Hi")], tools=(ADD,), tool_choice=choice)
     assert chat_body(request, MANNER)["tool_choice"] == written
 
 
@@ -165,8 +166,8 @@ async def test_limits_have_the_name_that_the_server_knows() -> None:
 
 
 def test_a_schema_in_json_mode_is_told_in_the_instructions() -> None:
-    manner = ChatManner("m", "qwen:m", structured="json_object")
-    body = chat_body(ModelRequest([UserMessage("Hi")], "Be brief.", output=OutputSchema("Sum", SCHEMA)), manner)
+    manner = ChatDialect("m", "qwen:m", structured="json_object")
+    body = chat_body(ModelRequest([UserMessage("Hi")], "Be brief.", output_schema=OutputSchema("Sum", SCHEMA)), manner)
     assert body["response_format"] == {"type": "json_object"}
     told = body["messages"][0]["content"]
     assert told.startswith("Be brief.\n\n")
@@ -206,7 +207,7 @@ _TALK = st.lists(
 def test_every_conversation_is_valid_for_chat_completions(talk: list[Message]) -> None:
     # T26
     open_calls: list[str] = []
-    for message in _messages(*paired(talk)):
+    for message in _messages(*pair_calls_with_results(talk)):
         if message["role"] == "tool":
             open_calls.remove(message["tool_call_id"])
             assert isinstance(message["content"], str)
@@ -229,7 +230,7 @@ def test_every_conversation_is_valid_for_chat_completions(talk: list[Message]) -
 @given(_TALK)
 def test_every_conversation_is_valid_for_responses(talk: list[Message]) -> None:
     # T26
-    items = responses_body(ModelRequest(paired(talk)), ResponsesManner("m", "openai:m"))["input"]
+    items = responses_body(ModelRequest(pair_calls_with_results(talk)), ResponsesDialect("m", "openai:m"))["input"]
     open_calls: list[str] = []
     for position, item in enumerate(items):
         kind = item.get("type", "message")

@@ -5,9 +5,9 @@ from tests.models.openai.raw import RawServer, answered, whole
 
 from baton.errors import AuthenticationError, SetupError
 from baton.messages import UserMessage
-from baton.models import ModelRequest, ModelSettings, resolve
+from baton.models import ModelRequest, ModelSettings, resolve_model
 from baton.models.openai import OpenAIModel
-from baton.models.openai.endpoint import PROVIDERS, Endpoint
+from baton.models.openai.endpoint import PROVIDERS, OpenAIEndpoint
 
 ASK = ModelRequest([UserMessage("Hello")], stream=False)
 HI = whole({"choices": [{"message": {"content": "Hi."}, "finish_reason": "stop"}]})
@@ -73,7 +73,7 @@ async def test_headers_of_the_program_come_before_ours_whatever_their_case() -> 
 async def test_a_missing_key_is_asked_for_in_one_sentence(prefix: str, variable: str) -> None:
     with pytest.raises(AuthenticationError) as caught:
         await answered(_named(f"{prefix}:some-model"), ASK)
-    assert str(caught.value) == f"`{prefix}:some-model` needs a key: set {variable}, or give api_key=…"
+    assert str(caught.value) == f"`{prefix}:some-model` needs an API key: set {variable}, or pass api_key=…"
     assert not caught.value.retryable
 
 
@@ -97,7 +97,7 @@ async def test_a_server_of_ones_own_needs_no_key() -> None:
 def test_where_ollama_is(host: str | None, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if host is not None:
         monkeypatch.setenv("OLLAMA_HOST", host)
-    assert Endpoint("ollama").base_url == url
+    assert OpenAIEndpoint("ollama").base_url == url
 
 
 @pytest.mark.parametrize(
@@ -121,21 +121,21 @@ async def test_azure_without_a_version_is_the_newer_address(monkeypatch: pytest.
 
 
 def test_an_address_that_is_none() -> None:
-    with pytest.raises(SetupError, match="it must begin with http:// or https://"):
+    with pytest.raises(SetupError, match="it must start with http:// or https://"):
         OpenAIModel("m", base_url="localhost:8000/v1")
-    with pytest.raises(SetupError, match="set AZURE_OPENAI_ENDPOINT, or give base_url"):
+    with pytest.raises(SetupError, match="set AZURE_OPENAI_ENDPOINT, or pass base_url"):
         OpenAIModel("m", provider="azure")
-    with pytest.raises(SetupError, match="the provider `mine` has no address here; give base_url"):
+    with pytest.raises(SetupError, match="the provider `mine` has no base URL; pass base_url"):
         OpenAIModel("m", provider="mine")
 
 
 def test_a_key_is_not_shown() -> None:
     model = OpenAIModel("m", api_key="sk-secret")
-    endpoint = Endpoint("openai", api_key="sk-secret")
+    endpoint = OpenAIEndpoint("openai", api_key="sk-secret")
     assert "secret" not in f"{model!r} {model} {endpoint!r}"
 
 
 def _named(name: str) -> OpenAIModel:
-    model = resolve(name)
+    model = resolve_model(name)
     assert isinstance(model, OpenAIModel)
     return model

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.models.openai.raw import RawServer, answered, delta, stream, whole
 
-from baton import Failover, Retry
+from baton import FallbackModel, RetryModel
 from baton.errors import (
     AuthenticationError,
     ContentFilterError,
@@ -16,10 +16,10 @@ from baton.errors import (
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     OverloadedError,
     RateLimitError,
-    RequestError,
 )
 from baton.messages import UserMessage
 from baton.models import Chunk, ModelRequest, TextChunk
@@ -43,24 +43,24 @@ def _error(message: str = "Because.", **fields: Any) -> dict[str, Any]:
         (404, {"error": "model 'x' not found, try pulling it first"}, ModelNotFoundError, False),
         (404, {"object": "error", "message": "The model `x` does not exist.", "code": 404}, ModelNotFoundError, False),
         (400, _error("Model Not Exist"), ModelNotFoundError, False),
-        (404, {"detail": "Not Found"}, RequestError, False),
+        (404, {"detail": "Not Found"}, ModelRequestError, False),
         (400, _error("Too long", code="context_length_exceeded"), ContextTooLongError, False),
         (400, _error("This model's maximum context length is 8192 tokens."), ContextTooLongError, False),
         (400, _error("Range of input length should be [1, 6000]"), ContextTooLongError, False),
         (400, _error("filtered", code="content_filter"), ContentFilterError, False),
         (400, _error("inappropriate", code="data_inspection_failed"), ContentFilterError, False),
-        (400, _error("Unknown parameter: 'x'"), RequestError, False),
-        (422, {"detail": [{"loc": ["body"], "msg": "wrong"}]}, RequestError, False),
+        (400, _error("Unknown parameter: 'x'"), ModelRequestError, False),
+        (422, {"detail": [{"loc": ["body"], "msg": "wrong"}]}, ModelRequestError, False),
         (429, _error("Slow down", code="rate_limit_exceeded"), RateLimitError, True),
         (429, _error("You exceeded your current quota", code="insufficient_quota"), RateLimitError, False),
         (402, _error("Insufficient Balance"), RateLimitError, False),
-        (408, _error("timeout"), ModelTimeout, True),
+        (408, _error("timeout"), ModelTimeoutError, True),
         (409, _error("conflict"), OverloadedError, True),
         (500, _error("The server had an error", type="server_error"), OverloadedError, True),
         (503, b"upstream connect error", OverloadedError, True),
         (529, b"", OverloadedError, True),
         (502, b"<html>Bad gateway</html>", OverloadedError, True),
-        (400, b"[]", RequestError, False),
+        (400, b"[]", ModelRequestError, False),
     ],
 )
 async def test_every_status_has_its_error(status: int, body: Any, kind: type[ModelError], retryable: bool) -> None:
@@ -115,7 +115,7 @@ async def test_the_name_of_the_request_is_noted() -> None:
     async with RawServer(whole(_error(), 500, x_request_id="req_7")) as server:
         with pytest.raises(OverloadedError) as caught:
             await answered(server.model(), ASK)
-    assert caught.value.__notes__ == ["The provider calls this request req_7."]
+    assert caught.value.__notes__ == ["The provider's request id is req_7."]
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ async def test_the_name_of_the_request_is_noted() -> None:
     [
         ({"message": "The server had an error", "type": "server_error"}, OverloadedError),
         ({"message": "slow down", "code": "rate_limit_exceeded"}, RateLimitError),
-        ({"message": "bad", "type": "invalid_request_error"}, RequestError),
+        ({"message": "bad", "type": "invalid_request_error"}, ModelRequestError),
         ({"message": "too long", "code": 400, "type": "context_length_exceeded"}, ContextTooLongError),
         ("everything is broken", OverloadedError),
     ],
@@ -164,7 +164,7 @@ async def test_retry_waits_as_long_as_the_provider_asks_for() -> None:
 
     limited, down = whole(_error(), 429, retry_after="7"), whole(_error(), 503)
     async with RawServer(limited, down, HI) as server:
-        model = Retry(server.model(), initial=0.5, jitter=0, sleep=sleep)
+        model = RetryModel(server.model(), initial_delay=0.5, jitter=0, sleep=sleep)
         chunks = [chunk async for chunk in model.respond(ASK)]
     assert chunks[0] == TextChunk("Hi.")
     assert waits == [7, 1.0]
@@ -175,7 +175,7 @@ async def test_retry_and_failover_leave_alone_what_cannot_succeed(status: int) -
     spare = ScriptedModel(["Never asked."])
     async with RawServer(whole(_error(), status)) as server:
         with pytest.raises(ModelError):
-            async for _ in Failover(Retry(server.model()), spare).respond(ASK):
+            async for _ in FallbackModel(RetryModel(server.model()), spare).respond(ASK):
                 pass
         assert len(server.asked) == 1
     assert spare.requests == []
@@ -186,20 +186,20 @@ async def test_nothing_is_asked_again_once_text_was_shown() -> None:
     shown: list[Chunk] = []
     async with RawServer(stream(delta(content="One"))) as server:
         with pytest.raises(ModelConnectionError):
-            await _listen(Failover(Retry(server.model()), spare), shown)
+            await _listen(FallbackModel(RetryModel(server.model()), spare), shown)
         assert len(server.asked) == 1
     assert shown == [TextChunk("One")]
     assert spare.requests == []
 
 
-async def test_a_cut_before_any_text_is_mended_by_failover() -> None:
+async def test_a_connection_closed_before_any_text_falls_back() -> None:
     shown: list[Chunk] = []
     async with RawServer(stream(delta(reasoning_content="Hm")), stream(delta(role="assistant", content=""))) as server:
-        await _listen(Failover(server.model(), server.model(), ScriptedModel(["The spare."])), shown)
+        await _listen(FallbackModel(server.model(), server.model(), ScriptedModel(["The spare."])), shown)
         assert len(server.asked) == 2
     assert "The spare." in str(shown[-1])
 
 
-async def _listen(model: Failover, shown: list[Chunk]) -> None:
+async def _listen(model: FallbackModel, shown: list[Chunk]) -> None:
     async for chunk in model.respond(ASK):
         shown.append(chunk)  # noqa: PERF401 - what was shown before an error is what is looked at

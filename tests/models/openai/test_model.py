@@ -9,24 +9,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 from tests.models.openai.raw import RawServer, answered, delta, heard, stream, whole
+from tests.servers import OpenAIServer
 
 from baton import Agent, Runner, SetupError, tool
-from baton.messages import (
-    AssistantMessage,
-    Image,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolMessage,
-    ToolSpec,
-    Usage,
-    UserMessage,
-)
-from baton.models import ModelRequest, ModelSettings, OutputSchema, Response, TextChunk
+from baton.messages import AssistantMessage, Image, Reasoning, Text, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
+from baton.models import ModelRequest, ModelResponse, ModelSettings, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
-from baton.models.openai.responses_request import ResponsesManner, responses_body, thinks
-from baton.testing import Stream, call, say
-from baton.testing.servers import OpenAIServer
+from baton.models.openai.responses import ResponsesDialect, is_reasoning_model, responses_body
+from baton.testing import ScriptedStream, call, say
 
 APIS = pytest.mark.parametrize("api", ["chat", "responses"])
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"sum": {"type": "integer"}}}
@@ -103,7 +93,7 @@ async def test_reasoning_goes_back_to_the_provider_that_had_it_and_to_no_other()
         ToolMessage("c1", "add", "1"),
         ToolMessage("c2", "add", (Text("2"), Image(url="https://x"))),
     ]
-    items = responses_body(ModelRequest(talk), ResponsesManner("m", "openai:m"))["input"]
+    items = responses_body(ModelRequest(talk), ResponsesDialect("m", "openai:m"))["input"]
     assert [item.get("type", item.get("role")) for item in items] == [
         *("user", "reasoning", "assistant", "function_call", "reasoning", "function_call"),
         *("function_call_output", "function_call_output"),
@@ -113,7 +103,7 @@ async def test_reasoning_goes_back_to_the_provider_that_had_it_and_to_no_other()
         {"type": "input_text", "text": "2"},
         {"type": "input_image", "image_url": "https://x", "detail": "auto"},
     ]
-    elsewhere = responses_body(ModelRequest(talk), ResponsesManner("m", "azure:m", "azure"))["input"]
+    elsewhere = responses_body(ModelRequest(talk), ResponsesDialect("m", "azure:m", "azure"))["input"]
     assert "reasoning" not in [item.get("type") for item in elsewhere]
 
 
@@ -134,7 +124,7 @@ async def test_a_run_sends_reasoning_back() -> None:
     [("gpt-5", True), ("o3-mini", True), ("gpt-5.1-codex", True), ("gpt-4o", False), ("gpt-5-chat-latest", False)],
 )
 def test_which_models_reason(name: str, is_thinker: bool) -> None:
-    assert thinks(name) is is_thinker
+    assert is_reasoning_model(name) is is_thinker
 
 
 @APIS
@@ -152,20 +142,22 @@ async def test_a_typed_answer_as_a_call_of_a_tool(api: Any) -> None:
 
 
 async def test_the_tool_of_the_answer_has_a_name_of_its_own() -> None:
-    request = ModelRequest([UserMessage("Hi")], tools=(ToolSpec("final_answer"),), output=OutputSchema("Sum", SCHEMA))
+    request = ModelRequest(
+        [UserMessage("Hi")], tools=(ToolSpec("final_answer"),), output_schema=OutputSchema("Sum", SCHEMA)
+    )
     pieces = {"index": 0, "id": "c1", "function": {"name": "final_answer_", "arguments": '{"sum":1}'}}
     async with RawServer(stream(delta(tool_calls=[pieces]), delta("tool_calls"), "[DONE]")) as server:
         chunks = await heard(server.model(structured="tool"), request)
-    assert chunks == [TextChunk('{"sum":1}'), Response(stop_reason="stop")]
-    alone = ModelRequest([UserMessage("Hi")], output=OutputSchema("Sum", SCHEMA))
+    assert chunks == [TextChunk('{"sum":1}'), ModelResponse(stop_reason="stop")]
+    alone = ModelRequest([UserMessage("Hi")], output_schema=OutputSchema("Sum", SCHEMA))
     async with RawServer(stream(delta("stop", content="1"), "[DONE]")) as server:
         await heard(server.model(structured="tool"), alone)
         assert server.asked[0].body["tool_choice"] == {"type": "function", "function": {"name": "final_answer"}}
 
 
 async def test_json_mode_over_responses() -> None:
-    request = ModelRequest([UserMessage("Hi")], output=OutputSchema("Sum", SCHEMA))
-    body = responses_body(request, ResponsesManner("m", "openai:m", structured="json_object"))
+    request = ModelRequest([UserMessage("Hi")], output_schema=OutputSchema("Sum", SCHEMA))
+    body = responses_body(request, ResponsesDialect("m", "openai:m", structured="json_object"))
     assert body["text"] == {"format": {"type": "json_object"}}
     assert '"sum"' in body["instructions"]
 
@@ -179,7 +171,7 @@ async def test_a_type_that_cannot_be_strict_is_not_asked_for_strictly() -> None:
 
 
 async def test_thoughts_are_streamed() -> None:
-    steps = [Stream(Reasoning("Hm."), "Yes.")]
+    steps = [ScriptedStream(Reasoning("Hm."), "Yes.")]
     async with (
         OpenAIServer(steps, reasoning_field="reasoning_content") as server,
         Runner(Agent("Thinker"), model=_model(server, "chat")).stream("Well?") as run,
@@ -189,7 +181,7 @@ async def test_thoughts_are_streamed() -> None:
 
 
 async def test_what_responses_do_not_take_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
-    request = ModelRequest([UserMessage("Hi")], settings=ModelSettings(seed=7, stop=("END",)))
+    request = ModelRequest([UserMessage("Hi")], settings=ModelSettings(seed=7, stop_sequences=("END",)))
     end = {"type": "response.completed", "response": {"output": [{"type": "message", "content": [{"text": "Hi"}]}]}}
     with caplog.at_level(logging.WARNING):
         async with RawServer(stream(end), stream(end)) as server:
@@ -218,13 +210,13 @@ def test_choices_that_there_are_not() -> None:
         OpenAIModel("m", structured=wrong)
     with pytest.raises(SetupError, match="needs the name of a model"):
         OpenAIModel("")
-    with pytest.raises(SetupError, match="takes address, key, headers and TLS from the client alone"):
+    with pytest.raises(SetupError, match="uses the URL, key, headers and TLS settings of the client"):
         OpenAIModel("m", client=wrong, api_key="x")
 
 
 def test_neither_aiohttp_nor_the_official_client_is_imported_before_it_is_used() -> None:
     program = (
-        "import sys; from baton.models import resolve; resolve('openai:gpt-5')\n"
+        "import sys; from baton.models import resolve_model; resolve_model('openai:gpt-5')\n"
         "print(sorted({'aiohttp', 'openai', 'httpx2', 'httpx'} & sys.modules.keys()))"
     )
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

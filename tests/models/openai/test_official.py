@@ -9,7 +9,13 @@ import pytest
 from openai import AsyncAzureOpenAI, AsyncOpenAI
 from tests.models.openai.raw import CUT, HANG, STREAM, Asked, RawServer, answered, delta, event, heard, stream, whole
 
-from baton.errors import AuthenticationError, MalformedResponseError, ModelConnectionError, ModelTimeout, RateLimitError
+from baton.errors import (
+    AuthenticationError,
+    MalformedResponseError,
+    ModelConnectionError,
+    ModelTimeoutError,
+    RateLimitError,
+)
 from baton.messages import AssistantMessage, Image, Text, ToolCall, ToolMessage, ToolSpec, UserMessage
 from baton.models import Chunk, ModelRequest, ModelSettings, OutputSchema, TextChunk
 from baton.models.openai import OpenAIModel
@@ -28,21 +34,21 @@ REQUEST = ModelRequest(
         UserMessage("Go on."),
     ],
     instructions="Be brief.",
-    tools=(ToolSpec("add", "Adds.", SCHEMA, is_strict=True), ToolSpec("now")),
+    tools=(ToolSpec("add", "Adds.", SCHEMA, strict=True), ToolSpec("now")),
     settings=ModelSettings(
         temperature=0.5,
         top_p=0.9,
         max_tokens=100,
-        tool_choice="add",
         parallel_tool_calls=False,
         reasoning_effort="low",
-        stop=("END",),
+        stop_sequences=("END",),
         seed=7,
         timeout=9.0,
         extra_headers={"X-Trace": "1"},
         extra_body={"service_tier": "flex"},
     ),
-    output=OutputSchema("Sum", SCHEMA, is_strict=True),
+    tool_choice="add",
+    output_schema=OutputSchema("Sum", SCHEMA, strict=True),
 )
 EMPTY: dict[str, Any] = {"type": "object", "properties": {}}
 CHAT: dict[str, Any] = {
@@ -176,7 +182,7 @@ async def test_the_official_client_streams_and_closes_at_once() -> None:
         model = OpenAIModel("gpt-test", client=client)
         async with aclosing(cast("AsyncGenerator[Chunk]", model.respond(ASK))) as chunks:
             assert await anext(chunks) == TextChunk("One")
-        await asyncio.wait_for(server.left.wait(), 5)
+        await asyncio.wait_for(server.left.wait(), 60)
 
 
 async def test_the_official_client_uses_its_connections_again() -> None:
@@ -192,13 +198,14 @@ async def test_failures_of_the_official_client_are_ours() -> None:
         (whole({"error": {"message": "slow"}}, 429, retry_after="7"), RateLimitError),
         ([CUT], ModelConnectionError),
         ([STREAM + event(delta(content="One")), CUT], ModelConnectionError),
-        ([STREAM + event(delta(content="One")), HANG], ModelTimeout),
-        ([HANG], ModelTimeout),
+        ([STREAM + event(delta(content="One")), HANG], ModelTimeoutError),
+        ([HANG], ModelTimeoutError),
         (stream("{"), MalformedResponseError),
         (whole(b"<p>", content_type="text/html"), MalformedResponseError),
     ]
-    request = ModelRequest([UserMessage("Hello")], settings=ModelSettings(timeout=0.1))
     for reply, kind in cases:
+        limit = ModelSettings(timeout=0.1 if kind is ModelTimeoutError else 20)
+        request = ModelRequest([UserMessage("Hello")], settings=limit)
         async with RawServer(reply) as server, _client(server) as client:
             with pytest.raises(kind) as caught:
                 await heard(OpenAIModel("gpt-test", client=client), request)

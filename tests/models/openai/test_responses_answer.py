@@ -16,7 +16,7 @@ from baton.errors import (
     RateLimitError,
 )
 from baton.messages import AssistantMessage, Image, Reasoning, ToolCall, Usage, UserMessage
-from baton.models import CallChunk, Chunk, ModelRequest, ReasoningChunk, Response, TextChunk
+from baton.models import Chunk, ModelRequest, ModelResponse, ReasoningChunk, TextChunk, ToolCallChunk
 
 ASK = ModelRequest([UserMessage("Hello")])
 ASK_WHOLE = ModelRequest([UserMessage("Hello")], stream=False)
@@ -80,12 +80,12 @@ async def test_text_thoughts_and_calls_piece_by_piece() -> None:
         ReasoningChunk("I "),
         ReasoningChunk("add."),
         ReasoningChunk("", Reasoning("I add.", "openai", KEPT)),
-        CallChunk(0, "c1", "add"),
-        CallChunk(0, arguments='{"a"'),
-        CallChunk(0, arguments=":1}"),
+        ToolCallChunk(0, "c1", "add"),
+        ToolCallChunk(0, arguments='{"a"'),
+        ToolCallChunk(0, arguments=":1}"),
         TextChunk("Hello "),
         TextChunk("you."),
-        Response(None, Usage(20, 9, 16, 5), "tool_calls"),
+        ModelResponse(None, Usage(20, 9, 16, 5), "tool_calls"),
     ]
 
 
@@ -96,7 +96,7 @@ async def test_a_whole_answer_is_one_response() -> None:
     async with RawServer(whole(_end(THOUGHT, CALL, SAID)["response"])) as server:
         (only,) = await heard(server.model(api="responses"), ASK_WHOLE)
         assert server.asked[0].path == "/v1/responses"
-    assert only == Response(WHOLE, Usage(20, 9, 16, 5), "tool_calls")
+    assert only == ModelResponse(WHOLE, Usage(20, 9, 16, 5), "tool_calls")
 
 
 async def test_an_answer_that_is_told_only_at_the_end() -> None:
@@ -115,7 +115,7 @@ async def test_a_second_thought_stands_before_the_second_call() -> None:
     async with RawServer(stream(_end(THOUGHT, CALL, second, {**CALL, "call_id": "c2"}))) as server:
         message = (await answered(server.model(api="responses"), ASK)).message
     assert message is not None
-    assert [block.opaque["calls_before"] for block in message.reasoning] == [0, 1]
+    assert [block.signature["calls_before"] for block in message.reasoning] == [0, 1]
 
 
 async def test_thoughts_in_several_parts() -> None:
@@ -133,7 +133,7 @@ async def test_thoughts_in_several_parts() -> None:
 async def test_a_refusal() -> None:
     refused = {"type": "message", "content": [{"type": "refusal", "refusal": "No."}]}
     for payloads in ([_event("refusal.delta", delta="No."), _end(refused)], [_end(refused)]):
-        assert (await _chunks(*payloads))[-1] == Response(None, Usage(20, 9, 16, 5), "refusal")
+        assert (await _chunks(*payloads))[-1] == ModelResponse(None, Usage(20, 9, 16, 5), "refusal")
 
 
 async def test_an_image_in_the_answer() -> None:
@@ -144,7 +144,7 @@ async def test_an_image_in_the_answer() -> None:
 
 async def test_an_answer_that_ran_out_of_tokens() -> None:
     end = _end(SAID, status="incomplete", incomplete_details={"reason": "max_output_tokens"})
-    assert (await _chunks(end))[-1] == Response(None, Usage(20, 9, 16, 5), "length")
+    assert (await _chunks(end))[-1] == ModelResponse(None, Usage(20, 9, 16, 5), "length")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from baton.models.openai.sse import EventStream
+from baton.models.openai.transport import SSEDecoder
 
 _LINES = st.sampled_from(
     [b"data: one", b"data:two", b"data: ", b"", b"", b": a comment", b"event: x", b"id: 1", b"data"]
@@ -12,13 +12,13 @@ _ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 
 
 def _read(*pieces: bytes) -> list[bytes]:
-    stream = EventStream()
+    stream = SSEDecoder()
     events = [event for piece in pieces for event in stream.feed(piece)]
     return events + stream.rest()
 
 
 def test_an_event_ends_with_an_empty_line() -> None:
-    stream = EventStream()
+    stream = SSEDecoder()
     assert stream.feed(b"data: one\n") == []
     assert stream.feed(b"\ndata: two\n\ndata: th") == [b"one", b"two"]
     assert stream.feed(b"ree\n\n") == [b"three"]

@@ -6,62 +6,60 @@ from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
-from tests.realtime.openai.bench import SPOKEN, WRITTEN, model_of, talk
+from tests.realtime.openai.support import SPOKEN, WRITTEN, model_of, talk
+from tests.servers import HttpFault, OpenAIRealtimeServer
+from tests.servers.realtime import CutConnection, IgnoreCommand, RefuseCommand, RepeatEvent, SwapEvents, speech
 
 from baton.errors import (
     AuthenticationError,
     ModelConnectionError,
     ModelError,
     ModelNotFoundError,
-    ModelTimeout,
+    ModelRequestError,
+    ModelTimeoutError,
     OverloadedError,
     RateLimitError,
-    RequestError,
     SetupError,
 )
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from baton.models import CallChunk
-from baton.realtime.base import RealtimeModel
-from baton.realtime.commands import (
+from baton.models import ToolCallChunk
+from baton.realtime.openai import OpenAIRealtimeModel
+from baton.realtime.protocol import (
     AddItem,
     AppendAudio,
-    CancelResponse,
-    ClearAudio,
-    CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
-)
-from baton.realtime.openai import OpenAIRealtimeModel
-from baton.realtime.settings import Manners, SessionSettings, TurnDetection
-from baton.realtime.signals import (
     AudioChunk,
     AudioCommitted,
     AudioEnded,
-    Configured,
+    CancelResponse,
+    ClearAudio,
+    CommitAudio,
+    ConfigureSession,
+    CreateResponse,
     ItemAdded,
     ItemTruncated,
+    ProviderErrorReceived,
+    RealtimeModel,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     SessionReady,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribed,
-    Transcribing,
+    TranscriptChunk,
+    TranscriptionChunk,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    Trouble,
-    WordsChunk,
+    TruncateItem,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
-from baton.testing import Stream, call, say
-from baton.testing.conformance.realtime_bench import Conversing
-from baton.testing.servers import HttpFault, OpenAIRealtimeServer
-from baton.testing.servers.realtime import Cut, Ignore, Refuse, Repeat, Swap, speech
+from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from baton.testing import ScriptedStream, call, say
+from baton.testing.conformance.realtime import ConversationProbe
 
 HELLO = AddItem(UserMessage("Hello"), "item_hello", id="hello")
 
 
-async def answered(talking: Conversing, nth: int = 1) -> ResponseEnded:
-    await talking.send(Respond())
+async def answered(talking: ConversationProbe, nth: int = 1) -> ResponseEnded:
+    await talking.send(CreateResponse())
     return await talking.until(ResponseEnded, nth)
 
 
@@ -75,7 +73,7 @@ async def test_a_spoken_answer() -> None:
     assert started == ResponseStarted(ended.response_id)
     chunks = talking.all(AudioChunk)
     assert b"".join(chunk.audio for chunk in chunks) == speech("Good day.")
-    assert [chunk.text for chunk in talking.all(WordsChunk)] == ["Good ", "day."]
+    assert [chunk.text for chunk in talking.all(TranscriptChunk)] == ["Good ", "day."]
     assert talking.all(AudioEnded) == [AudioEnded(ended.response_id, chunks[0].item_id, 0)]
     assert (ended.status, ended.message, ended.reason) == ("completed", AssistantMessage("Good day."), "")
     assert ended.item_ids == (chunks[0].item_id,)
@@ -90,7 +88,7 @@ async def test_a_written_answer_with_calls_and_their_results() -> None:
         calls = (ToolCall("call_1", "f", '{"a":1}'), ToolCall("call_2", "g", "{}"))
         assert ended.message == AssistantMessage("A moment.", calls)
         assert ended.usage == Usage(30, 5, cached_tokens=7, model_calls=1)
-        assert {chunk.is_spoken for chunk in talking.all(WordsChunk)} == {False}
+        assert {chunk.is_spoken for chunk in talking.all(TranscriptChunk)} == {False}
         await talking.send(
             AddItem(ToolMessage("call_1", "f", "one"), "item_one"),
             AddItem(ToolMessage("call_2", "g", "two"), "item_two"),
@@ -104,25 +102,24 @@ async def test_a_written_answer_with_calls_and_their_results() -> None:
 
 
 async def test_speech_is_heard_transcribed_and_answered() -> None:
-    manners = Manners(turn_detection=TurnDetection(silence_ms=300))
-    settings = SessionSettings("Desk", manners=manners)
+    settings = SessionConfig("Desk", settings=RealtimeSettings(turn_detection=TurnDetection(silence_ms=300)))
     async with OpenAIRealtimeServer(["Fine."], hears=["How are you"]) as server, talk(server, settings) as talking:
         sound = speech("How are you", pause_ms=400)
         for start in range(0, len(sound), 960):
             await talking.send(AppendAudio(sound[start : start + 960]))
         await talking.until(ResponseEnded)
-    item_id = talking.all(SpeechBegan)[0].item_id
-    assert talking.all(SpeechEnded) == [SpeechEnded(item_id, 900)]
+    item_id = talking.all(UserSpeechStarted)[0].item_id
+    assert talking.all(UserSpeechEnded) == [UserSpeechEnded(item_id, 900)]
     assert talking.all(AudioCommitted) == [AudioCommitted(item_id)]
-    assert "".join(piece.text for piece in talking.all(Transcribing)) == "How are you"
-    assert talking.all(Transcribed) == [Transcribed(item_id, "How are you")]
+    assert "".join(piece.text for piece in talking.all(TranscriptionChunk)) == "How are you"
+    assert talking.all(TranscriptionCompleted) == [TranscriptionCompleted(item_id, "How are you")]
     assert talking.all(ItemAdded) == []
     assert bytes(server.sessions[0].audio) == sound
     assert server.complaints == []
 
 
 async def test_audio_is_committed_and_cleared_by_hand() -> None:
-    settings = SessionSettings("Desk", manners=Manners(turn_detection=None))
+    settings = SessionConfig("Desk", settings=RealtimeSettings(turn_detection=None))
     async with OpenAIRealtimeServer([], hears=[ValueError("noise")]) as server, talk(server, settings) as talking:
         await talking.send(AppendAudio(speech("Gone")), ClearAudio(), AppendAudio(speech("Hello")), CommitAudio())
         failed = await talking.until(TranscriptionFailed)
@@ -132,30 +129,32 @@ async def test_audio_is_committed_and_cleared_by_hand() -> None:
 
 
 async def test_the_user_interrupts_and_the_item_is_truncated() -> None:  # R7
-    steps = [Stream("One ", "two ", "three ", asyncio.Event())]
+    steps = [ScriptedStream("One ", "two ", "three ", asyncio.Event())]
     async with OpenAIRealtimeServer(steps) as server, talk(server) as talking:
-        await talking.send(Respond())
+        await talking.send(CreateResponse())
         item_id = (await talking.until(AudioChunk, 3)).item_id
         await talking.send(AppendAudio(speech("Stop")))
         ended = await talking.until(ResponseEnded)
         assert (ended.status, ended.reason) == ("cancelled", "turn_detected")
         assert ended.message == AssistantMessage("One two three ")
-        await talking.send(Truncate(item_id, 0, 250))
+        await talking.send(TruncateItem(item_id, 0, 250))
         assert await talking.until(ItemTruncated) == ItemTruncated(item_id, 250)
     assert server.sessions[0].conversation.messages() == [AssistantMessage("One")]
     assert server.complaints == []
 
 
 async def test_a_cancelled_response_has_only_its_complete_calls() -> None:
-    step = Stream(call("first"), CallChunk(1, "call_9", "second"), CallChunk(1, arguments='{"a'), asyncio.Event())
+    step = ScriptedStream(
+        call("first"), ToolCallChunk(1, "call_9", "second"), ToolCallChunk(1, arguments='{"a'), asyncio.Event()
+    )
     async with OpenAIRealtimeServer([step]) as server, talk(server) as talking:
-        await talking.send(Respond())
+        await talking.send(CreateResponse())
         started = await talking.until(ResponseStarted)
         await server.sessions[0].until_sent("response.function_call_arguments.delta", 2)
         await talking.send(CancelResponse(started.response_id))
         ended = await talking.until(ResponseEnded)
     assert (ended.status, ended.reason) == ("cancelled", "client_cancelled")
-    assert ended.message.calls == (ToolCall("call_1", "first", "{}"),)
+    assert ended.message.tool_calls == (ToolCall("call_1", "first", "{}"),)
 
 
 async def test_a_response_that_fails_says_why() -> None:
@@ -169,16 +168,16 @@ async def test_a_response_that_fails_says_why() -> None:
 async def test_settings_change_and_the_voice_only_if_it_may() -> None:  # R4
     tools = (ToolSpec("f", "Does it.", {"type": "object", "properties": {}}),)
     marin, cedar = (
-        SessionSettings("A", "You are A.", voice="marin"),
-        SessionSettings("B", "You are B.", tools, voice="cedar"),
+        SessionConfig("A", "You are A.", voice="marin"),
+        SessionConfig("B", "You are B.", tools, voice="cedar"),
     )
     async with OpenAIRealtimeServer(["Hello."]) as server, talk(server, marin) as talking:
         await answered(talking)
-        await talking.send(Configure(cedar, changes_voice=False))
-        await talking.until(Configured)
+        await talking.send(ConfigureSession(cedar, changes_voice=False))
+        await talking.until(SessionConfigured)
         assert server.complaints == []
-        await talking.send(Configure(cedar, id="too_late"))
-        trouble = await talking.until(Trouble)
+        await talking.send(ConfigureSession(cedar, id="too_late"))
+        trouble = await talking.until(ProviderErrorReceived)
     assert (trouble.code, trouble.command_id) == ("cannot_update_voice", "too_late")
     settings = server.sessions[0].settings
     assert (settings["instructions"], settings["tools"][0]["name"]) == ("You are B.", "f")
@@ -187,27 +186,27 @@ async def test_settings_change_and_the_voice_only_if_it_may() -> None:  # R4
 
 async def test_troubles_name_the_command_they_are_about() -> None:
     message = AssistantMessage("Hi", (ToolCall("call_x", "f", "{}"), ToolCall("call_x", "g", "{}")))
-    faults = [Refuse("response.create", "server_error", "no")]
+    faults = [RefuseCommand("response.create", "server_error", "no")]
     async with OpenAIRealtimeServer([], faults=faults) as server, talk(server) as talking:
-        await talking.send(AddItem(message, "item_1", id="twice"), Respond(id="now"))
-        await talking.until(Trouble, 2)
-    assert [(trouble.code, trouble.command_id) for trouble in talking.all(Trouble)] == [
+        await talking.send(AddItem(message, "item_1", id="twice"), CreateResponse(id="now"))
+        await talking.until(ProviderErrorReceived, 2)
+    assert [(trouble.code, trouble.command_id) for trouble in talking.all(ProviderErrorReceived)] == [
         ("duplicate_tool_call_id", "twice"),
         ("server_error", "now"),
     ]
 
 
-async def test_what_is_sent_twice_is_told_once() -> None:  # R8
+async def test_repeated_events_are_ignored() -> None:  # R8
     faults = [
-        Repeat("response.done"),
-        Repeat("response.done", new_id=True, nth=2),
-        Repeat("response.output_audio.delta"),
-        Repeat("conversation.item.added"),
-        Repeat("session.updated", nth=2),
+        RepeatEvent("response.done"),
+        RepeatEvent("response.done", new_id=True, nth=2),
+        RepeatEvent("response.output_audio.delta"),
+        RepeatEvent("conversation.item.added"),
+        RepeatEvent("session.updated", nth=2),
     ]
     steps = [call("f"), "Hello."]
     async with OpenAIRealtimeServer(steps, faults=faults) as server, talk(server) as talking:
-        await talking.send(HELLO, Configure(SPOKEN))
+        await talking.send(HELLO, ConfigureSession(SPOKEN))
         await answered(talking)
         await answered(talking, 2)
         await talking.send(AddItem(UserMessage("More"), "item_more"))
@@ -216,11 +215,11 @@ async def test_what_is_sent_twice_is_told_once() -> None:  # R8
     assert len(talking.all(ResponseEnded)) == 2
     assert b"".join(chunk.audio for chunk in talking.all(AudioChunk)) == speech("Hello.")
     assert [added.item_id for added in talking.all(ItemAdded)] == ["item_hello", "item_more"]
-    assert talking.all(Configured) == [Configured()]
+    assert talking.all(SessionConfigured) == [SessionConfigured()]
 
 
 async def test_events_out_of_order_lose_nothing() -> None:
-    faults = [Swap("response.output_audio.delta"), Swap("conversation.item.added")]
+    faults = [SwapEvents("response.output_audio.delta"), SwapEvents("conversation.item.added")]
     async with OpenAIRealtimeServer(["One two."], faults=faults) as server, talk(server) as talking:
         await talking.send(HELLO)
         ended = await answered(talking)
@@ -229,29 +228,33 @@ async def test_events_out_of_order_lose_nothing() -> None:
     assert talking.all(ItemAdded) == [ItemAdded("item_hello", "user")]
 
 
-async def test_what_is_no_event_is_trouble_and_what_is_unknown_nothing() -> None:
+async def test_malformed_events_are_errors_and_unknown_ones_are_ignored() -> None:
     async with OpenAIRealtimeServer([]) as server, talk(server) as talking:
         session = server.sessions[0]
         await session.raw("{broken")
         await session.raw('{"type": "response.output_audio.delta", "delta": "no base64!"}')
         await session.raw('{"type": "kitchen.opened", "event_id": "event_1", "oven": 1}')
         await session.raw('{"type": "error", "error": {"message": "last", "type": "server_error"}}')
-        await talking.until(Trouble, 3)
-    assert [trouble.code for trouble in talking.all(Trouble)] == ["malformed_event", "malformed_event", "server_error"]
+        await talking.until(ProviderErrorReceived, 3)
+    assert [trouble.code for trouble in talking.all(ProviderErrorReceived)] == [
+        "malformed_event",
+        "malformed_event",
+        "server_error",
+    ]
     assert len(talking.signals) == 1 + 3
 
 
 @pytest.mark.parametrize("code", [None, 1001, 1011, 4000])
 async def test_a_cut_is_a_connection_error(code: int | None) -> None:  # R9
-    fault = Cut("response.output_audio.delta", code=code, reason="going")
+    fault = CutConnection("response.output_audio.delta", code=code, reason="going")
     async with OpenAIRealtimeServer(["One two three."], faults=[fault]) as server, talk(server) as talking:
-        await talking.send(Respond())
+        await talking.send(CreateResponse())
         with pytest.raises(ModelConnectionError, match="gpt-realtime") as raised:
             await talking.to_the_end()
         assert raised.value.retryable
         assert len(talking.all(AudioChunk)) == 1
         with pytest.raises(ModelConnectionError):
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
 
 
 async def test_a_close_in_good_order_ends_the_signals() -> None:  # R9
@@ -269,7 +272,7 @@ async def test_closing_ends_the_signals_and_nothing_is_sent_afterwards() -> None
         await talking.connection.close()
         await reading
         with pytest.raises(ModelConnectionError, match="is closed"):
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
         assert await server.sessions[0].until_closed() == 1000
     assert [recorded.type for recorded in server.sessions[0].received] == ["session.update"]
 
@@ -282,7 +285,7 @@ async def test_closing_ends_the_signals_and_nothing_is_sent_afterwards() -> None
         (ModelNotFoundError("The model `x` does not exist"), ModelNotFoundError),
         (RateLimitError("later", retry_after=3), RateLimitError),
         (OverloadedError("later"), OverloadedError),
-        (HttpFault(400), RequestError),
+        (HttpFault(400), ModelRequestError),
     ],
 )
 async def test_a_handshake_that_is_refused_is_an_error_of_its_kind(fault: ModelError, kind: type[ModelError]) -> None:
@@ -301,21 +304,21 @@ async def test_wrong_keys_models_and_addresses() -> None:
             await model_of(server, api_key="wrong").connect(SPOKEN)
         with pytest.raises(ModelNotFoundError):
             await model_of(server, model="gpt-other").connect(SPOKEN)
-        gone = model_of(server, timeout=1.0)
+        gone = model_of(server, timeout=20.0)
     with pytest.raises(ModelConnectionError, match="cannot be reached"):
         await gone.connect(SPOKEN)
 
 
 async def test_settings_that_are_refused_do_not_open_a_conversation() -> None:
-    settings = SessionSettings("Desk", voice="nobody")
+    settings = SessionConfig("Desk", voice="nobody")
     async with OpenAIRealtimeServer([]) as server:
-        with pytest.raises(RequestError, match="nobody"):
+        with pytest.raises(ModelRequestError, match="nobody"):
             await model_of(server).connect(settings)
         assert await server.sessions[0].until_closed() == 1000
-        server.plan(Refuse("session.update", "rate_limit_exceeded", "slow down"))
+        server.plan(RefuseCommand("session.update", "rate_limit_exceeded", "slow down"))
         with pytest.raises(RateLimitError):
             await model_of(server).connect(SPOKEN)
-        server.plan(Refuse("session.update", "server_error", "broken"))
+        server.plan(RefuseCommand("session.update", "server_error", "broken"))
         with pytest.raises(OverloadedError):
             await model_of(server).connect(SPOKEN)
 
@@ -323,18 +326,25 @@ async def test_settings_that_are_refused_do_not_open_a_conversation() -> None:
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (Cut("session.created", before=True), ModelConnectionError),
-        (Cut("session.created"), ModelConnectionError),
-        (Cut("session.created", code=1000), ModelConnectionError),
-        (Cut("session.created", code=3000, reason="invalid_request_error.invalid_api_key"), AuthenticationError),
-        (Cut("session.created", code=4000, reason="invalid_request_error.model_not_found"), ModelNotFoundError),
-        (Ignore("session.update"), ModelTimeout),
+        (CutConnection("session.created", before=True), ModelConnectionError),
+        (CutConnection("session.created"), ModelConnectionError),
+        (CutConnection("session.created", code=1000), ModelConnectionError),
+        (
+            CutConnection("session.created", code=3000, reason="invalid_request_error.invalid_api_key"),
+            AuthenticationError,
+        ),
+        (
+            CutConnection("session.created", code=4000, reason="invalid_request_error.model_not_found"),
+            ModelNotFoundError,
+        ),
+        (IgnoreCommand("session.update"), ModelTimeoutError),
     ],
 )
 async def test_a_conversation_that_ends_before_it_begins(fault: Any, kind: type[ModelError]) -> None:
     async with OpenAIRealtimeServer([], faults=[fault]) as server:
+        model = model_of(server, timeout=0.3 if kind is ModelTimeoutError else 10.0)
         with pytest.raises(kind):
-            await model_of(server, timeout=0.3).connect(SPOKEN)
+            await model.connect(SPOKEN)
 
 
 async def test_addresses_of_websockets_headers_and_a_client_of_your_own() -> None:
@@ -369,7 +379,7 @@ def test_it_is_a_realtime_model() -> None:
 async def test_a_long_history_can_be_told_before_anything_is_read() -> None:  # R3, R9
     count, long = 1000, "word " * 2000
     async with OpenAIRealtimeServer([], record=False) as server, talk(server) as talking:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             for number in range(count):
                 await talking.send(AddItem(UserMessage(long), f"item_{number}"))
         await talking.until(ItemAdded, count)
@@ -383,7 +393,7 @@ async def test_fifty_conversations_over_one_model() -> None:
 
         async def one() -> ResponseEnded:
             connection = await model.connect(SPOKEN)
-            talking = Conversing(connection)
+            talking = ConversationProbe(connection)
             for start in range(0, len(sound), 960):
                 await talking.send(AppendAudio(sound[start : start + 960]))
             ended = await talking.until(ResponseEnded)

@@ -6,34 +6,32 @@ import pytest
 
 from baton.errors import ModelConnectionError, OverloadedError
 from baton.messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, UserMessage
-from baton.realtime.commands import (
+from baton.realtime.protocol import (
     AddItem,
     AppendAudio,
+    AudioChunk,
     CancelResponse,
     ClearAudio,
     CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
-)
-from baton.realtime.settings import Manners, SessionSettings
-from baton.realtime.signals import (
-    AudioChunk,
-    Configured,
+    ConfigureSession,
+    CreateResponse,
     ItemAdded,
+    ProviderErrorReceived,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     Signal,
-    Trouble,
-    WordsChunk,
+    TranscriptChunk,
+    TruncateItem,
 )
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, Stream, call, speech
+from baton.realtime.settings import RealtimeSettings, SessionConfig
+from baton.testing import ScriptedConnection, ScriptedRealtimeModel, ScriptedStream, call, speech
 
-TEXT = SessionSettings("Desk", manners=Manners(modality="text"))
+TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
 
 
 async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> Signal:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for signal in connection:
             if isinstance(signal, until):
                 return signal
@@ -41,27 +39,27 @@ async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnd
 
 
 def troubles(connection: ScriptedConnection) -> list[tuple[str, str]]:
-    return [(trouble.command_id, trouble.code) for trouble in connection.told(Trouble)]
+    return [(trouble.command_id, trouble.code) for trouble in connection.told(ProviderErrorReceived)]
 
 
 async def test_a_second_response_at_once_is_refused() -> None:
     """R6: never while a response is running."""
-    model = ScriptedRealtimeModel([Stream("one", asyncio.Event())])
+    model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await read(connection, ResponseStarted)
-    await connection.send(Respond("again"))
-    assert model.complaints == ["Respond: `response_1` is under way"]
+    await connection.send(CreateResponse("again"))
+    assert model.complaints == ["CreateResponse: `response_1` is in progress"]
     assert troubles(connection) == [("again", "conversation_already_has_active_response")]
     await connection.close()
 
 
-async def test_what_a_client_could_not_know_is_trouble_but_no_complaint() -> None:
+async def test_unavoidable_mistakes_are_errors_but_no_complaints() -> None:
     model = ScriptedRealtimeModel(["one"])
     connection = await model.connect(TEXT)
     connection.user_speaks("Hello")
-    await connection.send(Respond("crossed"))
-    await read(connection, WordsChunk)
+    await connection.send(CreateResponse("crossed"))
+    await read(connection, TranscriptChunk)
     await connection.send(CancelResponse(id="late"))
     assert troubles(connection) == [
         ("crossed", "conversation_already_has_active_response"),
@@ -70,7 +68,7 @@ async def test_what_a_client_could_not_know_is_trouble_but_no_complaint() -> Non
     assert model.complaints == []
     await read(connection)
     await connection.send(CancelResponse(id="too late"))
-    assert model.complaints == ["CancelResponse: `any response` is not under way"]
+    assert model.complaints == ["CancelResponse: `any response` is not in progress"]
 
 
 async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
@@ -80,7 +78,7 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
     await connection.send(AddItem(AssistantMessage("I wave", (ToolCall("c", "wave"),)), item_id="first"))
     await connection.send(AddItem(ToolMessage("c", "wave", "done")))
     await connection.send(AddItem(ToolMessage("c", "wave", "done"), id="twice"))
-    await connection.send(AddItem(AssistantMessage(calls=(ToolCall("c", "wave"),)), id="again"))
+    await connection.send(AddItem(AssistantMessage(tool_calls=(ToolCall("c", "wave"),)), id="again"))
     await connection.send(AddItem(UserMessage("Hi"), item_id="first", id="taken"))
     await connection.send(AddItem(SystemMessage(""), id="empty"))
     assert troubles(connection) == [
@@ -101,28 +99,28 @@ async def test_a_result_needs_a_call_and_a_call_has_one_result() -> None:
 async def test_the_voice_stays_once_something_was_said() -> None:
     """R4: voice only while no audio was produced."""
     model = ScriptedRealtimeModel(["Good day."])
-    connection = await model.connect(SessionSettings("Desk", voice="ash"))
-    await connection.send(Configure(SessionSettings("Billing", voice="sage")))
+    connection = await model.connect(SessionConfig("Desk", voice="ash"))
+    await connection.send(ConfigureSession(SessionConfig("Billing", voice="sage")))
     assert (connection.voice, connection.settings.agent) == ("sage", "Billing")
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await read(connection)
-    await connection.send(Configure(SessionSettings("Desk", voice="ash"), id="other voice"))
+    await connection.send(ConfigureSession(SessionConfig("Desk", voice="ash"), id="other voice"))
     assert (troubles(connection), connection.settings.agent) == (
         [("other voice", "cannot_update_voice")],
         "Billing",
     )
-    await connection.send(Configure(SessionSettings("Desk", voice="ash"), changes_voice=False))
-    await connection.send(Configure(SessionSettings("Desk", voice="sage")))
+    await connection.send(ConfigureSession(SessionConfig("Desk", voice="ash"), changes_voice=False))
+    await connection.send(ConfigureSession(SessionConfig("Desk", voice="sage")))
     assert (connection.voice, connection.settings.agent) == ("sage", "Desk")
-    assert len(connection.told(Configured)) == 3
+    assert len(connection.told(SessionConfigured)) == 3
 
 
 async def test_the_voice_stays_while_something_is_being_said() -> None:
-    model = ScriptedRealtimeModel([Stream("Good day.", asyncio.Event())])
-    connection = await model.connect(SessionSettings("Desk", voice="ash"))
-    await connection.send(Respond())
+    model = ScriptedRealtimeModel([ScriptedStream("Good day.", asyncio.Event())])
+    connection = await model.connect(SessionConfig("Desk", voice="ash"))
+    await connection.send(CreateResponse())
     await read(connection, AudioChunk)
-    await connection.send(Configure(SessionSettings("Desk", voice="sage")))
+    await connection.send(ConfigureSession(SessionConfig("Desk", voice="sage")))
     assert [code for _, code in troubles(connection)] == ["cannot_update_voice"]
     await connection.close()
 
@@ -130,21 +128,21 @@ async def test_the_voice_stays_while_something_is_being_said() -> None:
 @pytest.mark.parametrize(
     ("truncate", "code"),
     [
-        (Truncate("nothing", 0, 0), "item_truncate_invalid_item_id"),
-        (Truncate("mine", 0, 0), "item_truncate_invalid_item"),
-        (Truncate("piece_1", 0, 401), "invalid_audio_end_ms"),
+        (TruncateItem("nothing", 0, 0), "item_truncate_invalid_item_id"),
+        (TruncateItem("mine", 0, 0), "item_truncate_invalid_item"),
+        (TruncateItem("piece_1", 0, 401), "invalid_audio_end_ms"),
     ],
 )
-async def test_only_what_was_said_aloud_can_be_truncated(truncate: Truncate, code: str) -> None:
+async def test_only_audio_of_the_model_can_be_truncated(truncate: TruncateItem, code: str) -> None:
     model = ScriptedRealtimeModel(["Good day."], ms_per_word=200)
-    connection = await model.connect(SessionSettings("Desk"))
+    connection = await model.connect(SessionConfig("Desk"))
     await connection.send(AddItem(UserMessage("Hi"), item_id="mine"))
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await read(connection)
     await connection.send(truncate)
     assert [code for _, code in troubles(connection)] == [code]
     assert len(model.complaints) == 1
-    await connection.send(Truncate("piece_1", 0, 400))
+    await connection.send(TruncateItem("piece_1", 0, 400))
     assert len(model.complaints) == 1
 
 
@@ -159,28 +157,28 @@ async def test_there_must_be_audio_to_commit() -> None:
 
 async def test_after_closing_nothing_is_told_and_sending_is_a_mistake() -> None:
     """R11: nothing is sent afterwards."""
-    model = ScriptedRealtimeModel([Stream("one", asyncio.Event())])
+    model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await connection.close()
     await connection.close()
     assert [signal async for signal in connection] == []
     with pytest.raises(ModelConnectionError):
-        await connection.send(Respond())
-    assert model.complaints == ["Respond after the connection was closed"]
+        await connection.send(CreateResponse())
+    assert model.complaints == ["CreateResponse after the connection was closed"]
 
 
-async def test_a_cut_is_raised_after_what_was_told_before_and_is_nobodys_mistake() -> None:
+async def test_a_cut_is_raised_after_earlier_signals_and_is_no_mistake() -> None:
     """R9."""
-    model = ScriptedRealtimeModel([Stream("one", asyncio.Event())])
+    model = ScriptedRealtimeModel([ScriptedStream("one", asyncio.Event())])
     connection = await model.connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     connection.cut()
     assert await read(connection, ResponseStarted) == ResponseStarted("response_1")
     with pytest.raises(ModelConnectionError, match="the connection was cut"):
         await read(connection)
     with pytest.raises(ModelConnectionError):
-        await connection.send(Respond())
+        await connection.send(CreateResponse())
     assert model.complaints == []
 
 
@@ -196,14 +194,14 @@ async def test_a_connection_is_cut_at_a_command_which_does_not_arrive() -> None:
     model = ScriptedRealtimeModel([call("wave")])
     model.cut_at(AddItem)
     connection = await model.connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await read(connection)
     result = AddItem(ToolMessage("call_1", "wave", "done"))
     with pytest.raises(ModelConnectionError, match="while sending"):
         await connection.send(result)
-    assert connection.sent == [Respond()]
+    assert connection.sent == [CreateResponse()]
     other = await model.connect(TEXT)
-    await other.send(AddItem(AssistantMessage(calls=(ToolCall("call_1", "wave"),))))
+    await other.send(AddItem(AssistantMessage(tool_calls=(ToolCall("call_1", "wave"),))))
     await other.send(result)
     assert model.complaints == []
     assert other.items[0].id == "piece_2"
@@ -211,12 +209,12 @@ async def test_a_connection_is_cut_at_a_command_which_does_not_arrive() -> None:
 
 async def test_a_command_can_be_refused_once() -> None:
     model = ScriptedRealtimeModel([])
-    model.refuse(Configure, code="server_error", message="not now")
+    model.refuse(ConfigureSession, code="server_error", message="not now")
     connection = await model.connect(TEXT)
     for id in ("first", "second"):
-        await connection.send(Configure(SessionSettings("Billing"), id=id))
-    assert connection.told(Trouble) == [Trouble("server_error", "not now", "first")]
-    assert len(connection.told(Configured)) == 1
+        await connection.send(ConfigureSession(SessionConfig("Billing"), id=id))
+    assert connection.told(ProviderErrorReceived) == [ProviderErrorReceived("server_error", "not now", "first")]
+    assert len(connection.told(SessionConfigured)) == 1
     assert model.complaints == []
 
 
@@ -231,11 +229,11 @@ async def test_connecting_can_fail_so_many_times() -> None:
 
 async def test_signals_can_be_repeated_and_made_up() -> None:
     connection = await ScriptedRealtimeModel(["one"]).connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     first = await read(connection)
-    connection.emit(first, Trouble("made_up", "anything"))
+    connection.emit(first, ProviderErrorReceived("made_up", "anything"))
     assert await read(connection) == first
-    assert await read(connection, Trouble) == Trouble("made_up", "anything")
+    assert await read(connection, ProviderErrorReceived) == ProviderErrorReceived("made_up", "anything")
 
 
 async def test_a_test_can_wait_for_commands_and_for_what_was_read() -> None:
@@ -243,25 +241,25 @@ async def test_a_test_can_wait_for_commands_and_for_what_was_read() -> None:
 
     async def client() -> None:
         connection = await model.connect(TEXT)
-        await connection.send(Respond("1"))
+        await connection.send(CreateResponse("1"))
         await read(connection)
-        await connection.send(Respond("2"))
+        await connection.send(CreateResponse("2"))
         await read(connection)
 
     task = asyncio.create_task(client())
     connection = await model.connection()
-    assert await connection.wait_for(Respond, count=2) == Respond("2")
+    assert await connection.wait_for(CreateResponse, count=2) == CreateResponse("2")
     assert (await connection.wait_until_read(ResponseEnded, count=2)).message.content == "two"
     await task
 
 
-async def test_waiting_in_vain_says_what_there_was_instead() -> None:
+async def test_a_timeout_names_what_came_instead() -> None:
     model = ScriptedRealtimeModel([])
     with pytest.raises(AssertionError, match=r"waited 0\.01 s for connection 1; 0 were opened"):
         await model.connection(within=0.01)
     connection = await model.connect(TEXT)
     await connection.send(AddItem(UserMessage("Hi")))
-    with pytest.raises(AssertionError, match=r"waited 0\.01 s for Respond number 1; there came: AddItem"):
-        await connection.wait_for(Respond, within=0.01)
+    with pytest.raises(AssertionError, match=r"waited 0\.01 s for CreateResponse number 1; there came: AddItem"):
+        await connection.wait_for(CreateResponse, within=0.01)
     with pytest.raises(AssertionError, match=r"ItemAdded number 1 to be read; there were: nothing"):
         await connection.wait_until_read(ItemAdded, within=0.01)

@@ -7,37 +7,53 @@ import pytest
 from baton.errors import ModelConnectionError, ModelError, SetupError
 from baton.messages import AssistantMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
 from baton.models import ModelRequest
-from baton.realtime.base import RealtimeConnection, RealtimeModel
-from baton.realtime.commands import AddItem, AppendAudio, CancelResponse, CommitAudio, Configure, Respond, Truncate
-from baton.realtime.settings import Manners, SessionSettings, TurnDetection
-from baton.realtime.signals import (
+from baton.realtime.protocol import (
+    AddItem,
+    AppendAudio,
     AudioChunk,
     AudioCommitted,
     AudioEnded,
-    Configured,
+    CancelResponse,
+    CommitAudio,
+    ConfigureSession,
+    CreateResponse,
     ItemAdded,
     ItemTruncated,
+    ProviderErrorReceived,
+    RealtimeConnection,
+    RealtimeModel,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     SessionReady,
     Signal,
-    SpeechBegan,
-    SpeechEnded,
-    Transcribed,
+    TranscriptChunk,
+    TranscriptionCompleted,
     TranscriptionFailed,
-    Trouble,
-    WordsChunk,
+    TruncateItem,
+    UserSpeechEnded,
+    UserSpeechStarted,
 )
-from baton.testing import ScriptedConnection, ScriptedRealtimeModel, Step, Stream, call, say, speech
+from baton.realtime.settings import RealtimeSettings, SessionConfig, TurnDetection
+from baton.testing import (
+    ScriptedConnection,
+    ScriptedRealtimeModel,
+    ScriptedStream,
+    ScriptStep,
+    call,
+    say,
+    silence,
+    speech,
+)
 
-TEXT = SessionSettings("Desk", manners=Manners(modality="text"))
-AUDIO = SessionSettings("Desk")
+TEXT = SessionConfig("Desk", settings=RealtimeSettings(modality="text"))
+AUDIO = SessionConfig("Desk")
 
 
 async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnded) -> list[Signal]:
     """What it says up to and with the next signal of this kind."""
     signals: list[Signal] = []
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for signal in connection:
             signals.append(signal)
             if isinstance(signal, until):
@@ -46,7 +62,7 @@ async def read(connection: ScriptedConnection, until: type[Signal] = ResponseEnd
 
 
 async def answer(connection: ScriptedConnection) -> ResponseEnded:
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     ended = (await read(connection))[-1]
     assert isinstance(ended, ResponseEnded)
     return ended
@@ -62,12 +78,12 @@ async def test_it_is_a_realtime_model() -> None:
 
 async def test_text_is_written_word_by_word() -> None:
     connection = await ScriptedRealtimeModel([say("Good day.", usage=Usage(3, 4))]).connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     assert await read(connection) == [
         SessionReady("session_1"),
         ResponseStarted("response_1"),
-        WordsChunk("response_1", "piece_1", 0, "Good ", is_spoken=False),
-        WordsChunk("response_1", "piece_1", 0, "day.", is_spoken=False),
+        TranscriptChunk("response_1", "piece_1", 0, "Good ", is_spoken=False),
+        TranscriptChunk("response_1", "piece_1", 0, "day.", is_spoken=False),
         ResponseEnded(
             *("response_1", "completed", AssistantMessage("Good day."), ("piece_1",)),
             usage=Usage(3, 4),
@@ -78,9 +94,9 @@ async def test_text_is_written_word_by_word() -> None:
 
 async def test_speech_comes_with_its_words_and_lasts_as_long_as_the_rule_says() -> None:
     connection = await ScriptedRealtimeModel(["Good day."], ms_per_word=100).connect(AUDIO)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     told = (await read(connection))[2:-1]
-    assert [type(signal) for signal in told] == [WordsChunk, AudioChunk, WordsChunk, AudioChunk, AudioEnded]
+    assert [type(signal) for signal in told] == [TranscriptChunk, AudioChunk, TranscriptChunk, AudioChunk, AudioEnded]
     assert told[1] == AudioChunk("response_1", "piece_1", 0, speech("Good", ms_per_word=100))
     assert len(speech("Good", ms_per_word=100)) == 100 * 48
     assert connection.items[0].audio_ms == 200
@@ -113,12 +129,12 @@ async def test_a_step_is_of_the_agent_whose_settings_are_in_force_when_the_respo
     def billing(request: ModelRequest) -> str:
         return f"for {request.instructions}"
 
-    steps: dict[str, list[Step]] = {"Desk": ["at the desk"], "Billing": [billing]}
+    steps: dict[str, list[ScriptStep]] = {"Desk": ["at the desk"], "Billing": [billing]}
     model = ScriptedRealtimeModel(steps)
     connection = await model.connect(TEXT)
     assert (await answer(connection)).message.content == "at the desk"
-    await connection.send(Configure(SessionSettings("Billing", "bills", manners=TEXT.manners)))
-    assert (await read(connection, Configured))[-1] == Configured()
+    await connection.send(ConfigureSession(SessionConfig("Billing", "bills", settings=TEXT.settings)))
+    assert (await read(connection, SessionConfigured))[-1] == SessionConfigured()
     assert (await answer(connection)).message.content == "for bills"
     model.assert_done()
 
@@ -143,39 +159,39 @@ async def test_running_out_of_steps_fails_the_response_and_says_whose() -> None:
 
 
 async def test_a_model_error_fails_the_response_and_a_connection_error_cuts_the_connection() -> None:
-    model = ScriptedRealtimeModel([ModelError("overloaded"), Stream("Hel", ModelConnectionError("gone"))])
+    model = ScriptedRealtimeModel([ModelError("overloaded"), ScriptedStream("Hel", ModelConnectionError("gone"))])
     connection = await model.connect(TEXT)
     assert ((await answer(connection)).status, connection.is_open) == ("failed", True)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     with pytest.raises(ModelConnectionError, match="gone"):
         await read(connection)
-    assert connection.told(WordsChunk)[-1].text == "Hel"
+    assert connection.told(TranscriptChunk)[-1].text == "Hel"
     with pytest.raises(ModelConnectionError):
-        await connection.send(Respond())
+        await connection.send(CreateResponse())
     assert model.complaints == []
 
 
-async def test_what_a_tests_own_step_raises_is_raised_where_the_client_reads() -> None:
+async def test_errors_of_a_step_are_raised_to_the_reader() -> None:
     def wrong(request: ModelRequest) -> str:
         raise AssertionError(f"nobody should ask {request.agent}")
 
     connection = await ScriptedRealtimeModel([wrong]).connect(TEXT)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     with pytest.raises(AssertionError, match="nobody should ask Desk"):
         await read(connection)
 
 
 async def test_a_response_that_is_cut_short_says_why() -> None:
-    connection = await ScriptedRealtimeModel([Stream("Hel", stop_reason="length")]).connect(TEXT)
+    connection = await ScriptedRealtimeModel([ScriptedStream("Hel", stop_reason="length")]).connect(TEXT)
     ended = await answer(connection)
     assert (ended.status, ended.reason, ended.message.content) == ("incomplete", "max_output_tokens", "Hel")
 
 
 async def test_a_response_can_be_held_open_and_cancelled_with_the_calls_that_are_complete() -> None:
     held = asyncio.Event()
-    model = ScriptedRealtimeModel([Stream("Let me", call("wave"), held, call("never")), "Again."])
+    model = ScriptedRealtimeModel([ScriptedStream("Let me", call("wave"), held, call("never")), "Again."])
     connection = await model.connect(AUDIO)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await read(connection, AudioEnded)
     await connection.send(CancelResponse("response_1"))
     ended = (await read(connection))[-1]
@@ -190,10 +206,10 @@ async def test_the_user_speaks_and_is_answered() -> None:
     connection = await ScriptedRealtimeModel(["Good day."]).connect(TEXT)
     connection.user_speaks("Hello")
     assert (await read(connection, ResponseStarted))[1:] == [
-        SpeechBegan("piece_1"),
-        SpeechEnded("piece_1"),
+        UserSpeechStarted("piece_1"),
+        UserSpeechEnded("piece_1"),
         AudioCommitted("piece_1"),
-        Transcribed("piece_1", "Hello"),
+        TranscriptionCompleted("piece_1", "Hello"),
         ResponseStarted("response_1"),
     ]
     await read(connection)
@@ -202,14 +218,14 @@ async def test_the_user_speaks_and_is_answered() -> None:
 
 async def test_the_user_interrupts_and_the_rest_is_truncated() -> None:
     """R7: the item keeps what was heard."""
-    model = ScriptedRealtimeModel([Stream("one two three four", asyncio.Event()), "Yes?"], ms_per_word=100)
+    model = ScriptedRealtimeModel([ScriptedStream("one two three four", asyncio.Event()), "Yes?"], ms_per_word=100)
     connection = await model.connect(AUDIO)
-    await connection.send(Respond())
+    await connection.send(CreateResponse())
     await read(connection, AudioChunk)
     connection.user_begins()
-    assert [type(signal) for signal in await read(connection)] == [SpeechBegan, AudioEnded, ResponseEnded]
+    assert [type(signal) for signal in await read(connection)] == [UserSpeechStarted, AudioEnded, ResponseEnded]
     assert connection.told(ResponseEnded)[-1].reason == "turn_detected"
-    await connection.send(Truncate("piece_1", 0, 250))
+    await connection.send(TruncateItem("piece_1", 0, 250))
     assert (await read(connection, ItemTruncated))[-1] == ItemTruncated("piece_1", 250)
     assert connection.items[0].message == AssistantMessage("one two")
     connection.user_ceases("Stop")
@@ -218,16 +234,16 @@ async def test_the_user_interrupts_and_the_rest_is_truncated() -> None:
     assert model.complaints == []
 
 
-async def test_who_does_not_want_to_be_interrupted_is_not_and_does_not_answer_twice_at_once() -> None:
-    quiet = Manners(modality="text", turn_detection=TurnDetection(interrupts=False))
+async def test_without_interrupt_response_the_response_continues() -> None:
+    quiet = RealtimeSettings(modality="text", turn_detection=TurnDetection(interrupt_response=False))
     held = asyncio.Event()
-    model = ScriptedRealtimeModel([Stream("one", held, " two")])
-    connection = await model.connect(SessionSettings("Desk", manners=quiet))
-    await connection.send(Respond())
-    await read(connection, WordsChunk)
+    model = ScriptedRealtimeModel([ScriptedStream("one", held, " two")])
+    connection = await model.connect(SessionConfig("Desk", settings=quiet))
+    await connection.send(CreateResponse())
+    await read(connection, TranscriptChunk)
     connection.user_speaks("Hm")
-    trouble = (await read(connection, Trouble))[-1]
-    assert isinstance(trouble, Trouble)
+    trouble = (await read(connection, ProviderErrorReceived))[-1]
+    assert isinstance(trouble, ProviderErrorReceived)
     assert trouble.code == "conversation_already_has_active_response"
     held.set()
     assert (await read(connection))[-1] == connection.told(ResponseEnded)[0]
@@ -236,46 +252,77 @@ async def test_who_does_not_want_to_be_interrupted_is_not_and_does_not_answer_tw
 
 
 async def test_committed_audio_is_what_hears_says() -> None:
-    waiting = Manners(modality="text", turn_detection=None)
+    waiting = RealtimeSettings(modality="text", turn_detection=None)
     model = ScriptedRealtimeModel([], hears=["Hello"])
-    connection = await model.connect(SessionSettings("Desk", manners=waiting))
+    connection = await model.connect(SessionConfig("Desk", settings=waiting))
     for _ in range(2):
         await connection.send(AppendAudio(speech("Hello")))
         await connection.send(CommitAudio())
     assert connection.signals[1:] == [
         AudioCommitted("piece_1"),
-        Transcribed("piece_1", "Hello"),
+        TranscriptionCompleted("piece_1", "Hello"),
         AudioCommitted("piece_2"),
         TranscriptionFailed("piece_2", "`hears` has no text left"),
     ]
     assert connection.heard == speech("Hello Hello")
     assert connection.items[0].audio_ms == 200
-    with pytest.raises(SetupError, match="nobody listens for speech here"):
+    with pytest.raises(SetupError, match="the session detects no speech"):
         connection.user_begins()
 
 
 async def test_audio_that_is_committed_by_hand_is_not_answered_by_itself() -> None:
     model = ScriptedRealtimeModel(["Good day."], hears=["Hello"])
     connection = await model.connect(TEXT)
-    await connection.send(AppendAudio(speech("Hello")))
+    await connection.send(AppendAudio(silence(200)))
     await connection.send(CommitAudio())
-    await connection.send(Respond())
-    assert [type(signal) for signal in (await read(connection))[1:4]] == [AudioCommitted, Transcribed, ResponseStarted]
+    await connection.send(CreateResponse())
+    assert [type(signal) for signal in (await read(connection))[1:4]] == [
+        AudioCommitted,
+        TranscriptionCompleted,
+        ResponseStarted,
+    ]
     assert model.complaints == []
 
 
-async def test_nobody_writes_down_what_nobody_wants_written_down() -> None:
-    unwritten = Manners(modality="text", transcription=None)
-    connection = await ScriptedRealtimeModel(["Good day."]).connect(SessionSettings("Desk", manners=unwritten))
+async def test_speech_in_the_audio_is_detected_and_answered() -> None:
+    model = ScriptedRealtimeModel(["Good day."], hears=["Hello there"])
+    connection = await model.connect(TEXT)
+    await connection.send(AppendAudio(speech("Hello there", pause_ms=600)))
+    signals = await read(connection)
+    assert [type(signal) for signal in signals[1:6]] == [
+        UserSpeechStarted,
+        UserSpeechEnded,
+        AudioCommitted,
+        TranscriptionCompleted,
+        ResponseStarted,
+    ]
+    assert TranscriptionCompleted(connection.items[0].id, "Hello there") in signals
+    assert connection.items[0].audio_ms == 900
+
+
+async def test_speech_that_is_committed_by_hand_keeps_its_item() -> None:
+    model = ScriptedRealtimeModel([], hears=["Hello"])
+    connection = await model.connect(TEXT)
+    await connection.send(AppendAudio(speech("Hello")))
+    await connection.send(CommitAudio())
+    (started,) = connection.told(UserSpeechStarted)
+    assert connection.told(AudioCommitted) == [AudioCommitted(started.item_id)]
+
+
+async def test_without_transcription_there_is_no_transcript() -> None:
+    unwritten = RealtimeSettings(modality="text", transcription=None)
+    connection = await ScriptedRealtimeModel(["Good day."]).connect(SessionConfig("Desk", settings=unwritten))
     connection.user_speaks("Hello")
-    assert not [signal for signal in await read(connection) if isinstance(signal, Transcribed | TranscriptionFailed)]
+    assert not [
+        signal for signal in await read(connection) if isinstance(signal, TranscriptionCompleted | TranscriptionFailed)
+    ]
 
 
 def test_check_knows_the_voices_and_wants_every_tool_once() -> None:
     """R4: settings are validated before the floor changes."""
     model = ScriptedRealtimeModel([], voices=["ash", "sage"])
-    model.check(SessionSettings("Desk", voice="ash"))
+    model.check(SessionConfig("Desk", voice="ash"))
     with pytest.raises(SetupError, match="`Desk` wants the voice `opera`; `scripted-realtime` has: `ash`, `sage`"):
-        model.check(SessionSettings("Desk", voice="opera"))
+        model.check(SessionConfig("Desk", voice="opera"))
     with pytest.raises(SetupError, match="`Desk` has several tools called `wave`"):
-        model.check(SessionSettings("Desk", tools=(ToolSpec("wave"), ToolSpec("wave"))))
+        model.check(SessionConfig("Desk", tools=(ToolSpec("wave"), ToolSpec("wave"))))

@@ -1,6 +1,6 @@
-"""Claude over Anthropic's own SDK: `"anthropic:claude-opus-5-5"`, or AnthropicModel(…).
+"""Claude over Anthropic's SDK: `"anthropic:claude-opus-5-5"`, or AnthropicModel(…).
 
-May import the files of models, and the SDK where it is used. Must not import it when this is loaded.
+It may import the modules of models. The SDK is imported on first use.
 """
 
 from .model import AnthropicModel

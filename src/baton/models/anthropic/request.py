@@ -1,99 +1,284 @@
-"""A request as the parameters of Anthropic's Messages API."""
+"""Conversion of a request to the parameters of Anthropic's Messages API."""
 
 import re
 from collections.abc import Sequence
 from logging import getLogger
 from typing import Any, cast
 
-import msgspec
-
-from ...messages import ToolSpec
+from ...messages import (
+    AssistantMessage,
+    Audio,
+    Content,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+)
+from ..alternating import CONTINUE, AlternatingTurns
 from ..base import ModelRequest, ModelSettings
-from ..turns import Block
-from .history import as_turns
+from ..encoding import (
+    Block,
+    as_base64,
+    as_json,
+    decode_arguments,
+    parse_data_url,
+    parse_version,
+    safe_id,
+    safe_name,
+    schema_prompt,
+    without_none,
+)
+from ..provider_errors import unsupported
 
 _log = getLogger(__name__)
 
 _VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
-_NEWEST = (99, 0)
 _OLD_API = {"anthropic-version": "2023-06-01"}
-"""The version of the API in which a temperature may be sent; the newer one refuses it for every model."""
+"""The API version that accepts a temperature; the newer one rejects it for every model."""
 
-# The longest answers that are documented, oldest models first, and what is asked for if nobody says how much.
-_LONGEST_ANSWERS = (((3, 5), 4_096), ((3, 7), 8_192), ((4, 5), 32_000), ((4, 6), 64_000))
-_LONGEST_ANSWER = 128_000
-_USUAL_ANSWER = 32_000
-_LONG_ANSWER = 64_000
+# The documented maximum response lengths, oldest models first, and the length requested by default.
+_MAX_TOKENS_BEFORE = (((3, 5), 4_096), ((3, 7), 8_192), ((4, 5), 32_000), ((4, 6), 64_000))
+_MAX_TOKENS = 128_000
+_DEFAULT_TOKENS = 32_000
+_DEFAULT_TOKENS_HIGH_EFFORT = 64_000
 
 _EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 _BUDGETS = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 16_384, "xhigh": 32_768, "max": 49_152}
-_LEAST_BUDGET = 1_024
+_MIN_BUDGET = 1_024
+
+_IMAGE_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
+_PDF = "application/pdf"
+
+
+def as_turns(messages: Sequence[Message], model: str) -> tuple[list[str], list[Block]]:
+    """Return the leading system texts and the turns of the conversation."""
+    return _Turns(model).convert(messages)
+
+
+class _Turns(AlternatingTurns):
+    def __init__(self, model: str) -> None:
+        super().__init__("assistant", "content")
+        self._model = model
+        self._ids: dict[str, str] = {}
+        self._open_calls = 0
+
+    def finish(self) -> None:
+        # Nothing may stand between a call and its results.
+        if self._pending_media and not self._open_calls:
+            self._add_pending_media()
+
+    def add_user(self, content: Content) -> None:
+        blocks = self._blocks(content)
+        self.finish()
+        self._add("user", blocks)
+
+    def text_block(self, text: str) -> Block:
+        return _text(text)
+
+    def add_response(self, message: AssistantMessage) -> None:
+        content = message.content
+        parts = (Text(content),) if isinstance(content, str) else content
+        media = self._blocks(tuple(part for part in parts if isinstance(part, Image | Audio | File)))
+        text = "\n".join(_text_in(part) for part in parts if not isinstance(part, Image | Audio | File))
+        calls = [self._call(call) for call in message.tool_calls]
+        blocks = _in_order(text, calls, [each for each in message.reasoning if each.provider == "anthropic"])
+        self.finish()
+        if blocks and not self._turns:
+            self._add("user", [_text(CONTINUE)])
+        self._add("assistant", blocks)
+        self._open_calls = len(calls)
+        if media:
+            self._pending_media += [_text("The assistant showed:"), *media]
+
+    def add_result(self, message: ToolMessage) -> None:
+        blocks = self._blocks(message.content)
+        if message.is_error:
+            # An error may contain only text.
+            media = [block for block in blocks if block["type"] != "text"]
+            blocks = [block for block in blocks if block["type"] == "text"]
+            if media:
+                self._pending_media += [_text(f"`{message.name}` showed:"), *media]
+        result: Block = {"type": "tool_result", "tool_use_id": self._id(message.tool_call_id)}
+        if blocks:
+            result["content"] = blocks
+        if message.is_error:
+            result["is_error"] = True
+        self._open_calls -= 1
+        self._add("user", [result])
+
+    def _blocks(self, content: Content) -> list[Block]:
+        if isinstance(content, str):
+            return [_text(content)] if content.strip() else []
+        return _without_blank_text([self._block(part) for part in content])
+
+    def _block(self, part: Part) -> Block:
+        if isinstance(part, Image):
+            return {"type": "image", "source": self._image_source(part)}
+        if isinstance(part, File):
+            return self._document(part)
+        if isinstance(part, Audio):
+            if part.transcript:
+                return _text(part.transcript)
+            raise unsupported(self._model, "audio", "pass a transcript, or use a model that accepts audio")
+        return _text(_text_in(part))
+
+    def _image_source(self, part: Image) -> Block:
+        if part.url is not None:
+            return _url_source(part.url, _IMAGE_TYPES)
+        if part.media_type not in _IMAGE_TYPES:
+            raise unsupported(self._model, f"images of type {part.media_type}", f"it accepts {', '.join(_IMAGE_TYPES)}")
+        return {"type": "base64", "media_type": part.media_type, "data": as_base64(part.data)}
+
+    def _document(self, part: File) -> Block:
+        document: Block = {"type": "document"}
+        if part.name:
+            document["title"] = part.name
+        if part.url is not None:
+            return {**document, "source": _url_source(part.url, (_PDF,))}
+        if part.media_type == _PDF:
+            source: Block = {"type": "base64", "media_type": _PDF, "data": as_base64(part.data)}
+        elif part.media_type.startswith("text/") or part.media_type == "application/json":
+            text = (part.data or b"").decode(errors="replace")
+            source = {"type": "text", "media_type": "text/plain", "data": text}
+        else:
+            works = "it accepts PDF as a URL or as data, and plain text as data"
+            raise unsupported(self._model, f"files of type {part.media_type}", works)
+        return {**document, "source": source}
+
+    def _call(self, call: ToolCall) -> Block:
+        name = safe_name(call.name) or "tool"
+        return {"type": "tool_use", "id": self._id(call.id), "name": name, "input": decode_arguments(call)}
+
+    def _id(self, id: str) -> str:
+        known = self._ids.get(id)
+        if known is None:
+            known = safe_id(id)
+            while known in self._ids.values():
+                known += "x"
+            self._ids[id] = known
+        return known
+
+
+def _in_order(text: str, calls: list[Block], reasoning: list[Reasoning]) -> list[Block]:
+    """Put thinking blocks in place; each has stored how much text and how many calls precede it."""
+    if not text.strip() and not calls:
+        # A turn may not consist of thinking alone.
+        return []
+    blocks: list[Block] = []
+    written = called = 0
+    for each in reasoning:
+        thinking = _thinking_block(each)
+        if thinking is None:
+            continue
+        characters, count = each.signature.get("after", (0, 0))
+        blocks += [_text(text[written:characters]), *calls[called:count], thinking]
+        written, called = max(written, characters), max(called, count)
+    blocks += [_text(text[written:]), *calls[called:]]
+    return _without_blank_text(blocks)
+
+
+def _without_blank_text(blocks: list[Block]) -> list[Block]:
+    return [block for block in blocks if block["type"] != "text" or block["text"].strip()]
+
+
+def _thinking_block(reasoning: Reasoning) -> Block | None:
+    given: object = reasoning.signature
+    if not isinstance(given, dict):
+        return None
+    opaque = cast("dict[str, Any]", given)
+    if "data" in opaque:
+        return {"type": "redacted_thinking", "data": opaque["data"]}
+    if "signature" in opaque:
+        return {"type": "thinking", "thinking": reasoning.text, "signature": opaque["signature"]}
+    return None
+
+
+def _text_in(part: Part) -> str:
+    if isinstance(part, Text):
+        return part.text
+    return as_json(part.value) if isinstance(part, Data) else ""
+
+
+def _url_source(url: str, media_types: tuple[str, ...]) -> Block:
+    data = parse_data_url(url)
+    if data is not None and data[0] in media_types:
+        return {"type": "base64", "media_type": data[0], "data": data[1]}
+    return {"type": "url", "url": url}
+
+
+def _text(text: str) -> Block:
+    return {"type": "text", "text": text}
 
 
 def version_of(model: str) -> tuple[int, int]:
-    """The version in a name such as `claude-opus-4-5-20251101`; an unknown name counts as the newest."""
-    found = _VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found is not None else _NEWEST
+    """Return the version in a name such as `claude-opus-4-5-20251101`."""
+    return parse_version(_VERSION, model)
 
 
-def parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
-    """What the SDK is given for this request; `name` is the model as Baton calls it."""
+def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
+    """Return the arguments of the SDK call; `name` is the model's name in Baton."""
     settings = request.settings
     version = version_of(model)
-    told, messages = as_turns(request.messages, name)
+    system, messages = as_turns(request.messages, name)
     effort = settings.reasoning_effort
-    max_tokens = settings.max_tokens or usual_answer(version, effort)
-    given: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": messages, "stream": True}
-    told.insert(0, request.instructions)
-    if settings.stop:
-        given["stop_sequences"] = list(settings.stop)
-    _add_tools(given, request)
-    _add_thinking(given, effort, version)
-    if request.output is not None:
-        _add_output(given, request.output.schema, told)
-    system = "\n\n".join([text for text in told if text.strip()])
-    if system:
-        given["system"] = system
-    _add_extras(given, settings, version, name)
-    return given
+    max_tokens = settings.max_tokens or _default_max_tokens(version, effort)
+    parameters: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": messages, "stream": True}
+    system.insert(0, request.instructions)
+    if settings.stop_sequences:
+        parameters["stop_sequences"] = list(settings.stop_sequences)
+    _add_tools(parameters, request)
+    _add_thinking(parameters, effort, version)
+    if request.output_schema is not None:
+        _add_output(parameters, request.output_schema.schema, system)
+    if any(text.strip() for text in system):
+        parameters["system"] = "\n\n".join([text for text in system if text.strip()])
+    _add_extras(parameters, settings, version, name)
+    return parameters
 
 
-def usual_answer(version: tuple[int, int], effort: str | None) -> int:
-    """How long an answer may be if nobody says so: within what is documented for this version."""
-    longest = next((most for before, most in _LONGEST_ANSWERS if version < before), _LONGEST_ANSWER)
-    return min(longest, _LONG_ANSWER if effort in ("xhigh", "max") else _USUAL_ANSWER)
+def _default_max_tokens(version: tuple[int, int], effort: str | None) -> int:
+    most = next((most for before, most in _MAX_TOKENS_BEFORE if version < before), _MAX_TOKENS)
+    return min(most, _DEFAULT_TOKENS_HIGH_EFFORT if effort in ("xhigh", "max") else _DEFAULT_TOKENS)
 
 
-def _add_tools(given: dict[str, Any], request: ModelRequest) -> None:
-    settings = request.settings
+def _add_tools(parameters: dict[str, Any], request: ModelRequest) -> None:
     if not request.tools:
-        used = _called_in(given["messages"])
+        used = _called_tools(parameters["messages"])
         if used:
-            # A history with calls wants their tools to be there, also where none may be called any more.
-            given["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in used]
-            given["tool_choice"] = {"type": "none"}
+            # A history with calls requires their tools, even where none may be called any more.
+            parameters["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in used]
+            parameters["tool_choice"] = {"type": "none"}
         return
-    given["tools"] = [_tool(spec) for spec in request.tools]
-    match settings.tool_choice:
-        case None | "auto":
-            choice: Block | None = {"type": "auto"} if settings.tool_choice else None
+    parameters["tools"] = [_tool(spec) for spec in request.tools]
+    parallel = request.settings.parallel_tool_calls
+    match request.tool_choice:
+        case None:
+            choice: Block | None = None
+        case "auto":
+            choice = {"type": "auto"}
         case "required":
             choice = {"type": "any"}
         case "none":
             choice = {"type": "none"}
         case name:
             choice = {"type": "tool", "name": name}
-    if settings.parallel_tool_calls is not None and settings.tool_choice != "none":
-        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": not settings.parallel_tool_calls}
+    if parallel is not None and request.tool_choice != "none":
+        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": not parallel}
     if choice is not None:
-        given["tool_choice"] = choice
+        parameters["tool_choice"] = choice
 
 
 def _tool(spec: ToolSpec) -> Block:
     tool: Block = {"name": spec.name, "input_schema": spec.parameters}
     if spec.description:
         tool["description"] = spec.description
-    if spec.is_strict and not _is_open(spec.parameters):
+    if spec.strict and not _is_open(spec.parameters):
         from anthropic import transform_schema
 
         # A strict tool may only use the part of JSON schema that Anthropic can enforce.
@@ -101,65 +286,59 @@ def _tool(spec: ToolSpec) -> Block:
     return tool
 
 
-def _add_output(given: dict[str, Any], schema: dict[str, Any], told: list[str]) -> None:
+def _add_output(parameters: dict[str, Any], schema: dict[str, Any], system: list[str]) -> None:
     if _is_open(schema):
-        shown = msgspec.json.encode(schema).decode()
-        told.append(f"Give your final answer as nothing but JSON that fits this schema: {shown}")
+        system.append(schema_prompt(schema))
         return
     from anthropic import transform_schema
 
-    form = {"type": "json_schema", "schema": transform_schema(schema)}
-    given.setdefault("output_config", {})["format"] = form
+    output_format = {"type": "json_schema", "schema": transform_schema(schema)}
+    parameters.setdefault("output_config", {})["format"] = output_format
 
 
 def _is_open(schema: Any) -> bool:
-    """Whether there is an object in it whose keys are not known, which Anthropic cannot hold a model to."""
+    """Check for an object with arbitrary keys, which Anthropic cannot enforce."""
     if isinstance(schema, list):
         return any(_is_open(each) for each in cast("list[Any]", schema))
     if not isinstance(schema, dict):
         return False
-    words = cast("dict[str, Any]", schema)
-    return bool(words.get("additionalProperties", False)) or any(_is_open(each) for each in words.values())
+    fields = cast("dict[str, Any]", schema)
+    return bool(fields.get("additionalProperties", False)) or any(_is_open(each) for each in fields.values())
 
 
-def _called_in(turns: Sequence[Block]) -> list[str]:
+def _called_tools(turns: Sequence[Block]) -> list[str]:
     blocks = [block for turn in turns for block in turn["content"]]
     return list(dict.fromkeys([block["name"] for block in blocks if block["type"] == "tool_use"]))
 
 
-def _add_thinking(given: dict[str, Any], effort: str | None, version: tuple[int, int]) -> None:
+def _add_thinking(parameters: dict[str, Any], effort: str | None, version: tuple[int, int]) -> None:
     if effort is None:
         return
     if effort == "none":
-        given["thinking"] = {"type": "disabled"}
+        parameters["thinking"] = {"type": "disabled"}
         return
-    # Who must call a tool cannot think first: Anthropic refuses the two together.
-    is_forced = given.get("tool_choice", {}).get("type") in ("any", "tool")
+    # Anthropic rejects thinking together with a forced tool call.
+    is_forced = parameters.get("tool_choice", {}).get("type") in ("any", "tool")
     if version >= (4, 6):
-        given["output_config"] = {"effort": _EFFORTS.get(effort, effort)}
+        parameters["output_config"] = {"effort": _EFFORTS.get(effort, effort)}
         if not is_forced:
-            given["thinking"] = {"type": "adaptive"}
+            parameters["thinking"] = {"type": "adaptive"}
         return
-    budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), given["max_tokens"] - 1)
-    if budget >= _LEAST_BUDGET and not is_forced and version >= (3, 7):
-        given["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    budget = min(_BUDGETS.get(effort, _BUDGETS["medium"]), parameters["max_tokens"] - 1)
+    if budget >= _MIN_BUDGET and not is_forced and version >= (3, 7):
+        parameters["thinking"] = {"type": "enabled", "budget_tokens": budget}
 
 
-def _add_extras(given: dict[str, Any], settings: ModelSettings, version: tuple[int, int], name: str) -> None:
+def _add_extras(parameters: dict[str, Any], settings: ModelSettings, version: tuple[int, int], name: str) -> None:
     headers = dict(settings.extra_headers or {})
     body = dict(settings.extra_body or {})
-    asked = {"temperature": settings.temperature, "top_p": settings.top_p}
-    sampling = {key: value for key, value in asked.items() if value is not None}
+    sampling = without_none({"temperature": settings.temperature, "top_p": settings.top_p})
     if sampling and version <= (4, 6):
         headers = {**_OLD_API, **headers}
         body = {**sampling, **body}
         sampling = {}
-    unheard = [*sampling, *(["seed"] if settings.seed is not None else [])]
-    if unheard:
-        _log.warning("%s takes no %s; it answers without", name, " and no ".join(unheard))
-    if headers:
-        given["extra_headers"] = headers
-    if body:
-        given["extra_body"] = body
-    if settings.timeout is not None:
-        given["timeout"] = settings.timeout
+    ignored = [*sampling, *(["seed"] if settings.seed is not None else [])]
+    if ignored:
+        _log.warning("%s does not support %s; it is ignored", name, " and ".join(ignored))
+    extras = {"extra_headers": headers or None, "extra_body": body or None, "timeout": settings.timeout}
+    parameters.update(without_none(extras))

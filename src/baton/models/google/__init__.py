@@ -1,6 +1,6 @@
-"""Gemini over Google's own SDK: `"google:gemini-3.8-flash"`, or GoogleModel(…).
+"""Gemini over Google's SDK: `"google:gemini-3.8-flash"`, or GoogleModel(…).
 
-May import the files of models, and the SDK where it is used. Must not import it when this is loaded.
+It may import the modules of models. The SDK is imported on first use.
 """
 
 from .model import GoogleModel

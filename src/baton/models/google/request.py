@@ -1,69 +1,243 @@
-"""A request as contents and configuration of Google's generateContent."""
+"""Conversion of a request to the contents and the configuration of Google's generateContent."""
 
 import re
+from base64 import b64decode
+from binascii import Error
+from collections.abc import Sequence
 from logging import getLogger
-from typing import Any
+from typing import Any, cast
 
-import msgspec
-
-from ...messages import ToolSpec
+from ...messages import (
+    AssistantMessage,
+    Audio,
+    Content,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolMessage,
+    ToolSpec,
+    text_of,
+)
+from ..alternating import CONTINUE, AlternatingTurns
 from ..base import ModelRequest, ModelSettings
-from ..turns import Block
-from .history import as_contents, wire_name
-from .schemas import taken_by_google
+from ..encoding import (
+    Block,
+    as_json,
+    decode_arguments,
+    parse_data_url,
+    parse_version,
+    safe_name,
+    schema_prompt,
+    without_none,
+)
 
 _log = getLogger(__name__)
 
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
-_NEWEST = (99, 0)
 _LEVELS = {"none": "MINIMAL", "minimal": "MINIMAL", "low": "LOW", "medium": "MEDIUM"}
 _BUDGETS = {"none": 0, "minimal": 512, "low": 2_048, "medium": 8_192, "high": 24_576}
+_NO_SIGNATURE = b"skip_thought_signature_validator"
+"""The documented signature for calls that another model made."""
+
+
+def as_contents(messages: Sequence[Message], *, needs_signatures: bool) -> tuple[list[str], list[Block]]:
+    """Return the leading system texts and the turns of the conversation."""
+    return _Turns(needs_signatures).convert(messages)
+
+
+class _Turns(AlternatingTurns):
+    def __init__(self, needs_signatures: bool) -> None:
+        super().__init__("model", "parts")
+        self._needs_signatures = needs_signatures
+        self._names: list[str] = []
+        """The names of the calls that have no result yet."""
+
+    def add_user(self, content: Content) -> None:
+        self._add("user", _parts(content))
+
+    def text_block(self, text: str) -> Block:
+        return {"text": text}
+
+    def add_response(self, message: AssistantMessage) -> None:
+        parts = _parts(message.content)
+        signatures = _signatures(message.reasoning)
+        calls = [_call(call) for call in message.tool_calls]
+        for position, call in enumerate(message.tool_calls):
+            if (position, call.name) in signatures:
+                calls[position]["thought_signature"] = signatures[position, call.name]
+        if calls and self._needs_signatures and not any("thought_signature" in call for call in calls):
+            calls[0]["thought_signature"] = _NO_SIGNATURE
+        text_signature = signatures.get((-1, ""))
+        if text_signature is not None and parts and "text" in parts[-1]:
+            parts[-1]["thought_signature"] = text_signature
+        if (parts or calls) and (not self._turns or (calls and self._turns[-1]["role"] == "model")):
+            # A turn with calls must follow a user turn or results.
+            self._add("user", [{"text": CONTINUE}])
+        self._add("model", [*parts, *calls])
+        # A result must have the name of its call.
+        self._names = [part["function_call"]["name"] for part in calls]
+
+    def add_result(self, message: ToolMessage) -> None:
+        response = {"error" if message.is_error else "result": text_of(message.content)}
+        name = self._names.pop(0)
+        part = {"function_response": {"id": message.tool_call_id, "name": name, "response": response}}
+        self._add("user", [part])
+        media = [part for part in _parts(message.content) if "text" not in part]
+        if media:
+            self._pending_media += [{"text": f"`{message.name}` showed:"}, *media]
+        if not self._names:
+            self._add_pending_media()
+
+
+def _parts(content: Content) -> list[Block]:
+    if isinstance(content, str):
+        return [{"text": content}] if content else []
+    return [part for part in map(_part, content) if part.get("text") != ""]
+
+
+def _part(part: Part) -> Block:
+    if isinstance(part, Text):
+        return {"text": part.text}
+    if isinstance(part, Image | Audio | File):
+        if part.url is None:
+            return {"inline_data": {"mime_type": part.media_type, "data": part.data or b""}}
+        data = parse_data_url(part.url)
+        if data is not None:
+            return {"inline_data": {"mime_type": data[0] or part.media_type, "data": b64decode(data[1])}}
+        return {"file_data": {"mime_type": part.media_type, "file_uri": part.url}}
+    return {"text": as_json(part.value)}
+
+
+def function_name(name: str) -> str:
+    """Return a tool's name as Google accepts it: it may not begin with a digit or a dash."""
+    safe = safe_name(name)
+    return f"_{safe}" if not safe or safe[0] in "-0123456789" else safe
+
+
+def _call(call: ToolCall) -> Block:
+    return {"function_call": {"id": call.id, "name": function_name(call.name), "args": decode_arguments(call)}}
+
+
+def _signatures(reasoning: tuple[Reasoning, ...]) -> dict[tuple[int, str], bytes]:
+    """Return Google's signatures by position and name of the call; (-1, "") is the text's."""
+    found: dict[tuple[int, str], bytes] = {}
+    for each in reasoning:
+        fields: object = each.signature
+        if each.provider != "google" or not isinstance(fields, dict):
+            continue
+        opaque = cast("dict[str, Any]", fields)
+        try:
+            signature = b64decode(opaque["signature"], validate=True)
+        except (Error, TypeError, KeyError):
+            continue
+        found[opaque.get("call", -1), opaque.get("name", "")] = signature
+    return found
+
+
+# The documented keywords; the API may reject any other.
+_SUPPORTED = frozenset(
+    (
+        *("$ref", "$defs", "$id", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems"),
+        *("minItems", "maxItems", "minimum", "maximum", "anyOf", "properties", "additionalProperties", "required"),
+        "propertyOrdering",
+    )
+)
+_IGNORED = frozenset(("$schema", "default", "examples", "discriminator", "const", "oneOf", "allOf", "title"))
+_FORMATS = {"string": ("date-time", "date", "time"), "integer": ("int32", "int64"), "number": ("float", "double")}
+
+
+def to_google_schema(schema: Any) -> Any:
+    """Convert a JSON schema for Google; unsupported constraints go into the description."""
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    if "$ref" in fields and len(fields) > 1:
+        return _convert_reference(fields)
+    converted = {
+        key: _convert_value(key, value) for key, value in fields.items() if key in _SUPPORTED and key != "title"
+    }
+    if "const" in fields:
+        converted["enum"] = [fields["const"]]
+    if "oneOf" in fields:
+        converted["anyOf"] = [*converted.get("anyOf", []), *_convert_value("anyOf", fields["oneOf"])]
+    for part in fields.get("allOf", []):
+        converted |= to_google_schema(part)
+    unsupported = {key: value for key, value in fields.items() if key not in _SUPPORTED and key not in _IGNORED}
+    shape = converted.get("format")
+    if shape is not None and shape not in _FORMATS.get(str(converted.get("type")), ()):
+        unsupported["format"] = converted.pop("format")
+    if unsupported:
+        constraints = ", ".join(f"{key}: {as_json(value)}" for key, value in unsupported.items())
+        converted["description"] = f"{converted.get('description', '')} ({constraints})".strip()
+    return converted
+
+
+def _convert_value(key: str, value: Any) -> Any:
+    if key in ("properties", "$defs"):
+        # These keys are names, not keywords.
+        return {name: to_google_schema(each) for name, each in value.items()}
+    if key in ("anyOf", "prefixItems"):
+        return [to_google_schema(each) for each in value]
+    if key in ("items", "additionalProperties"):
+        return to_google_schema(value)
+    return value
+
+
+def _convert_reference(fields: dict[str, Any]) -> dict[str, Any]:
+    """Move a reference one level down, because no other keyword may stand beside it."""
+    beside = {key: value for key, value in fields.items() if key not in ("$ref", "$defs")}
+    around: dict[str, Any] = {"$defs": _convert_value("$defs", fields["$defs"])} if "$defs" in fields else {}
+    more = to_google_schema(beside)
+    reference = {"$ref": fields["$ref"]}
+    return {**around, "anyOf": [reference], **more} if more else {**around, **reference}
 
 
 def version_of(model: str) -> tuple[int, int]:
-    """The version in a name such as `gemini-2.5-flash`; an unknown name counts as the newest."""
-    found = _VERSION.search(model)
-    return (int(found[1]), int(found[2] or 0)) if found is not None else _NEWEST
+    """Return the version in a name such as `gemini-2.5-flash`."""
+    return parse_version(_VERSION, model)
 
 
-def parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
-    """What the SDK is given for this request; `name` is the model as Baton calls it."""
+def build_parameters(request: ModelRequest, model: str, name: str) -> dict[str, Any]:
+    """Return the arguments of the SDK call; `name` is the model's name in Baton."""
     settings = request.settings
     version = version_of(model)
-    told, contents = as_contents(request.messages, wants_signatures=version >= (3, 0))
-    system = [request.instructions, *told]
+    texts, contents = as_contents(request.messages, needs_signatures=version >= (3, 0))
+    system = [request.instructions, *texts]
     config = _settings(settings, version)
     config["automatic_function_calling"] = {"disable": True}
     if request.tools:
         config["tools"] = [{"function_declarations": [_declaration(spec) for spec in request.tools]}]
-        _add_choice(config, settings)
-    if request.output is not None:
-        schema = taken_by_google(request.output.schema)
+        _add_tool_choice(config, request.tool_choice)
+    if request.output_schema is not None:
+        schema = to_google_schema(request.output_schema.schema)
         if request.tools and version < (3, 0):
-            # Before Gemini 3, tools and a schema for the answer exclude each other.
-            shown = msgspec.json.encode(schema).decode()
-            system.append(f"Give your final answer as nothing but JSON that fits this schema: {shown}")
+            # Before Gemini 3, tools and a response schema exclude each other.
+            system.append(schema_prompt(schema))
         else:
             config |= {"response_mime_type": "application/json", "response_json_schema": schema}
     instruction = "\n\n".join([text for text in system if text.strip()])
     if instruction:
         config["system_instruction"] = instruction
     if settings.parallel_tool_calls is False and request.tools:
-        _log.warning("%s cannot be told to make one call at a time; it may make several", name)
+        _log.warning("%s does not support parallel_tool_calls=False; it may make several calls at once", name)
     return {"model": model, "contents": contents, "config": config}
 
 
 def _settings(settings: ModelSettings, version: tuple[int, int]) -> dict[str, Any]:
-    asked = {
+    fields = {
         "temperature": settings.temperature,
         "top_p": settings.top_p,
         "max_output_tokens": settings.max_tokens,
-        "stop_sequences": list(settings.stop) if settings.stop else None,
+        "stop_sequences": list(settings.stop_sequences) if settings.stop_sequences else None,
         "seed": settings.seed,
         "thinking_config": _thinking(settings.reasoning_effort, version),
-        "http_options": _http(settings),
+        "http_options": _http_options(settings),
     }
-    return {key: value for key, value in asked.items() if value is not None}
+    return without_none(fields)
 
 
 def _thinking(effort: str | None, version: tuple[int, int]) -> Block | None:
@@ -75,30 +249,30 @@ def _thinking(effort: str | None, version: tuple[int, int]) -> Block | None:
     return {**thinking, "thinking_budget": _BUDGETS.get(effort, _BUDGETS["high"])}
 
 
-def _http(settings: ModelSettings) -> Block | None:
-    asked = {
+def _http_options(settings: ModelSettings) -> Block | None:
+    options = {
         "headers": dict(settings.extra_headers) if settings.extra_headers else None,
         "extra_body": dict(settings.extra_body) if settings.extra_body else None,
         "timeout": None if settings.timeout is None else max(1, round(settings.timeout * 1000)),
     }
-    return {key: value for key, value in asked.items() if value is not None} or None
+    return without_none(options) or None
 
 
 def _declaration(spec: ToolSpec) -> Block:
-    declaration: Block = {"name": wire_name(spec.name), "parameters_json_schema": taken_by_google(spec.parameters)}
+    declaration: Block = {"name": function_name(spec.name), "parameters_json_schema": to_google_schema(spec.parameters)}
     if spec.description:
         declaration["description"] = spec.description
     return declaration
 
 
-def _add_choice(config: dict[str, Any], settings: ModelSettings) -> None:
-    match settings.tool_choice:
+def _add_tool_choice(config: dict[str, Any], tool_choice: str | None) -> None:
+    match tool_choice:
         case None:
             return
         case "auto" | "none":
-            choice: Block = {"mode": settings.tool_choice.upper()}
+            choice: Block = {"mode": tool_choice.upper()}
         case "required":
             choice = {"mode": "ANY"}
         case name:
-            choice = {"mode": "ANY", "allowed_function_names": [wire_name(name)]}
+            choice = {"mode": "ANY", "allowed_function_names": [function_name(name)]}
     config["tool_config"] = {"function_calling_config": choice}

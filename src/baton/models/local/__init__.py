@@ -1,8 +1,8 @@
-"""A real model without a key: llama.cpp in this process, three constrained decodes for an answer.
+"""An embedded model that needs no API key: llama.cpp in this process.
 
-May import messages, errors and the protocol of models. Must not know any team, nor what its tools are about.
+It may import messages, errors and models.
 """
 
-from .local_model import LocalModel
+from .model import LocalModel
 
 __all__ = ["LocalModel"]

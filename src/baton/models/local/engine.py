@@ -1,4 +1,4 @@
-"""The seam to what decodes: a job goes in, pieces of text come out. Behind it is llama.cpp, in this process."""
+"""The decoder protocol and its implementation with llama.cpp."""
 
 import os
 import secrets
@@ -9,31 +9,31 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from ...errors import ContextTooLongError, RequestError, SetupError, WeightsError
+from ...errors import ContextTooLongError, ModelRequestError, SetupError, WeightsError
 from ...messages import Usage
 
-Hear: TypeAlias = Callable[[str], bool]
-"""Is told each piece of text, and "" while the prompt is being read; True from it ends the decode."""
+OnText: TypeAlias = Callable[[str], bool]
+"""Called with each piece of text, and with "" while the prompt is read; returning True stops the decoding."""
 
 _SLOTS = {"choose": 0, "fill": 1, "speak": 2}
 _CONTEXT_TOKENS = 8192
-# Between two batches a decode can be stopped. Larger ones read a prompt hardly faster on a processor.
+# Decoding can be stopped between two batches; larger ones are hardly faster on a CPU.
 _BATCH_TOKENS = 64
 
 
-class Turn(Struct, frozen=True):
-    """One message of a prompt, in the three roles that every chat template knows."""
+class PromptTurn(Struct, frozen=True):
+    """One message of a prompt, in a role that every chat template supports."""
 
     role: Literal["system", "user", "assistant"]
     text: str
 
 
-class Job(Struct, frozen=True, kw_only=True):
-    """One decode: what the model reads, and what it may write. At most one of `choices` and `schema` is given."""
+class DecodeJob(Struct, frozen=True, kw_only=True):
+    """The prompt and the constraints of one decoding; give `choices` or `schema`, not both."""
 
     kind: Literal["choose", "fill", "speak"]
-    """Jobs of a kind begin alike, and what they share is read only once."""
-    turns: tuple[Turn, ...]
+    """Jobs of one kind share a prefix, which is cached."""
+    turns: tuple[PromptTurn, ...]
     choices: tuple[str, ...] = ()
     schema: dict[str, Any] | None = None
     max_tokens: int = 512
@@ -43,23 +43,30 @@ class Job(Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
 
 
-class Outcome(Struct, frozen=True):
-    """How a decode ended. `stop_reason` is "stop", "length", or "" if it was told to end."""
+class DecodeResult(Struct, frozen=True):
+    """The end of a decoding; `stop_reason` is "stop", "length", or "" if it was stopped."""
 
     usage: Usage = Usage()
     stop_reason: str = ""
 
 
-class Engine(Protocol):
-    """Something that decodes. Called from worker threads, several at once."""
+class Decoder(Protocol):
+    """Decodes prompts. It is called from several threads at once."""
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
-        """Decode until it is done or `hear` says so. Blocks."""
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
+        """Decode until the end or until `on_text` returns True. Blocks."""
         ...
 
 
-class LlamaEngine:
-    """llama.cpp with one file of weights."""
+class LlamaDecoder:
+    """llama.cpp with one file of weights.
+
+    Args:
+        path: The GGUF file.
+
+    Raises:
+        WeightsError: The file cannot be loaded.
+    """
 
     def __init__(self, path: Path) -> None:
         self._name = path.name
@@ -67,68 +74,65 @@ class LlamaEngine:
         try:
             self._server: Any = _library().Server(parameters)
         except Exception as error:
-            # The library has no error types of its own: whatever it raises here is about the file.
-            raise WeightsError(f"llama.cpp cannot load `{path}`: {error}; it must be a whole GGUF file") from error
+            # The library has no error types of its own; errors here concern the file.
+            raise WeightsError(f"llama.cpp cannot load `{path}`: {error}; it must be a complete GGUF file") from error
 
-    def decode(self, job: Job, hear: Hear) -> Outcome:
-        """Decode until it is done or `hear` says so. Blocks, without holding up other threads."""
-        listener = _Listener(hear)
+    def decode(self, job: DecodeJob, on_text: OnText) -> DecodeResult:
+        """Decode until the end or until `on_text` returns True. Blocks without holding the GIL."""
+        handler = _OutputHandler(on_text)
         try:
-            self._server.handle_chat_completions(_body(job), listener.take)
+            self._server.handle_chat_completions(_body(job), handler.take)
         except (ValueError, RuntimeError) as error:
-            # So it says that a grammar or a schema cannot be used.
-            raise self._refusal({"message": str(error)}) from error
-        if listener.raised is not None:
-            raise listener.raised
-        if listener.error is not None:
-            raise self._refusal(listener.error)
-        return Outcome(listener.usage, listener.stop_reason)
+            # Raised if a grammar or a schema cannot be used.
+            raise self._rejection({"message": str(error)}) from error
+        if handler.raised is not None:
+            raise handler.raised
+        if handler.error is not None:
+            raise self._rejection(handler.error)
+        return DecodeResult(handler.usage, handler.stop_reason)
 
-    def _refusal(self, error: dict[str, Any]) -> RequestError:
-        kind = ContextTooLongError if error.get("type") == "exceed_context_size_error" else RequestError
-        return kind(f"`{self._name}` will not take this request: {error.get('message', error)}")
+    def _rejection(self, error: dict[str, Any]) -> ModelRequestError:
+        kind = ContextTooLongError if error.get("type") == "exceed_context_size_error" else ModelRequestError
+        return kind(f"`{self._name}` rejected the request: {error.get('message', error)}")
 
 
-class _Listener:
-    """Hears what llama.cpp says about one job."""
-
-    def __init__(self, hear: Hear) -> None:
-        self._hear = hear
+class _OutputHandler:
+    def __init__(self, on_text: OnText) -> None:
+        self._on_text = on_text
         self.usage = Usage()
         self.stop_reason = ""
         self.error: dict[str, Any] | None = None
         self.raised: Exception | None = None
 
-    def take(self, told: dict[str, Any]) -> bool:
-        """Take one message; True ends the decode."""
+    def take(self, output: dict[str, Any]) -> bool:
         try:
-            return self._understand(told)
-        except Exception as error:  # noqa: BLE001 - raised again by decode: it cannot pass through C++
+            return self._read(output)
+        except Exception as error:  # noqa: BLE001 - raised again by decode, as it cannot pass through C++
             self.raised = error
             return True
 
-    def _understand(self, told: dict[str, Any]) -> bool:
-        if "error" in told:
-            self.error = told["error"]
+    def _read(self, output: dict[str, Any]) -> bool:
+        if "error" in output:
+            self.error = output["error"]
             return True
-        if "usage" in told:
-            self.usage = _usage(told["usage"])
-        for choice in told["choices"]:
+        if "usage" in output:
+            self.usage = _usage(output["usage"])
+        for choice in output["choices"]:
             self.stop_reason = choice.get("finish_reason") or self.stop_reason
-            if self._hear(choice["delta"].get("content") or ""):
+            if self._on_text(choice["delta"].get("content") or ""):
                 return True
         return False
 
 
 def is_installed() -> bool:
-    """Whether llama.cpp is there; nothing is imported to find out."""
+    """Check whether llama.cpp is installed, without importing it."""
     from importlib.util import find_spec
 
     return find_spec("xllamacpp") is not None
 
 
 def _library() -> Any:
-    # Threads that spin while they wait take the processor from everybody else, the run included.
+    # Threads that spin while waiting would take CPU time from the rest of the program.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         return import_module("xllamacpp")
@@ -148,13 +152,13 @@ def _parameters(library: Any, path: Path) -> Any:
     parameters.cache_ram_mib = 0
     parameters.verbosity = -1
     parameters.warmup = False
-    # The library listens on a port of the loopback device, which nobody needs: so nobody has the key.
+    # The library listens on a local port that is not used; a random key locks it.
     parameters.api_keys = [secrets.token_urlsafe(32)]
     parameters.ui = False
     return parameters
 
 
-def _body(job: Job) -> dict[str, Any]:
+def _body(job: DecodeJob) -> dict[str, Any]:
     body: dict[str, Any] = {
         "messages": [{"role": turn.role, "content": turn.text} for turn in job.turns],
         "id_slot": _SLOTS[job.kind],
@@ -170,7 +174,7 @@ def _body(job: Job) -> dict[str, Any]:
     if job.choices:
         body["grammar"] = f"root ::= {' | '.join(_literal(choice) for choice in job.choices)}"
     elif job.schema is not None:
-        # Models this small otherwise lose themselves in blanks between two keys.
+        # Small models otherwise emit endless whitespace between keys.
         body["json_schema"] = {**job.schema, "x-guidance": {"whitespace_flexible": False}}
     return body
 
@@ -180,6 +184,6 @@ def _literal(text: str) -> str:
     return '"' + "".join(escapes.get(letter, letter) for letter in text) + '"'
 
 
-def _usage(told: dict[str, Any]) -> Usage:
-    details: dict[str, int] = told.get("prompt_tokens_details", {})
-    return Usage(told["prompt_tokens"], told["completion_tokens"], details.get("cached_tokens", 0))
+def _usage(output: dict[str, Any]) -> Usage:
+    details: dict[str, int] = output.get("prompt_tokens_details", {})
+    return Usage(output["prompt_tokens"], output["completion_tokens"], details.get("cached_tokens", 0))

@@ -1,79 +1,171 @@
-"""The prompts of the three steps: whatever a request says, as turns of a chat that any template can hold."""
+"""The choices of the embedded model and the prompts of its three steps."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
+from ...errors import ModelRequestError, quote_names
 from ...messages import AssistantMessage, Message, SystemMessage, ToolMessage, ToolSpec, UserMessage, text_of
 from ..base import ModelRequest
-from .engine import Turn
-from .options import Option
-from .wording import WORDS, Language, Words
+from .engine import PromptTurn
+from .prompt_texts import PROMPT_TEXTS, Language, PromptTexts
 
-# Of a long conversation the newest part counts, and reading takes a processor seconds.
-_MESSAGES_SHOWN = 12
+
+class Choice(Struct, frozen=True):
+    """A possible step: `tool` is None for a reply, `arguments` until they are filled in."""
+
+    name: str
+    description: str = ""
+    tool: ToolSpec | None = None
+    arguments: str | None = None
+
+
+def list_choices(request: ModelRequest, *, reply: str) -> tuple[Choice, ...]:
+    """List the possible steps, the reply last; `reply` describes it."""
+    choice = request.tool_choice or "auto"
+    tools = () if choice == "none" else request.tools
+    if choice not in ("auto", "required", "none"):
+        tools = tuple(spec for spec in tools if spec.name == choice)
+        if not tools:
+            offered = quote_names([spec.name for spec in request.tools])
+            raise ModelRequestError(f"tool_choice is `{choice}`, and the tools are: {offered}")
+    options = [option for spec in tools for option in _choices_of(spec, request.instructions)]
+    names = [option.name for option in options]
+    # Two tools may take the same values; the qualified names are unique.
+    options = [
+        option if names.count(option.name) == 1 or option.tool is None else _qualified(option) for option in options
+    ]
+    if choice in ("auto", "none") or not options:
+        options.append(Choice(_unused("reply", names), reply))
+    return tuple(options)
+
+
+def calls_so_far(request: ModelRequest) -> dict[str, list[Any]]:
+    """Return the arguments of all calls since the last user message, by tool."""
+    made: dict[str, list[Any]] = {}
+    for message in reversed(request.messages):
+        if isinstance(message, UserMessage):
+            break
+        if isinstance(message, AssistantMessage):
+            for call in message.tool_calls:
+                made.setdefault(call.name, []).append(read_arguments(call.arguments))
+    return made
+
+
+def read_arguments(arguments: str) -> Any:
+    """Decode arguments; text that is not JSON is returned as it is."""
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
+
+
+def _choices_of(spec: ToolSpec, instructions: str) -> Iterator[Choice]:
+    properties: dict[str, dict[str, Any]] = spec.parameters.get("properties") or {}
+    if not properties:
+        yield Choice(spec.name, spec.description, spec, "{}")
+        return
+    if len(properties) == 1:
+        ((parameter, schema),) = properties.items()
+        values: list[Any] = schema.get("enum") or []
+        if values and all(isinstance(value, str) and value for value in values):
+            for value in values:
+                arguments = msgspec.json.encode({parameter: value}).decode()
+                yield Choice(value, _describe(value, instructions), spec, arguments)
+            return
+    yield Choice(spec.name, spec.description, spec)
+
+
+def _describe(value: str, instructions: str) -> str:
+    """Return the description of a value in the instructions: the rest of the line `- value: …`."""
+    found = re.search(rf"^[ \t]*[-*][ \t]*`?{re.escape(value)}`?[ \t]*[:：][ \t]*(\S.*)$", instructions, re.MULTILINE)
+    return found.group(1).strip() if found else ""
+
+
+def _qualified(option: Choice) -> Choice:
+    owner = option.tool.name if option.tool is not None else ""
+    return msgspec.structs.replace(option, name=f"{owner}: {option.name}")
+
+
+def _unused(name: str, taken: list[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+# The newest messages matter most, and reading a long prompt takes seconds on a CPU.
+_MAX_MESSAGES = 12
 
 
 def language_of(request: ModelRequest) -> Language:
-    """Chinese if somebody speaks Chinese in it."""
+    """Return `zh` if a user message is in Chinese, else `en`."""
     return (
         "zh" if any(_is_chinese(text_of(m.content)) for m in request.messages if isinstance(m, UserMessage)) else "en"
     )
 
 
-def words_for(request: ModelRequest) -> Words:
-    """The words of the language that is spoken in it."""
-    return WORDS[language_of(request)]
+def texts_for(request: ModelRequest) -> PromptTexts:
+    """Return the prompt texts in the language of the request."""
+    return PROMPT_TEXTS[language_of(request)]
 
 
-def to_choose(request: ModelRequest, options: Sequence[Option], words: Words) -> tuple[Turn, ...]:
-    """What to do next, as a question whose answer is the name of an option."""
-    turns = [Turn("system", words.choose)]
-    for shown in words.choices:
-        asked = words.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
-        turns += [Turn("user", asked), Turn("assistant", shown.answer)]
+def to_choose(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:
+    """Build the prompt whose answer is the name of the next step."""
+    turns = [PromptTurn("system", texts.choose)]
+    for shown in texts.choices:
+        asked = texts.choosing.format(agent=shown.agent, steps=shown.steps, conversation=shown.conversation)
+        turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
     steps = "\n".join(f"- {o.name}: {o.description}" if o.description else f"- {o.name}" for o in options)
-    # The instructions are left out: with them, fewer questions went to the right agent.
-    conversation = _transcript(request.messages, words)
-    return (*turns, Turn("user", words.choosing.format(agent=request.agent, steps=steps, conversation=conversation)))
+    # Without the instructions, more questions reached the right agent.
+    conversation = _transcript(request.messages, texts)
+    return (
+        *turns,
+        PromptTurn("user", texts.choosing.format(agent=request.agent, steps=steps, conversation=conversation)),
+    )
 
 
-def to_fill(request: ModelRequest, spec: ToolSpec, words: Words) -> tuple[Turn, ...]:
-    """What a tool should be called with, as a question whose answer is JSON."""
-    turns = [Turn("system", words.fill)]
-    for shown in words.fillings:
-        asked = words.filling.format(
+def to_fill(request: ModelRequest, spec: ToolSpec, texts: PromptTexts) -> tuple[PromptTurn, ...]:
+    """Build the prompt whose answer is the arguments of a tool."""
+    turns = [PromptTurn("system", texts.fill)]
+    for shown in texts.fillings:
+        asked = texts.filling.format(
             tool=shown.tool,
             description=shown.description,
             parameters=shown.parameters,
             conversation=shown.conversation,
         )
-        turns += [Turn("user", asked), Turn("assistant", shown.answer)]
-    asked = words.filling.format(
+        turns += [PromptTurn("user", asked), PromptTurn("assistant", shown.answer)]
+    asked = texts.filling.format(
         tool=spec.name,
         description=spec.description,
         parameters=_parameters(spec.parameters),
-        conversation=_transcript(request.messages, words),
+        conversation=_transcript(request.messages, texts),
     )
-    return (*turns, Turn("user", asked))
+    return (*turns, PromptTurn("user", asked))
 
 
-def to_speak(request: ModelRequest, options: Sequence[Option], words: Words) -> tuple[Turn, ...]:
-    """The conversation itself, with what tools returned where they returned it."""
-    told = [task] if (task := own_words(request, options)) else []
-    told += [text_of(message.content) for message in request.messages if isinstance(message, SystemMessage)]
-    turns = [Turn("system", "\n\n".join([*told, words.speak.format(agent=request.agent)]))]
-    for role, text in _spoken(request.messages, words):
+def to_speak(request: ModelRequest, options: Sequence[Choice], texts: PromptTexts) -> tuple[PromptTurn, ...]:
+    """Build the prompt whose answer is text: the conversation with the tool results."""
+    system = [task] if (task := own_instructions(request, options)) else []
+    system += [text_of(message.content) for message in request.messages if isinstance(message, SystemMessage)]
+    turns = [PromptTurn("system", "\n\n".join([*system, texts.speak.format(agent=request.agent)]))]
+    for role, text in _conversation(request.messages, texts):
         if turns[-1].role == role:
-            turns[-1] = Turn(role, f"{turns[-1].text}\n{text}")
+            turns[-1] = PromptTurn(role, f"{turns[-1].text}\n{text}")
         else:
-            turns.append(Turn(role, text))
+            turns.append(PromptTurn(role, text))
     return tuple(turns)
 
 
-def own_words(request: ModelRequest, options: Sequence[Option]) -> str:
-    """The instructions without the paragraphs about a tool that is offered value by value: the options say it all."""
-    told = {option.name: option.tool.name for option in options if option.tool is not None and option.arguments != "{}"}
-    spread = {(name, tool) for name, tool in told.items() if name != tool}
+def own_instructions(request: ModelRequest, options: Sequence[Choice]) -> str:
+    """Return the instructions without paragraphs about tools whose values are separate choices."""
+    tools = {
+        option.name: option.tool.name for option in options if option.tool is not None and option.arguments != "{}"
+    }
+    spread = {(name, tool) for name, tool in tools.items() if name != tool}
     paragraphs = request.instructions.split("\n\n")
     return "\n\n".join(
         paragraph
@@ -82,39 +174,39 @@ def own_words(request: ModelRequest, options: Sequence[Option]) -> str:
     ).strip()
 
 
-def _spoken(messages: Sequence[Message], words: Words) -> Iterator[tuple[Any, str]]:
+def _conversation(messages: Sequence[Message], texts: PromptTexts) -> Iterator[tuple[Any, str]]:
     for message in messages:
         text = text_of(message.content)
         if isinstance(message, ToolMessage):
-            yield "user", f"({words.returned.format(tool=message.name, text=text)})"
+            yield "user", f"({texts.returned.format(tool=message.name, text=text)})"
         elif isinstance(message, AssistantMessage):
             if text:
                 yield "assistant", text
         elif isinstance(message, UserMessage):
             yield "user", text
     if messages and isinstance(messages[-1], ToolMessage):
-        yield "user", words.after_result
+        yield "user", texts.after_result
 
 
-def _transcript(messages: Sequence[Message], words: Words) -> str:
-    return "\n".join(line for message in messages[-_MESSAGES_SHOWN:] for line in _lines(message, words))
+def _transcript(messages: Sequence[Message], texts: PromptTexts) -> str:
+    return "\n".join(line for message in messages[-_MAX_MESSAGES:] for line in _lines(message, texts))
 
 
-def _lines(message: Message, words: Words) -> Iterator[str]:
+def _lines(message: Message, texts: PromptTexts) -> Iterator[str]:
     text = text_of(message.content)
     if isinstance(message, ToolMessage):
-        yield words.returned.format(tool=message.name, text=text)
+        yield texts.returned.format(tool=message.name, text=text)
     elif isinstance(message, AssistantMessage):
         if text:
-            yield words.assistant.format(text=text)
-        for call in message.calls:
-            yield words.called.format(call=f"{call.name}({call.arguments})")
+            yield texts.assistant.format(text=text)
+        for call in message.tool_calls:
+            yield texts.called.format(call=f"{call.name}({call.arguments})")
     elif isinstance(message, UserMessage):
-        yield words.user.format(text=text)
+        yield texts.user.format(text=text)
 
 
 def _parameters(schema: dict[str, Any]) -> str:
-    """The parameters in a line: a schema as it is takes a small model's mind off the conversation."""
+    """Describe the parameters in one line: a JSON schema distracts small models."""
     properties: dict[str, dict[str, Any]] = schema.get("properties") or {}
     return ", ".join(_parameter(name, one) for name, one in properties.items())
 

@@ -1,16 +1,16 @@
-"""Models of OpenAI, and of the servers that speak its language: one for each prefix of a `provider:model` string.
+"""Models of OpenAI and of compatible servers: one function for each prefix of a `provider:model` string.
 
-May import messages, errors and the protocol of models. Must not import aiohttp or OpenAI's client before it is used.
+It may import messages, errors and models. aiohttp and OpenAI's client are imported on first use.
 """
 
-from .endpoint import Key, Structured
-from .model import API, OpenAIModel
+from .endpoint import APIKey, StructuredOutputMode
+from .model import OpenAIAPI, OpenAIModel
 
 __all__ = [
-    "API",
-    "Key",
+    "APIKey",
+    "OpenAIAPI",
     "OpenAIModel",
-    "Structured",
+    "StructuredOutputMode",
     "ark",
     "azure",
     "deepseek",
@@ -24,45 +24,45 @@ __all__ = [
 
 
 def openai(model: str) -> OpenAIModel:
-    """A model of OpenAI, over Chat Completions."""
+    """Create a model of OpenAI that uses Chat Completions."""
     return OpenAIModel(model)
 
 
 def openai_responses(model: str) -> OpenAIModel:
-    """A model of OpenAI, over Responses."""
+    """Create a model of OpenAI that uses Responses."""
     return OpenAIModel(model, api="responses")
 
 
 def azure(model: str) -> OpenAIModel:
-    """A deployment of Azure OpenAI."""
+    """Create a model for a deployment of Azure OpenAI."""
     return OpenAIModel(model, provider="azure")
 
 
 def ark(model: str) -> OpenAIModel:
-    """A model or endpoint of Volcengine Ark."""
+    """Create a model for a model or an endpoint of Volcengine Ark."""
     return OpenAIModel(model, provider="ark")
 
 
 def deepseek(model: str) -> OpenAIModel:
-    """A model of DeepSeek."""
+    """Create a model of DeepSeek."""
     return OpenAIModel(model, provider="deepseek")
 
 
 def lmstudio(model: str) -> OpenAIModel:
-    """A model that LM Studio serves on this machine."""
+    """Create a model that LM Studio serves on this machine."""
     return OpenAIModel(model, provider="lmstudio")
 
 
 def ollama(model: str) -> OpenAIModel:
-    """A model that Ollama serves, here or at OLLAMA_HOST."""
+    """Create a model that Ollama serves on this machine or at OLLAMA_HOST."""
     return OpenAIModel(model, provider="ollama")
 
 
 def qwen(model: str) -> OpenAIModel:
-    """A model of Qwen, over DashScope."""
+    """Create a model of Qwen, served by DashScope."""
     return OpenAIModel(model, provider="qwen")
 
 
 def vllm(model: str) -> OpenAIModel:
-    """A model that vLLM serves on this machine."""
+    """Create a model that vLLM serves on this machine."""
     return OpenAIModel(model, provider="vllm")

@@ -1,7 +1,7 @@
-"""OpenAI's Realtime API, over a websocket of its official SDK.
+"""OpenAI's Realtime API over the websocket of its official SDK.
 
-May import the contract of realtime, models and everything below. Must not import the SDK before it is used, and must
-not know what a conversation is about: it turns commands into events, and events into signals.
+May import the protocol of realtime, `models` and everything below. Must not import the SDK before it is used. It only
+encodes commands as client events, and decodes server events to signals.
 """
 
 from .model import OpenAIRealtimeModel

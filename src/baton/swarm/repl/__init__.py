@@ -1,4 +1,4 @@
-"""Talk to Swarm agents in a terminal. May import everything of `baton.swarm`; nothing there imports this."""
+"""A terminal chat with Swarm agents. It may import all of `baton.swarm`, which does not import it."""
 
 from .repl import pretty_print_messages, process_and_print_streaming_response, run_demo_loop
 

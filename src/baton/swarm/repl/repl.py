@@ -1,12 +1,12 @@
-"""A conversation in a terminal, and the printing of what agents say. Named as it is because Swarm's programs say so."""
+"""A terminal chat loop and the printing of messages, under Swarm's names."""
 
 import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..core import Swarm
+from ..functions import function_in
 from ..types import Agent, Response
-from ..wire import function_in
 
 _BLUE, _PURPLE, _GREY, _PLAIN = "\033[94m", "\033[95m", "\033[90m", "\033[0m"
 
@@ -19,14 +19,22 @@ def run_demo_loop(
     *,
     client: Any = None,
 ) -> None:
-    """Talk to the agents until the user says `exit` or the input ends. Messages, variables and the floor carry over."""
+    """Chat with the agents until the user types `exit` or the input ends.
+
+    Args:
+        starting_agent: The first agent.
+        context_variables: Variables for functions and instructions.
+        stream: Whether to print responses as they arrive.
+        debug: Whether to print each step.
+        client: The client of `Swarm`.
+    """
     swarm = Swarm(client) if client is not None else Swarm()
-    print("Starting Swarm CLI on Baton. Say `exit` to leave.")
+    print("Starting Swarm CLI on Baton. Type `exit` to leave.")
     messages: list[Any] = []
     agent: Agent | None = starting_agent
     variables = context_variables or {}
-    while (said := _read_line()) is not None:
-        messages.append({"role": "user", "content": said})
+    while (text := _read_line()) is not None:
+        messages.append({"role": "user", "content": text})
         if stream:
             response = process_and_print_streaming_response(
                 swarm.run(agent=agent, messages=messages, context_variables=variables, stream=True, debug=debug)
@@ -41,7 +49,7 @@ def run_demo_loop(
 
 
 def process_and_print_streaming_response(response: Iterable[dict[str, Any]]) -> Response | None:
-    """Print what a streamed run says while it says it. The Response at its end, if there is one."""
+    """Print a streamed run as it arrives; return its Response, if there is one."""
     sender, is_in_text = "", False
     for chunk in response:
         sender = chunk.get("sender") or sender
@@ -64,7 +72,7 @@ def process_and_print_streaming_response(response: Iterable[dict[str, Any]]) -> 
 
 
 def pretty_print_messages(messages: Sequence[dict[str, Any]]) -> None:
-    """Print what agents said and called; what users and functions said is left out."""
+    """Print the texts and calls of agents."""
     for message in messages:
         if message["role"] != "assistant":
             continue
@@ -76,10 +84,10 @@ def pretty_print_messages(messages: Sequence[dict[str, Any]]) -> None:
             print()
         for call in calls:
             function = call["function"]
-            print(f"{_PURPLE}{function['name']}{_PLAIN}({_shown(function['arguments'])})")
+            print(f"{_PURPLE}{function['name']}{_PLAIN}({_format_arguments(function['arguments'])})")
 
 
-def _shown(arguments: str) -> str:
+def _format_arguments(arguments: str) -> str:
     try:
         given: Any = json.loads(arguments)
         return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
@@ -88,10 +96,10 @@ def _shown(arguments: str) -> str:
 
 
 def _read_line() -> str | None:
-    """What the user says; None if they want to leave."""
+    """Return the user's input, None at its end."""
     try:
-        said = input(f"{_GREY}User{_PLAIN}: ")
+        line = input(f"{_GREY}User{_PLAIN}: ")
     except (EOFError, KeyboardInterrupt):
         print()
         return None
-    return None if said.strip().lower() == "exit" else said
+    return None if line.strip().lower() == "exit" else line

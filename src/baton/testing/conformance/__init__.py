@@ -1,6 +1,6 @@
-"""What a model, live or not, or a store must do to be one: suites of tests, for its author to run with pytest.
+"""Conformance suites for models, realtime models and stores, run by their authors with pytest.
 
-May import every room but cli, and pytest. Must not know any provider: what is behind a model comes from its author.
+May import every package but cli, and pytest. Knows no provider: the author of a model supplies what is behind it.
 """
 
 from ...errors import SetupError
@@ -10,16 +10,16 @@ try:
 except ImportError as missing:
     raise SetupError("baton.testing.conformance needs pytest: pip install pytest pytest-asyncio") from missing
 
-# A failing check then shows what it compared, as in the author's own tests.
-pytest.register_assert_rewrite(*(f"{__name__}.{suite}" for suite in ("answers", "failures", "realtime", "requests")))
+# Failing checks then show what they compared, as in the author's own tests.
+pytest.register_assert_rewrite(*(f"{__name__}.{module}" for module in ("models", "realtime")))
 
-from .models import ABILITIES, ModelConformance, ModelProvider  # noqa: E402
-from .realtime import REALTIME_ABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
-from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, name_of  # noqa: E402
+from .models import MODEL_CAPABILITIES, ModelConformance, ModelProvider  # noqa: E402
+from .realtime import REALTIME_CAPABILITIES, RealtimeConformance, RealtimeProvider  # noqa: E402
+from .stores import SHARED_STORE_CHECKS, STORE_CHECKS, StoreCheck, check_name  # noqa: E402
 
 __all__ = [
-    "ABILITIES",
-    "REALTIME_ABILITIES",
+    "MODEL_CAPABILITIES",
+    "REALTIME_CAPABILITIES",
     "SHARED_STORE_CHECKS",
     "STORE_CHECKS",
     "ModelConformance",
@@ -27,5 +27,5 @@ __all__ = [
     "RealtimeConformance",
     "RealtimeProvider",
     "StoreCheck",
-    "name_of",
+    "check_name",
 ]

@@ -1,64 +1,171 @@
-"""The suite for realtime models: what every one must do, whoever its provider is."""
+"""The conformance suite for realtime models."""
 
 import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import pytest
 
 from ...errors import ModelConnectionError, OverloadedError, SetupError
 from ...messages import AssistantMessage, SystemMessage, ToolCall, ToolMessage, ToolSpec, Usage, UserMessage
-from ...realtime.base import RealtimeModel
-from ...realtime.commands import (
+from ...realtime.protocol import (
     AddItem,
     AppendAudio,
-    CancelResponse,
-    ClearAudio,
-    CommitAudio,
-    Configure,
-    Respond,
-    Truncate,
-)
-from ...realtime.settings import SessionSettings, bytes_for
-from ...realtime.signals import (
     AudioChunk,
     AudioCommitted,
     AudioEnded,
-    Configured,
+    CancelResponse,
+    ClearAudio,
+    Command,
+    CommitAudio,
+    ConfigureSession,
+    CreateResponse,
     ItemAdded,
     ItemTruncated,
+    ProviderErrorReceived,
+    RealtimeConnection,
+    RealtimeModel,
     ResponseEnded,
     ResponseStarted,
+    SessionConfigured,
     SessionReady,
-    Transcribed,
-    Trouble,
-    WordsChunk,
+    Signal,
+    TranscriptChunk,
+    TranscriptionCompleted,
+    TruncateItem,
 )
-from ..steps import Stream, call, say
-from .realtime_bench import SPOKEN, WRITTEN, P, RealtimeBench, RealtimeProvider
+from ...realtime.settings import RealtimeSettings, SessionConfig, bytes_for
+from ..scripted import ScriptedStream, ScriptStep, call, say
 
-__all__ = ["REALTIME_ABILITIES", "RealtimeConformance", "RealtimeProvider"]
+SPOKEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(turn_detection=None))
+"""A spoken session without turn detection."""
+WRITTEN = SessionConfig("Tester", "Be kind.", settings=RealtimeSettings(modality="text", turn_detection=None))
+_PATIENCE = 30.0
 
-REALTIME_ABILITIES = frozenset({"audio", "transcription", "truncation"})
-"""What a realtime model may say that it cannot do; everything else, every one must."""
+
+class RealtimeProvider(Protocol):
+    """The provider behind the model under test, which plays the script."""
+
+    @property
+    def complaints(self) -> Sequence[object]:
+        """The commands that it rejected."""
+        ...
+
+
+P = TypeVar("P", bound=RealtimeProvider)
+S = TypeVar("S", bound=Signal)
+
+
+class ConversationProbe:
+    """One session, with every signal that was read."""
+
+    def __init__(self, connection: RealtimeConnection) -> None:
+        self.connection = connection
+        self.signals: list[Signal] = []
+        self._coming: AsyncIterator[Signal] = aiter(connection)
+
+    async def send(self, *commands: Command) -> None:
+        """Send commands in order."""
+        for command in commands:
+            await self.connection.send(command)
+
+    async def until(self, kind: type[S], nth: int = 1) -> S:
+        """Wait for the nth signal of a type; raises AssertionError if it does not come."""
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                while len(found := self.all(kind)) < nth:
+                    self.signals.append(await anext(self._coming))
+        except (TimeoutError, StopAsyncIteration):
+            there = ", ".join(type(signal).__name__ for signal in self.signals)
+            raise AssertionError(f"there was no {nth}. {kind.__name__}; there were: {there}") from None
+        return found[nth - 1]
+
+    async def to_the_end(self) -> None:
+        """Read the remaining signals."""
+        async with asyncio.timeout(_PATIENCE):
+            async for signal in self._coming:
+                self.signals.append(signal)
+
+    def all(self, kind: type[S]) -> list[S]:
+        """Return the signals of a type so far."""
+        return [signal for signal in self.signals if isinstance(signal, kind)]
+
+
+class RealtimeBench(ABC, Generic[P]):
+    """The methods that the author of a realtime model implements."""
+
+    pytestmark = [pytest.mark.asyncio]
+    cannot: ClassVar[frozenset[str]] = frozenset()
+    """Capabilities that the model lacks, from `REALTIME_CAPABILITIES`; their checks are skipped."""
+
+    @abstractmethod
+    def provider(self, steps: Iterable[ScriptStep], hears: Iterable[str]) -> AbstractAsyncContextManager[P]:
+        """Create a provider that plays these steps, one for each response.
+
+        Args:
+            steps: The script.
+            hears: The words that it recognizes in the user's audio.
+        """
+
+    @abstractmethod
+    def model(self, provider: P) -> RealtimeModel:
+        """Create the model under test for this provider.
+
+        Args:
+            provider: The provider, opened.
+        """
+
+    @asynccontextmanager
+    async def talking(
+        self, *steps: ScriptStep, settings: SessionConfig = SPOKEN, hears: Iterable[str] = (), is_in_order: bool = True
+    ) -> AsyncGenerator[ConversationProbe, None]:
+        """Open a session whose provider plays these steps; it must not reject a command."""
+        async with self.provider(steps, hears) as provider:
+            model: Any = self.model(provider)
+            connection = await model.connect(settings)
+            try:
+                yield ConversationProbe(connection)
+            finally:
+                await connection.close()
+                if hasattr(model, "aclose"):
+                    await model.aclose()
+            if is_in_order:
+                assert list(provider.complaints) == []
+
+    def needs(self, ability: str) -> None:
+        """Skip the check if the model lacks a capability.
+
+        Args:
+            ability: The capability.
+        """
+        if ability in self.cannot:
+            pytest.skip(f"{type(self).__name__} says that it cannot do: {ability}")
+
+
+__all__ = ["REALTIME_CAPABILITIES", "RealtimeConformance", "RealtimeProvider"]
+
+REALTIME_CAPABILITIES = frozenset({"audio", "transcription", "truncation"})
+"""Capabilities that a realtime model may lack; everything else is required."""
 _A_SECOND = b"\0" * bytes_for(1000, "pcm16")
 
 
 class _AnswerChecks(RealtimeBench[P]):
-    """What a response looks like."""
-
     async def test_a_conversation_begins_with_its_session(self) -> None:
         async with self.talking("Hello.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
         assert isinstance(talking.signals[0], SessionReady)
-        assert talking.all(Configured) == []
+        assert talking.all(SessionConfigured) == []
 
     async def test_a_spoken_answer_has_sound_and_words(self) -> None:
         self.needs("audio")
         async with self.talking("Good day to you.") as talking:
-            await talking.send(AddItem(UserMessage("Hello"), "item_hello"), Respond())
+            await talking.send(AddItem(UserMessage("Hello"), "item_hello"), CreateResponse())
             ended = await talking.until(ResponseEnded)
         kinds = [type(signal) for signal in talking.signals]
-        started, sound, words = talking.all(ResponseStarted)[0], talking.all(AudioChunk), talking.all(WordsChunk)
+        started, sound, words = talking.all(ResponseStarted)[0], talking.all(AudioChunk), talking.all(TranscriptChunk)
         assert (ended.response_id, ended.status) == (started.response_id, "completed")
         assert kinds.index(ResponseStarted) < kinds.index(AudioChunk) < kinds.index(AudioEnded)
         assert all(chunk.audio for chunk in sound)
@@ -72,20 +179,20 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_written_answer_has_only_words(self) -> None:
         async with self.talking("Good day.", settings=WRITTEN) as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             ended = await talking.until(ResponseEnded)
         assert talking.all(AudioChunk) == []
-        assert not any(chunk.is_spoken for chunk in talking.all(WordsChunk))
-        assert "".join(chunk.text for chunk in talking.all(WordsChunk)) == ended.message.content == "Good day."
+        assert not any(chunk.is_spoken for chunk in talking.all(TranscriptChunk))
+        assert "".join(chunk.text for chunk in talking.all(TranscriptChunk)) == ended.message.content == "Good day."
 
     async def test_calls_come_whole_and_in_order(self) -> None:
         step = say("A moment.", call("f", a=1, b="zwei"), call("g"), usage=Usage(30, 5))
         async with self.talking(step, "Done.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             ended = await talking.until(ResponseEnded)
-            first, second = ended.message.calls
+            first, second = ended.message.tool_calls
             results = [AddItem(ToolMessage(each.id, each.name, "1"), f"item_{each.name}") for each in (second, first)]
-            await talking.send(*results, Respond())
+            await talking.send(*results, CreateResponse())
             assert (await talking.until(ResponseEnded, 2)).message.content == "Done."
         assert (first.name, first.arguments, second.name) == ("f", '{"a":1,"b":"zwei"}', "g")
         assert "" not in (first.id, second.id)
@@ -100,26 +207,24 @@ class _AnswerChecks(RealtimeBench[P]):
 
     async def test_a_response_that_fails_says_so_and_the_next_one_does_not(self) -> None:
         async with self.talking(OverloadedError("too much"), "Hello.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             failed = await talking.until(ResponseEnded)
             assert (failed.status, failed.error) == ("failed", "too much")
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             assert (await talking.until(ResponseEnded, 2)).status == "completed"
 
     async def test_a_response_can_be_stopped(self) -> None:
-        async with self.talking(Stream("One ", asyncio.Event(), "two."), "Hello.") as talking:
-            await talking.send(Respond())
-            await talking.until(WordsChunk)
+        async with self.talking(ScriptedStream("One ", asyncio.Event(), "two."), "Hello.") as talking:
+            await talking.send(CreateResponse())
+            await talking.until(TranscriptChunk)
             await talking.send(CancelResponse(talking.all(ResponseStarted)[0].response_id))
             ended = await talking.until(ResponseEnded)
             assert (ended.status, ended.message) == ("cancelled", AssistantMessage("One "))
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             assert (await talking.until(ResponseEnded, 2)).message.content == "Hello."
 
 
 class _CommandChecks(RealtimeBench[P]):
-    """What becomes of what is sent."""
-
     async def test_a_history_is_taken_item_by_item(self) -> None:
         calls = (ToolCall("call_a", "f", "{}"), ToolCall("call_b", "g", '{"a":1}'))
         history = (
@@ -132,7 +237,7 @@ class _CommandChecks(RealtimeBench[P]):
         )
         async with self.talking("Yes?") as talking:
             await talking.send(*[AddItem(message, f"item_{number}") for number, message in enumerate(history)])
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
         added = talking.all(ItemAdded)
         assert {f"item_{number}" for number in range(len(history))} <= {item.item_id for item in added}
@@ -140,69 +245,67 @@ class _CommandChecks(RealtimeBench[P]):
         assert results == [("item_3", "call_a"), ("item_4", "call_b")]
 
     async def test_settings_change_in_the_middle(self) -> None:
-        other = SessionSettings("Other", "Be brief.", (ToolSpec("f", "Does it."),), manners=SPOKEN.manners)
+        other = SessionConfig("Other", "Be brief.", (ToolSpec("f", "Does it."),), settings=SPOKEN.settings)
         async with self.talking("One.", "Two.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
-            await talking.send(Configure(other, changes_voice=False))
-            await talking.until(Configured)
-            await talking.send(Respond())
+            await talking.send(ConfigureSession(other, changes_voice=False))
+            await talking.until(SessionConfigured)
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded, 2)
-        assert len(talking.all(Configured)) == 1
+        assert len(talking.all(SessionConfigured)) == 1
 
     async def test_what_the_user_says_is_committed_and_written_down(self) -> None:
         self.needs("transcription")
         async with self.talking(hears=["Hello there"]) as talking:
             await talking.send(AppendAudio(_A_SECOND), ClearAudio(), AppendAudio(_A_SECOND), CommitAudio())
-            heard = await talking.until(Transcribed)
-            assert heard == Transcribed((await talking.until(AudioCommitted)).item_id, "Hello there")
+            heard = await talking.until(TranscriptionCompleted)
+            assert heard == TranscriptionCompleted((await talking.until(AudioCommitted)).item_id, "Hello there")
         assert talking.all(ResponseStarted) == []
 
     async def test_what_was_not_heard_is_forgotten(self) -> None:
         self.needs("truncation")
         async with self.talking("One two three four.") as talking:
-            await talking.send(Respond())
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
             item_id = talking.all(AudioChunk)[0].item_id
-            await talking.send(Truncate(item_id, 0, 100))
+            await talking.send(TruncateItem(item_id, 0, 100))
             assert await talking.until(ItemTruncated) == ItemTruncated(item_id, 100)
 
     async def test_a_second_request_is_trouble_and_the_first_is_answered(self) -> None:
         gate = asyncio.Event()
-        async with self.talking(Stream("One ", gate, "two."), is_in_order=False) as talking:
-            await talking.send(Respond(id="first"))
-            await talking.until(WordsChunk)
-            await talking.send(Respond(id="second"))
-            assert (await talking.until(Trouble)).command_id == "second"
+        async with self.talking(ScriptedStream("One ", gate, "two."), is_in_order=False) as talking:
+            await talking.send(CreateResponse(id="first"))
+            await talking.until(TranscriptChunk)
+            await talking.send(CreateResponse(id="second"))
+            assert (await talking.until(ProviderErrorReceived)).command_id == "second"
             gate.set()
             assert (await talking.until(ResponseEnded)).message.content == "One two."
 
     async def test_a_result_that_nobody_asked_for_is_trouble(self) -> None:
         async with self.talking("Hello.", is_in_order=False) as talking:
             await talking.send(AddItem(ToolMessage("call_nobody", "f", "1"), "item_1", id="lonely"))
-            assert (await talking.until(Trouble)).command_id == "lonely"
-            await talking.send(Respond())
+            assert (await talking.until(ProviderErrorReceived)).command_id == "lonely"
+            await talking.send(CreateResponse())
             await talking.until(ResponseEnded)
         assert talking.all(ItemAdded) == []
 
 
 class _EndChecks(RealtimeBench[P]):
-    """How a conversation ends, and what was wrong with it from the beginning."""
-
     async def test_a_cut_is_raised_and_nothing_can_be_sent(self) -> None:
-        async with self.talking(Stream("One ", ModelConnectionError("cut", retryable=True))) as talking:
-            await talking.send(Respond())
+        async with self.talking(ScriptedStream("One ", ModelConnectionError("cut", retryable=True))) as talking:
+            await talking.send(CreateResponse())
             with pytest.raises(ModelConnectionError) as raised:
                 await talking.to_the_end()
             assert raised.value.retryable
-            assert [chunk.text for chunk in talking.all(WordsChunk)] == ["One "]
+            assert [chunk.text for chunk in talking.all(TranscriptChunk)] == ["One "]
             with pytest.raises(ModelConnectionError):
                 await talking.send(AddItem(UserMessage("Hello"), "item_1"))
 
     async def test_closing_ends_the_signals_and_may_be_done_twice(self) -> None:
-        async with self.talking(Stream("One ", asyncio.Event())) as talking:
-            await talking.send(Respond())
-            await talking.until(WordsChunk)
+        async with self.talking(ScriptedStream("One ", asyncio.Event())) as talking:
+            await talking.send(CreateResponse())
+            await talking.until(TranscriptChunk)
             reading = asyncio.create_task(talking.to_the_end())
             await talking.connection.close()
             await talking.connection.close()
@@ -216,7 +319,7 @@ class _EndChecks(RealtimeBench[P]):
             answers: list[object] = []
             for connection in (first, second):
                 async with asyncio.timeout(5):
-                    await connection.send(Respond())
+                    await connection.send(CreateResponse())
                     async for signal in connection:
                         if isinstance(signal, ResponseEnded):
                             answers.append(signal.message.content)
@@ -231,14 +334,16 @@ class _EndChecks(RealtimeBench[P]):
             assert model.name
             model.check(SPOKEN)
             with pytest.raises(SetupError, match="Tester"):
-                model.check(SessionSettings("Tester", tools=(ToolSpec("f"), ToolSpec("f"))))
+                model.check(SessionConfig("Tester", tools=(ToolSpec("f"), ToolSpec("f"))))
 
 
 class RealtimeConformance(_AnswerChecks[P], _CommandChecks[P], _EndChecks[P]):
-    """Subclass it in a test file, say how to make the provider and the model, and pytest runs every check."""
+    """The suite: subclass it in a test file and implement `provider` and `model`."""
 
     def __init_subclass__(cls) -> None:
-        unknown = cls.cannot - REALTIME_ABILITIES
+        unknown = cls.cannot - REALTIME_CAPABILITIES
         if unknown:
-            raise TypeError(f"{cls.__name__}.cannot has {sorted(unknown)}; it can have: {sorted(REALTIME_ABILITIES)}")
+            raise TypeError(
+                f"{cls.__name__}.cannot has {sorted(unknown)}; it can have: {sorted(REALTIME_CAPABILITIES)}"
+            )
         super().__init_subclass__()

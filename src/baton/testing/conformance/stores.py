@@ -1,28 +1,188 @@
-"""The conformance suite of stores: what any Store must do, each thing one check.
+"""The conformance suite for stores, one function per check, and checks of concurrent use.
 
-A check is an async function of `open`, which opens a store at one place that was empty before the check:
+A check is an async function of `open`, which opens a store at a location that was empty before the check:
 
-    @pytest.mark.parametrize("check", STORE_CHECKS, ids=name_of)
+    @pytest.mark.parametrize("check", STORE_CHECKS, ids=check_name)
     async def test_my_store(check: StoreCheck, tmp_path: Path) -> None:
         await check(partial(MyStore, tmp_path / "runs"))
 
-`open` is called once or several times; what it gives is closed by the check. A store that lives in memory is given
-again as it is. For SHARED_STORE_CHECKS it must be possible to pickle `open`, because other processes call it, too.
+`open` may be called several times; the check closes what it returns. A store in memory may return the same object. For
+`SHARED_STORE_CHECKS`, `open` must be picklable, because other processes call it.
 """
 
-from .store_checks import StoreCheck, name_of
-from .store_leases import CHECKS as OF_LEASES
-from .store_listing import CHECKS as OF_LISTING
-from .store_logs import CHECKS as OF_LOGS
-from .store_notes import CHECKS as OF_NOTES
-from .store_races import CHECKS as OF_RACES
-from .store_races import SHARED_CHECKS as OF_PROCESSES
-from .store_threads import CHECKS as OF_THREADS
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 
-STORE_CHECKS: tuple[StoreCheck, ...] = (*OF_LOGS, *OF_NOTES, *OF_THREADS, *OF_LEASES, *OF_LISTING, *OF_RACES)
-"""What every store must do."""
+from ...errors import RunConflictError, RunExistsError, StoreError, ThreadBusyError
+from .store_checks import (
+    LEASE_CHECKS,
+    NOTE_CHECKS,
+    THREAD_CHECKS,
+    Open,
+    StoreCheck,
+    check_name,
+    expect,
+    expect_log,
+    expect_same,
+    opened,
+)
+from .store_logs import LISTING_CHECKS, LOG_CHECKS
 
-SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = OF_PROCESSES
-"""What a store must do as well if several processes may use it at once."""
+TASKS = 20
+PROCESSES = 3
+LINES = 25
 
-__all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "name_of"]
+
+async def one_of_many_writers_wins(open: Open) -> None:
+    """Each line is written by one task; the others get a conflict."""
+    async with opened(open) as store:
+        await store.create("r", [])
+        lines: list[bytes] = []
+        for round_ in range(5):
+            mine = [b"%d by %d" % (round_, task) for task in range(TASKS)]
+            winner = await _one_winner([store.append("r", round_, [line]) for line in mine], RunConflictError)
+            lines.append(mine[winner])
+        await expect_log(store, "r", lines)
+
+
+async def one_of_many_creators_wins(open: Open) -> None:
+    """One task creates a run, and one the next run of a thread."""
+    async with opened(open) as store:
+        winner = await _one_winner([store.create("r", [b"%d" % task]) for task in range(TASKS)], RunExistsError)
+        await expect_log(store, "r", [b"%d" % winner])
+        winner = await _one_winner([store.create(f"t{task}", [], thread="t") for task in range(TASKS)], ThreadBusyError)
+        page = await store.list(thread="t")
+        expect_same([record.run_id for record in page.records], [f"t{winner}"], "the runs of the thread")
+
+
+async def one_of_many_workers_wins(open: Open) -> None:
+    """One worker takes a free lease."""
+    async with opened(open) as store:
+        await store.create("r", [])
+        drivers = [store.acquire("r", f"driver {task}", ttl=60) for task in range(TASKS)]
+        winner = await _one_winner(drivers, RunConflictError)
+        record = await store.record("r")
+        expect(record is not None and record.worker == f"driver {winner}", "the record names another owner")
+
+
+async def a_cancelled_append_leaves_all_or_nothing(open: Open) -> None:
+    """A cancelled append writes all lines or none, and the store remains usable."""
+    async with opened(open) as store:
+        await store.create("r", [])
+        await store.create("other", [])
+        lines: list[bytes] = []
+        for steps in range(30):
+            mine = [b"%d first" % steps, b"%d second" % steps]
+            task = asyncio.ensure_future(store.append("r", len(lines), mine))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait([task])
+            await store.append("other", steps, [b"%d" % steps])
+            found = list(await store.load("r"))
+            expect(found in (lines, lines + mine), f"a cancelled append left {found[len(lines) :]!r} of {mine!r}")
+            if not task.cancelled():
+                expect_same(found, lines + mine, "the log after an append that ended before it could be cancelled")
+            lines = found
+        await store.append("r", len(lines), [b"last"])
+        await expect_log(store, "r", [*lines, b"last"])
+
+
+async def processes_share_a_log(open: Open) -> None:
+    """Processes that write to one run keep every line once and in order."""
+    wrote = await _in_processes(_write_all, open)
+    async with opened(open) as store:
+        lines = [line.decode() for line in await store.load("shared")]
+        expect_same(sorted(lines), sorted(line for mine in wrote for line in mine), "the lines of all processes")
+        for mine in wrote:
+            expect_same([line for line in lines if line in set(mine)], mine, "the lines of one process, in order")
+
+
+async def processes_create_a_run_once(open: Open) -> None:
+    """One of several processes wins each run, lease and thread."""
+    won = await _in_processes(_win_some, open)
+    for what in ("create", "thread", "acquire"):
+        wins = sorted(name for names in won for name in names if name.startswith(what))
+        expect_same(wins, sorted(f"{what} {number}" for number in range(LINES)), f"who won {what}, over all processes")
+
+
+def _write_all(open: Open, me: int) -> list[str]:
+    return asyncio.run(_write_lines(open, me))
+
+
+async def _write_lines(open: Open, me: int) -> list[str]:
+    mine = [f"{number} by {me}" for number in range(LINES)]
+    async with opened(open) as store:
+        await _succeeds(store.create("shared", []), RunExistsError)
+        for line in mine:
+            seq = 0
+            while not await _succeeds(store.append("shared", seq, [line.encode()]), RunConflictError):
+                seq += len(await store.load("shared", start=seq))
+    return mine
+
+
+def _win_some(open: Open, me: int) -> list[str]:
+    return asyncio.run(_count_wins(open, me))
+
+
+async def _count_wins(open: Open, me: int) -> list[str]:
+    won: list[str] = []
+    async with opened(open) as store:
+        for number in range(LINES):
+            if await _succeeds(store.create(f"run {number}", [b"x"]), RunExistsError):
+                won.append(f"create {number}")
+            if await _succeeds(store.create(f"{number} of {me}", [], thread=f"thread {number}"), ThreadBusyError):
+                won.append(f"thread {number}")
+            if await _succeeds(store.acquire(f"run {number}", f"process {me}", ttl=600), RunConflictError):
+                won.append(f"acquire {number}")
+    return won
+
+
+async def _succeeds(attempt: Awaitable[object], refusal: type[StoreError]) -> bool:
+    try:
+        await attempt
+    except refusal:
+        return False
+    return True
+
+
+async def _one_winner(attempts: Sequence[Awaitable[object]], refusal: type[StoreError]) -> int:
+    outcomes = await asyncio.gather(*attempts, return_exceptions=True)
+    odd = [one for one in outcomes if isinstance(one, BaseException) and not isinstance(one, refusal)]
+    expect(not odd, f"wanted {refusal.__name__} for all but one of {len(outcomes)}, and found {odd[:1]!r}")
+    winners = [number for number, one in enumerate(outcomes) if not isinstance(one, BaseException)]
+    expect_same(len(winners), 1, f"how many of {len(outcomes)} at once succeeded")
+    return winners[0]
+
+
+async def _in_processes(work: Callable[[Open, int], list[str]], open: Open) -> list[list[str]]:
+    loop = asyncio.get_running_loop()
+    with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as processes:
+        calls = [loop.run_in_executor(processes, work, open, number) for number in range(PROCESSES)]
+        return await asyncio.gather(*calls)
+
+
+CHECKS: tuple[StoreCheck, ...] = (
+    one_of_many_writers_wins,
+    one_of_many_creators_wins,
+    one_of_many_workers_wins,
+    a_cancelled_append_leaves_all_or_nothing,
+)
+SHARED_CHECKS: tuple[StoreCheck, ...] = (processes_share_a_log, processes_create_a_run_once)
+
+STORE_CHECKS: tuple[StoreCheck, ...] = (
+    *LOG_CHECKS,
+    *NOTE_CHECKS,
+    *THREAD_CHECKS,
+    *LEASE_CHECKS,
+    *LISTING_CHECKS,
+    *CHECKS,
+)
+"""The checks that every store must pass."""
+
+SHARED_STORE_CHECKS: tuple[StoreCheck, ...] = SHARED_CHECKS
+"""Additional checks for stores that several processes share."""
+
+__all__ = ["SHARED_STORE_CHECKS", "STORE_CHECKS", "StoreCheck", "check_name"]

@@ -1,7 +1,9 @@
-"""A realtime model that plays a script: live conversations for tests, without a provider, a socket or a clock."""
+"""A scripted realtime model: realtime sessions in tests, without a provider, a socket or a clock.
 
-from .connection import ScriptedConnection
-from .conversation import Item
-from .model import ScriptedRealtimeModel
+May import `realtime` and everything below it, and the rest of `testing`.
+"""
 
-__all__ = ["Item", "ScriptedConnection", "ScriptedRealtimeModel"]
+from .conversation import ConversationItem
+from .model import ScriptedConnection, ScriptedRealtimeModel
+
+__all__ = ["ConversationItem", "ScriptedConnection", "ScriptedRealtimeModel"]

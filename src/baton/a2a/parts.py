@@ -1,0 +1,165 @@
+"""Conversion between message content and A2A parts, and the A2A form of interrupts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from a2a.types.a2a_pb2 import Part, TaskState
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.struct_pb2 import Struct, Value
+
+from ..events import InterruptRaised
+from ..messages import Audio, Content, Data, File, Image, Text
+from ..messages import Part as ContentPart
+
+_MAX_EXACT_INT = 2**53
+
+
+def content_of(parts: Iterable[Part]) -> Content:
+    """Convert A2A parts to message content; plain text if there are only text parts.
+
+    Args:
+        parts: The parts.
+    """
+    converted = [_from_part(part) for part in parts]
+    if all(isinstance(part, Text) for part in converted):
+        return "\n".join(part.text for part in converted if isinstance(part, Text))
+    return tuple(converted)
+
+
+def to_parts(content: Content) -> list[Part]:
+    """Convert message content to A2A parts.
+
+    Args:
+        content: The content.
+    """
+    if isinstance(content, str):
+        return [Part(text=content)] if content else []
+    return [_to_part(part) for part in content]
+
+
+def _from_part(part: Part) -> ContentPart:
+    kind = part.WhichOneof("content")
+    if kind == "data":
+        return Data(plain_value(part.data))
+    if kind in ("raw", "url"):
+        data = bytes(part.raw) if kind == "raw" else None
+        url = part.url if kind == "url" else None
+        media_type = part.media_type or "application/octet-stream"
+        if media_type.startswith("image/"):
+            return Image(url=url, data=data, media_type=media_type)
+        if media_type.startswith("audio/"):
+            return Audio(url=url, data=data, media_type=media_type)
+        return File(url=url, data=data, media_type=media_type, name=part.filename or None)
+    return Text(part.text)
+
+
+def _to_part(part: ContentPart) -> Part:
+    match part:
+        case Text(text):
+            return Part(text=text)
+        case Data(value):
+            return to_data_part(value)
+        case Image() | Audio():
+            return _file_part(part.url, part.data, part.media_type, "")
+        case File():
+            return _file_part(part.url, part.data, part.media_type, part.name or "")
+
+
+def _file_part(url: str | None, data: bytes | None, media_type: str, name: str) -> Part:
+    if data is not None:
+        return Part(raw=data, media_type=media_type, filename=name)
+    return Part(url=url or "", media_type=media_type, filename=name)
+
+
+def to_data_part(value: Any) -> Part:
+    """Return a structured value as a part.
+
+    Args:
+        value: A JSON value.
+    """
+    return Part(data=ParseDict(msgspec.to_builtins(value), Value()), media_type="application/json")
+
+
+def to_struct(values: Mapping[str, Any]) -> Struct:
+    """Return a mapping as a protobuf Struct.
+
+    Args:
+        values: JSON values by key.
+    """
+    struct = Struct()
+    struct.update(msgspec.to_builtins(dict(values)))
+    return struct
+
+
+def plain_value(message: Value | Struct) -> Any:
+    """Return a protobuf value as plain JSON; integral floats become integers.
+
+    Args:
+        message: The value.
+    """
+    return _restore_ints(MessageToDict(message))
+
+
+def _restore_ints(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer() and abs(value) < _MAX_EXACT_INT:
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _restore_ints(item) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_restore_ints(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+TERMINAL = frozenset(
+    {
+        TaskState.TASK_STATE_COMPLETED,
+        TaskState.TASK_STATE_FAILED,
+        TaskState.TASK_STATE_CANCELED,
+        TaskState.TASK_STATE_REJECTED,
+    }
+)
+
+AUTH_REQUIRED = "auth_required"
+"""The `kind` in the payload of an interrupt that asks for credentials."""
+
+
+def interrupt_text(interrupt: InterruptRaised) -> str:
+    """Return an interrupt as text, for clients that do not read its data.
+
+    Args:
+        interrupt: The interrupt.
+    """
+    payload: Any = interrupt.payload
+    if isinstance(payload, str):
+        return payload
+    if isinstance(payload, dict):
+        fields = cast("dict[str, Any]", payload)
+        for name in ("question", "message", "text", "prompt"):
+            if isinstance(fields.get(name), str):
+                return fields[name]
+    if interrupt.tool_call is not None:
+        return f"Allow the call of `{interrupt.tool_call.name}` with {interrupt.tool_call.arguments}?"
+    return msgspec.json.encode(payload).decode() if payload is not None else f"{interrupt.agent} needs an answer."
+
+
+def interrupt_data(interrupt: InterruptRaised) -> dict[str, Any]:
+    """Return an interrupt as data: its id, agent, payload, answer schema and tool call.
+
+    Args:
+        interrupt: The interrupt.
+    """
+    data: dict[str, Any] = {"interruptId": interrupt.key, "agent": interrupt.agent, "payload": interrupt.payload}
+    data["schema"] = interrupt.schema
+    call = interrupt.tool_call
+    return data if call is None else {**data, "call": {"name": call.name, "arguments": call.arguments}}
+
+
+def interrupt_kind(interrupt: InterruptRaised) -> Any:
+    """Return the `kind` in the payload of an interrupt, or None.
+
+    Args:
+        interrupt: The interrupt.
+    """
+    payload: Any = interrupt.payload
+    return cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None

@@ -1,0 +1,237 @@
+"""Compiled agents: the parts of model requests that are computed once per runner, and those computed each turn."""
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping, Sequence
+from inspect import isawaitable
+from operator import is_
+from typing import Any, NoReturn
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..context import RunContext
+from ..context.run_context import SuspendRun
+from ..errors import ReplayMismatchError, RunError, SetupError
+from ..events import AgentResponded, ToolReturned
+from ..handoffs.routes import Route, Routes
+from ..messages import ToolSpec
+from ..models import MODEL_ENV_VAR, Model, ModelSettings, OutputSchema, resolve_model
+from ..tools import Tool
+from .base import AgentContext
+from .definition import EXIT_TOOL, AgentDefinition, AgentWithTools, ToolTable
+from .hooks import gather_callbacks, maybe_await
+
+_FIELD = re.compile(r"\{([^{}\s]+)\}")
+
+
+async def build_instructions(ctx: AgentContext[Any], instructions: Any, *, template: bool) -> str:
+    """Return the instructions of this turn, followed by the section about transfers."""
+    text = instructions
+    if not isinstance(text, str):
+        text = instructions(ctx)
+        if isawaitable(text):
+            text = await text
+    if template:
+        text = render_template(text, ctx.values)
+    return append_section(text, ctx._routes.section)
+
+
+def append_section(text: str, section: str) -> str:
+    """Append the section about transfers, if there is one."""
+    if not section:
+        return text
+    return f"{text}\n\n{section}" if text else section
+
+
+def render_template(text: str, values: Mapping[str, Any]) -> str:
+    """Replace each `{name}` that is among the values; other braces are kept."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return str(values[name]) if name in values else match.group(0)
+
+    return _FIELD.sub(fill, text)
+
+
+_DEFAULT_SETTINGS = ModelSettings()
+
+
+class CompiledAgent(Struct, frozen=True):
+    """The compiled requests of one agent in one team of one runner."""
+
+    agent: AgentDefinition[Any, Any]
+    """The agent."""
+    routes: Routes
+    """Its edges."""
+    model: Model
+    """The model it calls."""
+    settings: ModelSettings
+    """Its settings merged with the runner's."""
+    tools: ToolTable
+    """Its tools."""
+    specs: tuple[ToolSpec, ...]
+    """Specs of its tools and routes."""
+    instructions: str | None
+    """Its instructions; None if they are computed each turn."""
+    output: OutputSchema | None
+    """The schema of its output type."""
+    dynamic_tools: tuple[Sequence[Tool], ...] = ()
+    """The tools of its toolsets."""
+
+
+def compile_agent(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
+    """Return the compiled agent, cached in the runner's options."""
+    known = ctx._options.compiled_agents.get(agent.name)
+    # A function may return another agent of the same name, or the same one with other edges.
+    if known is not None and known.agent is agent and known.routes is ctx._routes:
+        return known
+    compiled = ctx._options.compiled_agents[agent.name] = _compile(agent, ctx)
+    return compiled
+
+
+def _compile(agent: AgentDefinition[Any, Any], ctx: AgentContext[Any]) -> CompiledAgent:
+    model = agent._model or ctx._options.model
+    if model is None:
+        if not os.environ.get(MODEL_ENV_VAR):
+            raise SetupError(
+                f"`{agent.name}` has no model: set Agent(model=…), Runner(model=…) for all agents, "
+                f"or {MODEL_ENV_VAR} in the environment"
+            )
+        model = resolve_model(None, wanted_by=agent.name)
+    settings = ctx._options.model_settings or _DEFAULT_SETTINGS
+    text = agent.instructions
+    fixed = text if isinstance(text, str) and not agent.template else None
+    return CompiledAgent(
+        agent=agent,
+        routes=ctx._routes,
+        model=model,
+        settings=settings if agent.model_settings is None else settings.merge(agent.model_settings),
+        tools=agent._tool_table,
+        specs=agent._tool_table.specs + ctx._routes.specs,
+        instructions=None if fixed is None else append_section(fixed, ctx._routes.section),
+        output=agent._output_parser.schema if agent._output_parser is not None else None,
+    )
+
+
+async def with_toolsets(compiled: CompiledAgent, ctx: AgentContext[Any], key: str) -> CompiledAgent:
+    """Add the current tools of the agent's toolsets, if they have changed.
+
+    Args:
+        compiled: The compiled agent.
+        ctx: The context of the activation.
+        key: The key of the model call; interrupts of toolsets are recorded inside it.
+    """
+    dynamic = await list_toolset_tools(compiled.agent, ctx, key)
+    if len(compiled.dynamic_tools) == len(dynamic) and all(map(is_, compiled.dynamic_tools, dynamic)):
+        return compiled
+    return _with_tools(compiled, build_tool_table(compiled.agent, compiled.routes, _flatten(dynamic)), dynamic)
+
+
+async def with_recorded_tools(
+    compiled: CompiledAgent, ctx: AgentContext[Any], response: AgentResponded
+) -> CompiledAgent:
+    """Add the tools of a recorded turn; query toolsets only if a call has no result."""
+    tools = recorded_tool_table(compiled.agent, ctx, response)
+    return await with_toolsets(compiled, ctx, response.key) if tools is None else _with_tools(compiled, tools)
+
+
+async def list_toolset_tools(
+    agent: AgentWithTools[Any, Any], ctx: AgentContext[Any], key: str
+) -> tuple[Sequence[Tool], ...]:
+    """Query all toolsets. All finish before an interrupt of one suspends the run."""
+    pending = [
+        toolset.get_tools(RunContext(ctx._run, ctx._origin, f"{key}/source{index}", caller=ctx))
+        for index, toolset in enumerate(agent._toolsets)
+    ]
+    results = await asyncio.gather(*pending, return_exceptions=True)
+    errors = [result for result in results if isinstance(result, BaseException)]
+    if errors:
+        raise min(errors, key=lambda error: isinstance(error, SuspendRun))
+    return tuple([tools for tools in results if not isinstance(tools, BaseException)])
+
+
+async def current_tool_table(agent: AgentWithTools[Any, Any], ctx: AgentContext[Any], key: str) -> ToolTable:
+    """Return the agent's tools together with the current tools of its toolsets."""
+    if not agent._toolsets:
+        return agent._tool_table
+    return build_tool_table(agent, ctx._routes, _flatten(await list_toolset_tools(agent, ctx, key)))
+
+
+def recorded_tool_table(
+    agent: AgentWithTools[Any, Any], ctx: AgentContext[Any], response: AgentResponded
+) -> ToolTable | None:
+    """Return the tools of a recorded turn; None if a call has no result yet."""
+    tools, log = agent._tool_table, ctx._run.log
+    names: list[str] = []
+    for position, call in enumerate(response.message.tool_calls):
+        is_exit = tools.has_exit and call.name == EXIT_TOOL
+        if call.name in tools.by_name or is_exit or ctx._routes.match(call) is not None:
+            continue
+        key = f"{response.key}.{position}"
+        returned = log.find(key, ToolReturned)
+        if returned is None and not log.has(f"{key}/agent") and not log.waits_inside(key):
+            return None
+        if returned is None or not returned.is_unknown_tool:
+            names.append(call.name)
+    return build_tool_table(agent, ctx._routes, [_RecordedTool(name) for name in dict.fromkeys(names)])
+
+
+def build_tool_table(agent: AgentWithTools[Any, Any], routes: Routes, tools: Sequence[Tool]) -> ToolTable:
+    """Add tools to the agent's own. Raises SetupError if two have the same name."""
+    taken = {*agent._tool_table.names, *[spec.name for spec in routes.specs]}
+    for tool in tools:
+        name = tool.spec.name
+        if name in taken:
+            raise SetupError(f"`{agent.name}` has two tools called `{name}`; give one of the toolsets a prefix")
+        taken.add(name)
+    return ToolTable(agent.name, [*agent._tool_table.by_name.values(), *tools], has_exit=agent.exit_tool)
+
+
+def _with_tools(compiled: CompiledAgent, tools: ToolTable, dynamic: tuple[Sequence[Tool], ...] = ()) -> CompiledAgent:
+    return replace(compiled, tools=tools, specs=tools.specs + compiled.routes.specs, dynamic_tools=dynamic)
+
+
+def _flatten(dynamic: Sequence[Sequence[Tool]]) -> list[Tool]:
+    return [tool for tools in dynamic for tool in tools]
+
+
+class _RecordedTool:
+    """Stands for a dynamic tool whose calls have results or wait for answers."""
+
+    def __init__(self, name: str) -> None:
+        self.spec = ToolSpec(name)
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> NoReturn:
+        """Suspend the run again; anything else would contradict the log."""
+        if ctx._run.log.waits_inside(ctx._scope):
+            raise SuspendRun(ctx._scope)
+        raise ReplayMismatchError(ctx._scope, "a result", f"a call of `{self.spec.name}`")
+
+
+async def disabled_handoffs(ctx: AgentContext[Any], agent: Any, key: str) -> tuple[str, ...]:
+    """Return the tools of the handoffs that are disabled in the turn with this key."""
+    routes = ctx._routes.conditional
+    scopes = [RunContext(ctx._run, ctx._origin, f"{key}/if:{route.tool}") for route in routes]
+    answers = await gather_callbacks(
+        *(_is_enabled(route, own, agent) for route, own in zip(routes, scopes, strict=True))
+    )
+    for own in scopes:
+        if (changes := own._all_changes()) is not None:
+            # Value changes of a condition are recorded with the turn.
+            ctx.values.update(changes.written)
+            for key in changes.removed:
+                ctx.values.delete(key)
+    return tuple(route.tool for route, is_enabled in zip(routes, answers, strict=True) if not is_enabled)
+
+
+async def _is_enabled(route: Route, ctx: RunContext[Any], agent: Any) -> bool:
+    condition = route.handoff.is_enabled
+    if not callable(condition):
+        return bool(condition)
+    try:
+        return bool(await maybe_await(condition(ctx, agent)))
+    except Exception as error:
+        edge = f"the handoff from `{ctx.agent}` to `{route.target}`"
+        raise RunError(f"is_enabled of {edge} raised {type(error).__name__}: {error}") from error

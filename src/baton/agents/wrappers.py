@@ -1,0 +1,171 @@
+"""Agents that wrap another agent, and `then_transfer`."""
+
+import logging
+from collections.abc import Sequence
+from time import time
+from typing import Any, Literal
+
+import msgspec
+from typing_extensions import TypeVar
+
+from ..arguments import check_arguments, check_choice
+from ..context import HistoryEntry
+from ..context.history import WHOLE_MESSAGE
+from ..context.values import TrackedValues
+from ..errors import SetupError, ends_run
+from ..events import Action, AgentResponded, StepCompleted, ToolReturned, Transfer, ValueChanges
+from ..handoffs import TRANSFER_TOOL, Handoff
+from ..log import FAILED
+from ..messages import AssistantMessage, ToolCall, ToolSpec, UserMessage
+from .base import AgentContext, BaseAgent
+
+C = TypeVar("C", default=Any, contravariant=True)
+Out = TypeVar("Out", default=str, covariant=True)
+
+
+class AgentWrapper(BaseAgent[C, Out]):
+    """Base class of agents that wrap another: same name, same edges.
+
+    Args:
+        inner: The wrapped agent.
+        further_handoffs: Edges that the wrapper adds.
+    """
+
+    def __init__(self, inner: BaseAgent[C, Out], *, further_handoffs: Sequence[Handoff] = ()) -> None:
+        super().__init__(
+            inner.name,
+            description=inner.description,
+            examples=inner.examples,
+            sub_agents=inner.sub_agents,
+            handoffs=[*inner._edges(), *further_handoffs],
+            disallow_transfer_to_parent=inner.disallow_transfer_to_parent,
+            history=inner.history,
+            accepts=inner.accepts,
+            hooks=inner.hooks,
+        )
+        self.inner = inner
+
+    def _tool_specs(self) -> tuple[ToolSpec, ...]:
+        return self.inner._tool_specs()
+
+    def _referenced_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
+        return self.inner._referenced_agents()
+
+    def _transfer_children(self) -> Sequence[BaseAgent[Any, Any]]:
+        return self.inner._transfer_children()
+
+    def inner_agents(self) -> tuple[BaseAgent[Any, Any], ...]:
+        """Return the inner agents of the wrapped agent."""
+        return self.inner.inner_agents()
+
+
+_logger = logging.getLogger("baton.agents")
+
+
+async def run_or_report(agent: BaseAgent[Any, Any], ctx: AgentContext[Any], *, to: str) -> Action | None:
+    """Run an agent; if it fails, replace its messages by a report of the error.
+
+    Args:
+        agent: The agent to run.
+        ctx: The context of the activation.
+        to: The name of the next agent, for the log.
+    """
+    log, key = ctx._run.log, f"{ctx._scope}/{FAILED}"
+    start = len(ctx._history.entries)
+    failed = log.find(key, StepCompleted)
+    if failed is not None:
+        # It failed before a restart: it must not run again, but its value changes count.
+        ctx._run.meter.recount(log.visit(ctx._scope))
+        ctx._apply_changes(failed.value_changes)
+    else:
+        values = TrackedValues(ctx._run.values)
+        ctx._run = ctx._run.part(values=values)
+        try:
+            return await agent.run(ctx)
+        except Exception as error:
+            if ends_run(error):
+                raise
+            _logger.warning("`%s` failed; reported to `%s`", agent.name, to, exc_info=True)
+            problem = f"[{agent.name}] failed: {type(error).__name__}: {error}"
+            failed = StepCompleted(key, ctx._origin, time(), FAILED, problem, _all_changes(ctx, values))
+            log.write(failed)
+    ctx._history.truncate(start)
+    ctx._history.add(UserMessage(str(failed.result)), ctx._origin)
+    return None
+
+
+def _all_changes(ctx: AgentContext[Any], values: TrackedValues) -> ValueChanges | None:
+    """Value changes of the agent and everything inside it, without those that were undone."""
+    ctx._take_changes()
+    own, inside = ctx._all_changes(), values.changes()
+    if own is None or inside is None:
+        return own or inside
+    return ValueChanges({**own.written, **inside.written}, tuple(sorted({*own.removed, *inside.removed})))
+
+
+class ThenTransfer(AgentWrapper[C, Out]):
+    """Transfers to `to` when the wrapped agent has finished without an action.
+
+    Args:
+        inner: The wrapped agent.
+        to: The name of the next agent.
+        on_error: Whether an error ends the run or is reported to the next agent.
+    """
+
+    def __init__(self, inner: BaseAgent[C, Out], to: str, on_error: Literal["raise", "report"]) -> None:
+        super().__init__(inner, further_handoffs=[Handoff(agent=to, offered_to_model=False)])
+        self.to = to
+        self.on_error = on_error
+
+    async def run(self, ctx: AgentContext[C]) -> Action | None:
+        """Run the wrapped agent, then transfer."""
+        if self.on_error == "report":
+            action = await run_or_report(self.inner, ctx, to=self.to)
+        else:
+            action = await self.inner.run(ctx)
+        return action if action is not None else await self._transfer(ctx)
+
+    async def _transfer(self, ctx: AgentContext[Any]) -> Transfer:
+        """Record the same events as a transfer that a model asked for."""
+        call = ToolCall(
+            f"call_{ctx._scope.replace('/', '_').replace('.', '_')}_then",
+            TRANSFER_TOOL,
+            msgspec.json.encode({"agent_name": self.to}).decode(),
+        )
+        log, origin = ctx._run.log, ctx._origin
+        response = log.find(f"{ctx._scope}/then", AgentResponded)
+        if response is None:
+            response = AgentResponded(f"{ctx._scope}/then", origin, time(), AssistantMessage(tool_calls=(call,)))
+            log.write(response)
+        returned = log.find(f"{response.key}.0", ToolReturned)
+        if returned is None:
+            text = f"successfully transferred to agent [{self.to}]"
+            returned = ToolReturned(
+                f"{response.key}.0", origin, time(), call.id, call.name, text, requested_agent=self.to
+            )
+            log.write(returned)
+        await log.settle()
+        ctx._history.entries.append(HistoryEntry(response.message, origin, followed=(0,)))
+        ctx._history.entries.append(HistoryEntry(returned.message, origin, followed=(WHOLE_MESSAGE,)))
+        # Not via an edge: the agent's own handoffs may lead to the same agent with other options.
+        return Transfer(self.to, call.id, via="then_transfer")
+
+
+@check_arguments
+def then_transfer(
+    agent: BaseAgent[C, Out], *, to: str, on_error: Literal["raise", "report"] = "raise"
+) -> BaseAgent[C, Out]:
+    """Transfer to another agent whenever an agent finishes normally.
+
+    Args:
+        agent: The agent.
+        to: The name of the next agent.
+        on_error: `"raise"` ends the run; `"report"` reports the error to the next agent in a message.
+
+    Raises:
+        SetupError: `to` is the agent itself, or `on_error` is invalid.
+    """
+    if agent.name == to:
+        raise SetupError(f"then_transfer(`{to}`, to=`{to}`) would never end; name another agent")
+    check_choice(f"on_error of then_transfer(`{agent.name}`)", on_error, ("raise", "report"))
+    return ThenTransfer(agent, to, on_error)

@@ -1,0 +1,216 @@
+"""The history of a run, read from its log alone: for the next run of a thread, and to show old runs.
+
+It needs no agents, so that a thread can continue after the team has changed. It equals the history of the run itself,
+except for messages that handoffs added.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias, assert_never
+
+from ..agents.definition import EXIT_TOOL
+from ..context import HistoryEntry
+from ..context.history import WHOLE_MESSAGE
+from ..events import (
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    AnyEvent,
+    ControlTransferred,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    Origin,
+    ResponseTruncated,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunSuspended,
+    StepCompleted,
+    ToolReturned,
+    UnknownEvent,
+    UserMessageAdded,
+)
+from ..events.codec import require_known_events
+from ..log import FAILED
+from ..messages import ToolMessage, UserMessage
+
+_INSIDE_CALL = re.compile(r"/[im]\d+\.\d+/")
+_MODEL_RESPONSE = re.compile(r"/m\d+$")
+_REALTIME_ITEM = re.compile(r"/i(\d+)$")
+NO_RESULT = "This call did not finish."
+"""The result of a tool call that never got one."""
+
+_NO_NUMBER = -1
+
+_Place: TypeAlias = tuple[int, ...]
+
+
+def history_from_log(events: Sequence[Event]) -> list[HistoryEntry]:
+    """Return the history of a run: its input, the messages of its agents, and tool results.
+
+    Args:
+        events: The log of the run.
+
+    Raises:
+        LogError: The log holds an event that this version does not know.
+    """
+    return [*_LogReader(require_known_events(events)).entries()]
+
+
+def last_active_agent(events: Sequence[Event]) -> str:
+    """Return the name of the agent that was active last; "" if none was.
+
+    Args:
+        events: The log of the run.
+    """
+    for event in reversed(events):
+        if isinstance(event, AgentStarted) and "/" not in event.origin.id:
+            return event.agent
+    return ""
+
+
+class _Activation:
+    """One activation: its messages and the activations nested in it, in order of their start."""
+
+    __slots__ = ("items", "origin", "place", "realtime_items")
+
+    def __init__(self, origin: Origin, place: _Place) -> None:
+        self.origin = origin
+        self.place = place
+        self.items: list[HistoryEntry | _Activation] = []
+        self.realtime_items: dict[int, list[HistoryEntry | _Activation]] = {}
+        """The messages of a realtime session by position, which may differ from the order of recording."""
+
+    def items_for(self, key: str) -> "list[HistoryEntry | _Activation]":
+        """Return the list that a message with this key belongs to."""
+        item = _REALTIME_ITEM.search(key)
+        return self.items if item is None else self.realtime_items.setdefault(int(item.group(1)), [])
+
+
+class _LogReader:
+    def __init__(self, events: Sequence[AnyEvent]) -> None:
+        self._run_id = ""
+        self._top = _Activation(Origin("", ""), ())
+        self._activations: dict[str, _Activation] = {"": self._top}
+        self._results = {event.key: event for event in events if isinstance(event, ToolReturned)}
+        self._followed = {event.origin.id: event.call_id for event in events if isinstance(event, ControlTransferred)}
+        self._last_response = {
+            e.origin.id: e.key for e in events if isinstance(e, AgentResponded) and _MODEL_RESPONSE.search(e.key)
+        }
+        self._truncated = {event.response_key: event for event in events if isinstance(event, ResponseTruncated)}
+        for event in events:
+            if not _INSIDE_CALL.search(event.origin.id):
+                self._read(event)
+        for activation in self._activations.values():
+            for position in sorted(activation.realtime_items):
+                activation.items.extend(activation.realtime_items[position])
+
+    def _read(self, event: AnyEvent) -> None:
+        match event:
+            case RunStarted():
+                self._run_id = event.run_id
+                self._top.items.extend(HistoryEntry(message) for message in event.input)
+            case AgentStarted():
+                self._activation(event.origin)
+            case AgentResponded():
+                self._add_response(event)
+            case UserMessageAdded():
+                self._activation(event.origin).items_for(event.key).append(HistoryEntry(event.message))
+            case StepCompleted():
+                if event.name == FAILED and event.key.endswith(f"/{FAILED}"):
+                    self._add_failure(event)
+            case ToolReturned() | ControlTransferred() | ResponseTruncated():
+                pass  # Read together with the response they belong to.
+            case InterruptRaised() | InterruptAnswered() | AgentFinished() | UnknownEvent():
+                pass
+            case RunResumed() | RunCompleted() | RunSuspended() | RunFailed() | RunCancelled():
+                pass
+            case _:
+                assert_never(event)
+
+    def entries(self, activation: _Activation | None = None) -> Iterator[HistoryEntry]:
+        """Yield the entries in reading order: parallel branches in the order of declaration."""
+        nested: list[_Activation] = []
+        for item in (activation or self._top).items:
+            if isinstance(item, _Activation):
+                nested.append(item)
+                continue
+            yield from self._in_order(nested)
+            nested.clear()
+            yield item
+        yield from self._in_order(nested)
+
+    def _in_order(self, activations: Sequence[_Activation]) -> Iterator[HistoryEntry]:
+        for activation in sorted(activations, key=lambda each: each.place):
+            yield from self.entries(activation)
+
+    def _activation(self, origin: Origin) -> _Activation:
+        known = self._activations.get(origin.id)
+        if known is None:
+            scope, _, hop = origin.id.rpartition("/")
+            parent, _, place = scope.rpartition("/")
+            author = Origin(f"{self._run_id}:{origin.id}", origin.agent)
+            known = _Activation(author, _parse_place(f"{place}.{hop}") if place else ())
+            self._activations[origin.id] = known
+            self._activations.get(parent, self._top).items.append(known)
+        return known
+
+    def _add_response(self, response: AgentResponded) -> None:
+        activation, calls = self._activation(response.origin), response.tool_calls
+        items, truncated = activation.items_for(response.key), self._truncated.get(response.key)
+        message = response.message if truncated is None else truncated.truncate(response.message)
+        if not calls:
+            # A model's answer that was not its last response did not fit the output type, and was corrected.
+            is_last = self._last_response.get(response.origin.id, response.key) == response.key
+            if is_last or not _MODEL_RESPONSE.search(response.key):
+                items.append(HistoryEntry(message, activation.origin, is_answer=True))
+            return
+        results = [self._results.get(f"{response.key}.{position}") for position in range(len(calls))]
+        hidden = tuple(
+            position for position, result in enumerate(results) if result is not None and result.is_transfer_refused
+        )
+        call_id = self._followed.get(response.origin.id)
+        followed = tuple(position for position, call in enumerate(calls) if call_id is not None and call.id == call_id)
+        answer = None if followed else self._answer_position(response, results)
+        items.append(HistoryEntry(message, activation.origin, hidden=hidden, followed=followed))
+        for position, (call, result) in enumerate(zip(calls, results, strict=True)):
+            told = ToolMessage(call.id, call.name, NO_RESULT, is_error=True) if result is None else result.message
+            entry = HistoryEntry(told, activation.origin, is_answer=position == answer)
+            if position in hidden:
+                entry.hidden = (WHOLE_MESSAGE,)
+            elif position in followed:
+                entry.followed = (WHOLE_MESSAGE,)
+            items.append(entry)
+
+    def _answer_position(self, response: AgentResponded, results: Sequence[ToolReturned | None]) -> int | None:
+        """Return the position of the agent's answer: the last final result of its last turn."""
+        if self._last_response.get(response.origin.id) != response.key:
+            return None
+        if any(result is not None and result.tool_name == EXIT_TOOL and not result.is_error for result in results):
+            return None
+        final = [position for position, result in enumerate(results) if result is not None and result.is_final]
+        return final[-1] if final else None
+
+    def _add_failure(self, failed: StepCompleted) -> None:
+        """Replace the entries of an agent whose failure was tolerated by the report of the failure."""
+        activation = self._activation(failed.origin)
+        report = HistoryEntry(UserMessage(str(failed.result)), activation.origin)
+        if failed.key == f"{failed.origin.id}/{FAILED}":
+            activation.items[:] = [report]
+            return
+        place = _parse_place(failed.key[len(failed.origin.id) + 1 : -len(f"/{FAILED}")])
+        activation.items[:] = [
+            item for item in activation.items if not (isinstance(item, _Activation) and item.place[:-1] == place)
+        ]
+        branch = _Activation(activation.origin, (*place, 0))
+        branch.items.append(report)
+        activation.items.append(branch)
+
+
+def _parse_place(text: str) -> _Place:
+    """Parse the numbers of a place; custom places with words keep their order of start."""
+    pieces = text.split(".")
+    return tuple(map(int, pieces)) if all(map(str.isdecimal, pieces)) else (_NO_NUMBER,)

@@ -1,0 +1,252 @@
+"""A connection to an MCP server: it opens a session when needed and replaces a lost one."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+from pydantic import ValidationError
+
+from mcp import ClientSession
+
+from ..errors import SetupError, ToolError, ToolsUnavailableError, ToolTimeoutError
+from ..tools import Tool
+from .in_flight import RequestAnswerer
+from .session import MCPSession, Mode
+from .transports import AuthorizationRequiredError, MCPSessionError, MCPTransport, logger
+
+T = TypeVar("T")
+
+_MAX_PAGES = 1000
+
+
+class MCPConnection:
+    """A connection for one run, or for all runs while the application keeps it open.
+
+    It may be used from any task of the event loop that created it.
+    """
+
+    def __init__(
+        self,
+        transport: MCPTransport,
+        build_tools: "Callable[[MCPConnection, Sequence[types.Tool]], tuple[Tool, ...]]",
+        *,
+        mode: Mode,
+        roots: tuple[types.Root, ...],
+        allow_sampling: bool,
+        connect_timeout: float,
+        timeout: float | None,
+    ) -> None:
+        self._transport = transport
+        self._build_tools = build_tools
+        self._mode: Mode = mode
+        self._roots = roots
+        self._allow_sampling = allow_sampling
+        self._connect_timeout = connect_timeout
+        self._timeout = timeout
+        self._session: MCPSession | None = None
+        self._closing: list[MCPSession] = []
+        self._open_lock = asyncio.Lock()
+        self._attempts = 0
+        self._failure: MCPSessionError | None = None
+        """The error of the last attempt to open a session."""
+        self._list_lock = asyncio.Lock()
+        self._listed: list[types.Tool] = []
+        self._tools: tuple[Tool, ...] | None = None
+        self._version = 0
+        """Incremented when the server's tools may have changed."""
+        self._listed_version = -1
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """Return the server's tools; the same tuple unless they have changed.
+
+        Raises:
+            ToolsUnavailableError: They could not be listed and none are version from before.
+            AuthorizationRequiredError: A user must authorize the client first.
+        """
+        self._check_loop()
+        if self._tools is not None and self._listed_version == self._version:
+            return self._tools
+        attempts = self._attempts
+        async with self._list_lock:
+            if self._tools is not None and self._listed_version == self._version:
+                return self._tools
+            try:
+                version, listed = await self._request(self._list_tools, may_repeat=True, attempts=attempts)
+            except AuthorizationRequiredError:
+                if self._tools is None:
+                    raise
+                return self._tools
+            except (MCPSessionError, MCPError, ValidationError) as error:
+                if self._tools is None:
+                    raise ToolsUnavailableError(self._transport.label, str(error)) from error
+                # Calls fail on their own if the server stays unreachable.
+                logger.warning("could not list the tools of %s, using the known ones: %s", self._transport.label, error)
+                return self._tools
+            if self._tools is None or listed != self._listed:
+                self._listed, self._tools = listed, self._build_tools(self, listed)
+            self._listed_version = version
+            return self._tools
+
+    async def _list_tools(self, session: ClientSession) -> tuple[int, list[types.Tool]]:
+        # Read before listing: a change between two pages may be on neither of them.
+        return self._version, await _list_all_tools(session)
+
+    async def call(
+        self,
+        tool: types.Tool,
+        send: Callable[[ClientSession], Awaitable[T]],
+        *,
+        may_repeat: bool,
+        answerer: RequestAnswerer,
+        key: str,
+    ) -> T:
+        """Send a tool call and return its result.
+
+        Args:
+            tool: The tool that is called.
+            send: Sends the request in a session.
+            may_repeat: The call can be sent copy if the session is lost.
+            answerer: Answers the server's requests during the call.
+            key: Identifies the call across resumptions; a call that is suspended under this key is resumed.
+
+        Raises:
+            ToolError: The call failed; the message says whether the server may have executed it.
+            AuthorizationRequiredError: A user must authorize the client first.
+        """
+        self._check_loop()
+        try:
+            return await self._request(send, may_repeat=may_repeat, answerer=answerer, key=key)
+        except AuthorizationRequiredError:
+            raise
+        except MCPSessionError as error:
+            raise ToolError(_lost_call_message(tool.name, error), tool=tool.name) from error
+        except MCPError as error:
+            if error.code == REQUEST_TIMEOUT and self._timeout is not None:
+                raise ToolTimeoutError(tool.name, self._timeout) from error
+            if error.code in (INVALID_PARAMS, METHOD_NOT_FOUND):
+                self._mark_changed()
+            raise ToolError(f"tool `{tool.name}` failed: {error.message}", tool=tool.name) from error
+        except (RuntimeError, ValidationError) as error:
+            # The SDK raises these for a result that does not match the tool's output schema.
+            raise ToolError(f"tool `{tool.name}` returned an invalid result: {error}", tool=tool.name) from error
+
+    async def _request(
+        self,
+        send: Callable[[ClientSession], Awaitable[T]],
+        *,
+        may_repeat: bool,
+        answerer: RequestAnswerer | None = None,
+        key: str = "",
+        attempts: int | None = None,
+    ) -> T:
+        """Send a request; send it once more if the session was lost and repeating is safe."""
+        session = await self._get_session(self._attempts if attempts is None else attempts)
+        try:
+            return await session.request(send, answerer=answerer, key=key)
+        except AuthorizationRequiredError:
+            raise
+        except MCPSessionError as error:
+            self._drop(session)
+            if error.was_sent and not may_repeat:
+                raise
+            logger.info("%s; retrying once", error)
+        session = await self._get_session(self._attempts)
+        try:
+            return await session.request(send, answerer=answerer, key=key)
+        except MCPSessionError:
+            self._drop(session)
+            raise
+
+    async def _get_session(self, attempts: int) -> MCPSession:
+        """Return the open session; `attempts` is the count when the caller started waiting."""
+        async with self._open_lock:
+            session = self._session
+            if session is not None and not session.is_lost:
+                return session
+            if self._failure is not None and self._attempts > attempts:
+                # Another task has tried meanwhile: waiting tasks must not time out one after the other.
+                raise self._failure.copy()
+            if self._is_closed:
+                raise MCPSessionError(f"{self._transport.label} is closed", was_sent=False)
+            if session is not None:
+                self._drop(session)
+            self._attempts += 1
+            self._failure = None
+            try:
+                self._session = await self._open_session()
+            except MCPSessionError as failure:
+                self._failure = failure
+                raise
+            return self._session
+
+    async def _open_session(self) -> MCPSession:
+        session = MCPSession(
+            self._transport,
+            on_change=self._mark_changed,
+            mode=self._mode,
+            roots=self._roots,
+            allow_sampling=self._allow_sampling,
+        )
+        # Registered before it is opened, so that `close` reaches it.
+        self._closing = [*[each for each in self._closing if not each.is_closed], session]
+        await session.open(self._connect_timeout)
+        self._closing.remove(session)
+        return session
+
+    def _drop(self, session: MCPSession) -> None:
+        if self._session is session:
+            self._session = None
+            self._mark_changed()
+            self._closing.append(session)
+            session.retire()
+
+    async def close(self) -> None:
+        """Close all sessions; calls in flight fail."""
+        self._is_closed = True
+        session, self._session = self._session, None
+        sessions = [*self._closing, *([session] if session is not None else [])]
+        if sessions:
+            await asyncio.gather(*[each.close() for each in sessions])
+
+    def has_suspended_call(self, key: str = "") -> bool:
+        """Return whether the call with this key, or any call, waits for an answer."""
+        session = self._session
+        return session is not None and not session.is_lost and session.has_suspended(key)
+
+    @property
+    def is_in_running_loop(self) -> bool:
+        """True if the connection belongs to the running event loop."""
+        return asyncio.get_running_loop() is self._loop
+
+    def _mark_changed(self) -> None:
+        self._version += 1
+
+    def _check_loop(self) -> None:
+        if not self.is_in_running_loop:
+            raise SetupError(f"{self._transport.label} was opened in another event loop; open it where the agents run")
+
+
+async def _list_all_tools(session: ClientSession) -> list[types.Tool]:
+    tools: list[types.Tool] = []
+    cursor: str | None = None
+    for _ in range(_MAX_PAGES):
+        page = await session.list_tools(params=types.PaginatedRequestParams(cursor=cursor))
+        tools += page.tools
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return tools
+
+
+def _lost_call_message(tool: str, error: MCPSessionError) -> str:
+    if not error.was_sent:
+        return f"tool `{tool}` was not called: {error}"
+    return (
+        f"it is unknown whether `{tool}` was executed: {error}. It is not retried, because the server does not declare "
+        "it idempotent; find out what happened before calling it again"
+    )

@@ -1,0 +1,318 @@
+"""OAuth for durable runs: token stores, and an authorization code flow that can finish in another process."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncGenerator, Mapping
+from hashlib import blake2s
+from pathlib import Path
+from time import time
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+import httpx2
+import msgspec
+from mcp.client.auth import OAuthClientProvider, OAuthFlowError, PKCEParameters
+from mcp.client.auth.utils import validate_authorization_response_iss
+from mcp.shared.auth import (
+    OAuthClientInformationFull,
+    OAuthClientMetadata,
+    OAuthMetadata,
+    OAuthToken,
+    ProtectedResourceMetadata,
+)
+from msgspec.structs import replace
+
+
+class TokenStore(Protocol):
+    """Storage for secrets by key. Anyone who can read it can act for the user."""
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value of a key, if there is one.
+
+        Args:
+            key: The key.
+        """
+        ...
+
+    async def set(self, key: str, value: bytes) -> None:
+        """Set the value of a key.
+
+        Args:
+            key: The key.
+            value: The value.
+        """
+        ...
+
+
+class MemoryTokenStore:
+    """A token store in memory."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, bytes] = {}
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value of a key, if there is one."""
+        return self._values.get(key)
+
+    async def set(self, key: str, value: bytes) -> None:
+        """Set the value of a key."""
+        self._values[key] = value
+
+
+class FileTokenStore:
+    """A token store in files that only their owner can read.
+
+    Args:
+        folder: The folder of the files; it is created if it does not exist.
+    """
+
+    def __init__(self, folder: "str | os.PathLike[str]") -> None:
+        self._folder = Path(folder)
+
+    async def get(self, key: str) -> bytes | None:
+        """Return the value of a key, if there is one."""
+        return await asyncio.to_thread(self._read, self._path(key))
+
+    async def set(self, key: str, value: bytes) -> None:
+        """Set the value of a key."""
+        await asyncio.to_thread(self._write, self._path(key), value)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{blake2s(key.encode(), digest_size=16).hexdigest()}.json"
+
+    def _read(self, file: Path) -> bytes | None:
+        try:
+            return file.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def _write(self, file: Path, value: bytes) -> None:
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = file.with_suffix(f".{os.getpid()}")
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as output:
+            output.write(value)
+        temporary.replace(file)
+
+
+class PendingAuthorization(msgspec.Struct, frozen=True):
+    """An authorization that a user has been sent to.
+
+    Attributes:
+        url: The page that the user visits.
+        parameters: The parameters of the request, without state and challenge.
+        state: The state that identifies the redirect.
+        verifier: The PKCE code verifier.
+        redirect: The parameters that the user came back with.
+    """
+
+    url: str
+    parameters: dict[str, str]
+    state: str
+    verifier: str
+    redirect: dict[str, str] | None = None
+
+
+class ServerCredentials:
+    """The stored credentials for one server, in the interface the SDK expects.
+
+    Args:
+        store: Where they are stored.
+        url: The server's URL.
+        client: The client's registration, if it is known in advance.
+    """
+
+    def __init__(self, store: TokenStore, url: str, client: OAuthClientInformationFull | None = None) -> None:
+        self._store = store
+        self._url = url
+        self._client = client
+
+    async def get_tokens(self) -> OAuthToken | None:
+        """Return the tokens, with the rest of their lifetime."""
+        stored = await self._get("tokens")
+        if stored is None:
+            return None
+        tokens = OAuthToken.model_validate(stored["tokens"])
+        if stored["expires_at"] is not None:
+            tokens.expires_in = int(stored["expires_at"] - time())
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        """Store tokens and forget the pending authorization."""
+        expires_at = None if tokens.expires_in is None else time() + tokens.expires_in
+        await self._set("tokens", {"tokens": tokens.model_dump(mode="json"), "expires_at": expires_at})
+        await self.set_pending(None)
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        """Return the client's registration at the authorization server."""
+        stored = await self._get("client")
+        return self._client if stored is None else OAuthClientInformationFull.model_validate(stored)
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        """Store a registration."""
+        await self._set("client", client_info.model_dump(mode="json"))
+
+    async def get_pending(self) -> PendingAuthorization | None:
+        """Return the authorization that waits for its user, if any."""
+        stored = await self._get("pending")
+        return None if stored is None else msgspec.convert(stored, PendingAuthorization)
+
+    async def set_pending(self, pending: PendingAuthorization | None) -> None:
+        """Store or clear the pending authorization."""
+        await self._set("pending", None if pending is None else msgspec.to_builtins(pending))
+
+    async def get_discovered(self) -> tuple[OAuthMetadata | None, ProtectedResourceMetadata | None]:
+        """Return the stored server and resource metadata, needed to refresh tokens."""
+        stored = await self._get("discovered") or {}
+        server, resource = stored.get("server"), stored.get("resource")
+        return (
+            None if server is None else OAuthMetadata.model_validate(server),
+            None if resource is None else ProtectedResourceMetadata.model_validate(resource),
+        )
+
+    async def set_discovered(self, server: OAuthMetadata | None, resource: ProtectedResourceMetadata | None) -> None:
+        """Store server and resource metadata."""
+        values: dict[str, Any] = {
+            "server": None if server is None else server.model_dump(mode="json", exclude_none=True),
+            "resource": None if resource is None else resource.model_dump(mode="json", exclude_none=True),
+        }
+        await self._set("discovered", values)
+
+    async def _get(self, name: str) -> dict[str, Any] | None:
+        stored = await self._store.get(f"{self._url}#{name}")
+        return None if stored is None else msgspec.json.decode(stored)
+
+    async def _set(self, name: str, value: Mapping[str, Any] | None) -> None:
+        await self._store.set(f"{self._url}#{name}", msgspec.json.encode(value))
+
+
+class AuthorizationPending(BaseException):
+    """Stops the SDK's flow because a user must visit a page before the request can be sent.
+
+    A BaseException, because the SDK logs every Exception as an error.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__("a user must authorize the client first")
+        self.url = url
+
+
+class AuthorizationCodeFlow(OAuthClientProvider):
+    """An authorization code flow that stops instead of waiting for the user."""
+
+    def __init__(
+        self,
+        url: str,
+        metadata: OAuthClientMetadata,
+        credentials: ServerCredentials,
+        *,
+        client_metadata_url: str | None,
+    ) -> None:
+        super().__init__(url, metadata, credentials, client_metadata_url=client_metadata_url)
+        self._credentials = credentials
+
+    async def accept_redirect(self, answer: Any) -> bool:
+        """Store the redirect; return whether it belongs to the pending authorization."""
+        pending, fields = await self._credentials.get_pending(), _parse_redirect(answer)
+        if pending is None or not secrets.compare_digest(fields.get("state", ""), pending.state):
+            return False
+        await self._credentials.set_pending(replace(pending, redirect=fields))
+        return True
+
+    async def _initialize(self) -> None:
+        # The SDK does not restore expiry and endpoints of stored tokens; the user would have to return.
+        await super()._initialize()
+        context = self.context
+        if context.current_tokens is not None:
+            context.update_token_expiry(context.current_tokens)
+            context.oauth_metadata, context.protected_resource_metadata = await self._credentials.get_discovered()
+
+    async def _handle_token_response(self, response: httpx2.Response) -> None:
+        await super()._handle_token_response(response)
+        await self._credentials.set_discovered(self.context.oauth_metadata, self.context.protected_resource_metadata)
+
+    async def _perform_authorization_code_grant(self) -> tuple[str, str]:
+        pending = await self._credentials.get_pending()
+        if pending is None or pending.redirect is None:
+            raise AuthorizationPending(await self._authorization_url(pending))
+        # A code can be used once.
+        await self._credentials.set_pending(None)
+        fields = pending.redirect
+        validate_authorization_response_iss(fields.get("iss"), self.context.oauth_metadata)
+        if "code" not in fields:
+            raise OAuthFlowError(f"authorization was denied: {fields.get('error', 'the redirect has no code')}")
+        return fields["code"], pending.verifier
+
+    async def _authorization_url(self, pending: PendingAuthorization | None) -> str:
+        """Return the page to visit: the pending one if it is for the same request."""
+        parameters, context = self._request_parameters(), self.context
+        if pending is not None and pending.parameters == parameters:
+            return pending.url
+        metadata, proof, state = context.oauth_metadata, PKCEParameters.generate(), secrets.token_urlsafe(32)
+        if metadata is not None and metadata.authorization_endpoint:
+            endpoint = str(metadata.authorization_endpoint)
+        else:
+            endpoint = urljoin(context.get_authorization_base_url(context.server_url), "/authorize")
+        fields = {**parameters, "state": state, "code_challenge": proof.code_challenge, "code_challenge_method": "S256"}
+        url = f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(fields)}"
+        await self._credentials.set_pending(PendingAuthorization(url, parameters, state, proof.code_verifier))
+        return url
+
+    def _request_parameters(self) -> dict[str, str]:
+        context = self.context
+        client, uris = context.client_info, context.client_metadata.redirect_uris
+        assert client is not None
+        assert uris
+        parameters = {"response_type": "code", "client_id": client.client_id, "redirect_uri": str(uris[0])}
+        if context.should_include_resource_param(context.protocol_version):
+            parameters["resource"] = context.get_resource_url()
+        scope = context.client_metadata.scope
+        if scope:
+            parameters["scope"] = scope
+            if "offline_access" in scope.split():
+                # OpenID Connect grants it only after asking the user again.
+                parameters["prompt"] = "consent"
+        return parameters
+
+
+def _parse_redirect(answer: Any) -> dict[str, str]:
+    """Return the parameters of a redirect URL, or of an object that holds them."""
+    if isinstance(answer, dict):
+        return {str(name): str(value) for name, value in answer.items() if value is not None}  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - any JSON value
+    if isinstance(answer, str):
+        return {name: values[0] for name, values in parse_qs(urlsplit(answer).query).items()}
+    return {}
+
+
+class ConcurrentAuth(httpx2.Auth):
+    """Sends requests concurrently while the token is valid; the SDK's flow is sequential."""
+
+    def __init__(self, provider: OAuthClientProvider) -> None:
+        self.provider = provider
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Authorize a request, refreshing or obtaining tokens where needed."""
+        context = self.provider.context
+        refused: httpx2.Response | None = None
+        if context.is_token_valid() and context.current_tokens is not None:
+            sent = request.headers["Authorization"] = f"Bearer {context.current_tokens.access_token}"
+            refused = yield request
+            if refused.status_code not in (401, 403):
+                return
+        else:
+            sent = ""
+        flow = self.provider.async_auth_flow(request)
+        try:
+            outgoing = await anext(flow)
+            while True:
+                if refused is not None and outgoing is request and request.headers.get("Authorization") == sent:
+                    # This token has just been refused.
+                    response = refused
+                else:
+                    response = yield outgoing
+                refused = None
+                outgoing = await flow.asend(response)
+        except StopAsyncIteration:
+            return
+        finally:
+            await flow.aclose()

@@ -1,0 +1,359 @@
+"""One open session with an MCP server, owned by a task of its own from opening to closing.
+
+The SDK requires that a session is closed by the task that opened it, and cancels that task when the connection breaks.
+A separate task keeps this away from callers, who only wait for their results.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import randrange
+from typing import Any, Literal, TypeVar, cast
+
+import mcp_types as types
+from anyio import CancelScope
+from mcp.client import ClientRequestContext, IncomingMessage
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp import Client, ClientSession
+
+from ..context.run_context import SuspendRun
+from ..version import __version__
+from .in_flight import InFlightCall, InFlightCalls, RequestAnswerer, refusal
+from .oauth import AuthorizationPending
+from .transports import (
+    AUTHORIZATION_URL,
+    WAS_SENT,
+    AuthorizationRequiredError,
+    AuthorizationState,
+    MCPSessionError,
+    MCPTransport,
+    logger,
+)
+
+T = TypeVar("T")
+
+Mode = Literal["auto", "legacy"] | str
+
+_ACKNOWLEDGE_TIMEOUT = 2.0
+_LEVELS: dict[str, int] = {"debug": 10, "info": 20, "notice": 20, "warning": 30, "error": 40}
+_CRITICAL = 50
+
+
+class MCPSession:
+    """A session that is opened once.
+
+    Args:
+        transport: How to reach the server.
+        on_change: Called when the server's tools may have changed.
+        mode: The protocol version, `auto` or `legacy`.
+        roots: The folders that the server may use.
+        allow_sampling: Whether the server may call the agent's model.
+    """
+
+    def __init__(
+        self,
+        transport: MCPTransport,
+        *,
+        on_change: Callable[[], None],
+        mode: Mode,
+        roots: tuple[types.Root, ...],
+        allow_sampling: bool,
+    ) -> None:
+        self._transport = transport
+        self._on_change = on_change
+        self._mode = mode
+        self._roots = roots
+        self._allow_sampling = allow_sampling
+        self._auth_state = AuthorizationState()
+        self._client: Client | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._opening = CancelScope()
+        """Cancels the opening. Cancelling the task instead would interrupt stopping a process."""
+        self._closing = asyncio.Event()
+        self._calls = InFlightCalls()
+        self._jobs: set[asyncio.Task[Any]] = set()
+        self._retiring = False
+        self.is_lost = False
+        """True if the session has ended or was closed."""
+
+    @property
+    def is_closed(self) -> bool:
+        """True if the session is closed completely."""
+        return self._task is not None and self._task.done()
+
+    async def open(self, timeout: float) -> None:
+        """Open the session. Raises `MCPSessionError` if that fails."""
+        opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Retrieve the exception: the caller may have been cancelled.
+        opened.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._task = asyncio.create_task(self._run(opened), name=f"baton mcp {self._transport.label}")
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(opened)
+        except TimeoutError:
+            self._opening.cancel()
+            raise MCPSessionError(
+                f"{self._transport.label} did not respond within {timeout:g} s", was_sent=False
+            ) from None
+        except asyncio.CancelledError:
+            self._opening.cancel()
+            raise
+
+    async def _run(self, opened: "asyncio.Future[None]") -> None:
+        try:
+            with self._opening:
+                await self._stay_open(opened)
+        except (Exception, BaseExceptionGroup) as error:  # noqa: BLE001 - reported to the callers
+            self._fail_opening(error, opened)
+        finally:
+            self._on_lost()
+            if not opened.done():
+                opened.set_exception(
+                    MCPSessionError(f"{self._transport.label} was closed while it was being opened", was_sent=False)
+                )
+
+    async def _stay_open(self, opened: "asyncio.Future[None]") -> None:
+        async with self._new_client() as client:
+            self._check_authorization()
+            self._client = client
+            _randomize_request_ids(client.session)
+            listener = await self._start_listening(client)
+            opened.set_result(None)
+            try:
+                await self._closing.wait()
+            finally:
+                if listener is not None:
+                    listener.cancel()
+
+    def _fail_opening(self, error: BaseException, opened: "asyncio.Future[None]") -> None:
+        if opened.done():
+            logger.debug("the session with %s ended", self._transport.label, exc_info=error)
+            return
+        try:
+            self._check_authorization()
+        except MCPSessionError as lost:
+            opened.set_exception(lost)
+            return
+        output = self._transport.last_output()
+        detail = f"; its last output: {output}" if output else ""
+        opened.set_exception(
+            MCPSessionError(f"{self._transport.label} cannot be reached: {_describe(error)}{detail}", was_sent=False)
+        )
+
+    def _check_authorization(self) -> None:
+        """Raise if authorization failed or is still pending."""
+        match self._auth_state.failure:
+            case None:
+                self._auth_state.is_opening = False
+            case AuthorizationPending(url=url):
+                raise AuthorizationRequiredError(self._transport.label, url)
+            case failure:
+                raise MCPSessionError(f"authorization for {self._transport.label} failed: {failure}", was_sent=False)
+
+    def _new_client(self) -> Client:
+        level = logger.getEffectiveLevel()
+        return Client(
+            self._transport.connect(self._on_lost, self._auth_state),
+            mode=self._mode,
+            cache=None,
+            client_info=types.Implementation(name="baton", version=__version__),
+            message_handler=self._on_message,
+            elicitation_callback=self._elicit,
+            sampling_callback=self._sample if self._allow_sampling else None,
+            list_roots_callback=self._list_roots if self._roots else None,
+            logging_callback=self._on_log,
+            log_level="debug" if level <= 10 else "info" if level <= 20 else "warning",
+        )
+
+    async def _start_listening(self, client: Client) -> "asyncio.Task[None] | None":
+        """Start listening for changed tools, where the protocol requires a subscription."""
+        tools = client.server_capabilities.tools
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
+            return None
+        acknowledged = asyncio.Event()
+        task = asyncio.create_task(self._listen(client, acknowledged))
+        # Subscribe before listing: a change between the two would be missed.
+        waiter = asyncio.create_task(acknowledged.wait())
+        await asyncio.wait([task, waiter], timeout=_ACKNOWLEDGE_TIMEOUT, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        return task
+
+    async def _listen(self, client: Client, acknowledged: asyncio.Event) -> None:
+        try:
+            async with client.listen(tools_list_changed=True) as changes:
+                acknowledged.set()
+                async for _ in changes:
+                    self._on_change()
+        except (MCPError, RuntimeError, TimeoutError) as error:
+            logger.debug("%s no longer reports changes: %s", self._transport.label, error)
+        # Without notifications the tools must be listed again.
+        self._on_change()
+
+    async def request(
+        self,
+        send: Callable[[ClientSession], Awaitable[T]],
+        *,
+        answerer: RequestAnswerer | None = None,
+        key: str = "",
+    ) -> T:
+        """Send a request and return the server's response.
+
+        A suspended call stays in flight when this raises `SuspendRun`, and is resumed under the same key.
+
+        Args:
+            send: Sends the request.
+            answerer: Answers the server's requests meanwhile.
+            key: Identifies the call across resumptions of its run.
+
+        Raises:
+            MCPSessionError: The session ended first.
+            MCPError: The server responded with an error.
+        """
+        call = self._calls.find_suspended(key) if key else None
+        if call is None:
+            call = self._start_call(send, answerer, key)
+        job: asyncio.Task[T] = call.job
+        is_done = True
+        try:
+            if call.is_suspended and answerer is not None:
+                await call.resume(answerer)
+            # Not `await job`: if the session's end cancels the job, the caller must not appear cancelled.
+            await call.wait()
+        except SuspendRun:
+            is_done = False
+            raise
+        finally:
+            if is_done:
+                job.cancel()
+                self._calls.remove(call)
+                if self._retiring and not self._calls:
+                    self._closing.set()
+        if job.cancelled():
+            raise MCPSessionError(f"lost the connection to {self._transport.label}", was_sent=True)
+        try:
+            return job.result()
+        except MCPError as error:
+            lost = self._as_session_error(error)
+            if lost is None:
+                raise
+            raise lost from error
+
+    def _start_call(
+        self, send: Callable[[ClientSession], Awaitable[T]], answerer: RequestAnswerer | None, key: str
+    ) -> InFlightCall:
+        if self.is_lost or self._client is None:
+            raise MCPSessionError(f"lost the connection to {self._transport.label}", was_sent=False)
+        job = asyncio.create_task(_send(send, self._client.session))
+        self._jobs.add(job)
+        job.add_done_callback(self._on_job_done)
+        call = InFlightCall(job, answerer, key)
+        self._calls.add(call)
+        return call
+
+    def has_suspended(self, key: str = "") -> bool:
+        """Return whether the call with this key, or any call, is suspended."""
+        return self._calls.find_suspended(key) is not None if key else self._calls.has_suspended()
+
+    def _as_session_error(self, error: MCPError) -> MCPSessionError | None:
+        """Convert an error that means the end of the session."""
+        url = _authorization_url(error)
+        if url is not None:
+            return AuthorizationRequiredError(self._transport.label, url)
+        data: Any = error.data
+        if isinstance(data, dict) and WAS_SENT in data:
+            return MCPSessionError(
+                f"{self._transport.label} did not respond ({error.message})", was_sent=data[WAS_SENT] is True
+            )
+        if error.code != CONNECTION_CLOSED:
+            return None
+        # A server may use this code itself; over pipes it is known whether the connection ended.
+        if self.is_lost or self._transport.is_http or error.message == "Connection closed":
+            output = self._transport.last_output()
+            # Logged only: a process's stderr is not meant for a model.
+            logger.debug("lost the connection to %s; its last output: %s", self._transport.label, output or "none")
+            return MCPSessionError(f"lost the connection to {self._transport.label} ({error.message})", was_sent=True)
+        return None
+
+    def retire(self) -> None:
+        """Close the session as soon as no call is in flight."""
+        self._retiring = True
+        if not self._calls:
+            self._closing.set()
+
+    async def close(self) -> None:
+        """Close the session and cancel its calls. May be called from any task."""
+        for job in self._jobs:
+            job.cancel()
+        if self._jobs:
+            # Cancelled calls notify the server.
+            await asyncio.wait(self._jobs, timeout=1.0)
+        self._closing.set()
+        if self._task is not None:
+            if self._client is None:
+                # Still being opened: fail the opening now instead of waiting for it.
+                self._opening.cancel()
+            await asyncio.wait([self._task])
+
+    def _on_job_done(self, job: "asyncio.Task[Any]") -> None:
+        self._jobs.discard(job)
+        if not job.cancelled():
+            # Retrieve the exception: a cancelled caller does not.
+            job.exception()
+
+    def _on_lost(self) -> None:
+        if not self.is_lost:
+            self.is_lost = True
+            self._on_change()
+            self._closing.set()
+
+    async def _on_message(self, message: IncomingMessage) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._on_change()
+        elif isinstance(message, Exception):
+            logger.debug("%s sent an invalid message: %s", self._transport.label, message)
+
+    async def _on_log(self, params: types.LoggingMessageNotificationParams) -> None:
+        level = _LEVELS.get(params.level, _CRITICAL)
+        logger.log(level, "%s: %s", self._transport.label, params.data)
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        answer = await self._calls.handle_request(types.ElicitRequest(params=params))
+        return answer if isinstance(answer, types.ElicitResult | types.ErrorData) else refusal("no answer")
+
+    async def _sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        answer = await self._calls.handle_request(types.CreateMessageRequest(params=params))
+        return answer if isinstance(answer, types.CreateMessageResult | types.ErrorData) else refusal("no answer")
+
+    async def _list_roots(self, context: ClientRequestContext) -> types.ListRootsResult:
+        return types.ListRootsResult(roots=list(self._roots))
+
+
+def _randomize_request_ids(session: ClientSession) -> None:
+    """Start request ids at a random number.
+
+    A call repeated with answers needs an id that no earlier call had, in any process. The SDK counts from one in each
+    session and has no option for it.
+    """
+    dispatcher: Any = session._dispatcher
+    dispatcher._next_id = randrange(1_000, 2**31)
+
+
+async def _send(send: Callable[[ClientSession], Awaitable[T]], session: ClientSession) -> T:
+    return await send(session)
+
+
+def _authorization_url(error: MCPError) -> str | None:
+    data: Any = error.data
+    return cast("dict[str, str]", data).get(AUTHORIZATION_URL) if isinstance(data, dict) else None
+
+
+def _describe(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

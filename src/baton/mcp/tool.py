@@ -1,0 +1,414 @@
+"""Tools of MCP servers, with the server's requests and user authorization during a call."""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import count
+from time import time
+from typing import Any, cast
+
+import mcp_types as types
+from mcp.shared.exceptions import MCPError, UrlElicitationRequiredError
+from mcp_types import INVALID_PARAMS, URL_ELICITATION_REQUIRED
+
+from mcp import ClientSession
+
+from ..agents import AgentContext
+from ..agents.compiled import CompiledAgent
+from ..context import RunContext
+from ..errors import ToolError, ToolsUnavailableError
+from ..events import InterruptRaised, StepCompleted
+from ..messages import AssistantMessage, Message, ToolSpec, UserMessage, text_of
+from ..models import ModelRequest, ModelSettings, collect_response
+from ..tools import ToolResult
+from ..tools.base import parse_json_object
+from .auth import AuthorizationCode
+from .connection import MCPConnection
+from .convert import declared_effect, is_repeatable, optional_properties, to_part, to_tool_result
+from .in_flight import refusal
+from .oauth import AuthorizationCodeFlow, ConcurrentAuth
+from .transports import AuthorizationRequiredError, MCPTransport, StreamableHTTPTransport
+
+ELICITATION = "elicitation"
+"""The `kind` of an interrupt that passes on a server's elicitation."""
+
+
+class ServerRequestHandler:
+    """Answers a server's requests during one call, in the run of that call.
+
+    Args:
+        ctx: The context of the call.
+        server: The server's name in messages.
+        tool: The tool's name at the server.
+        roots: The folders that the server may use.
+        allow_sampling: Whether the server may call the agent's model.
+    """
+
+    def __init__(
+        self, ctx: RunContext[Any], server: str, tool: str, *, roots: tuple[types.Root, ...], allow_sampling: bool
+    ) -> None:
+        self._ctx = ctx
+        self._server = server
+        self._tool = tool
+        self._roots = roots
+        self._allow_sampling = allow_sampling
+
+    async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        """Answer a request; one to a user suspends the run."""
+        match request:
+            case types.ElicitRequest(params=params):
+                return await self._elicit(params)
+            case types.CreateMessageRequest(params=params):
+                return await self._sample(params)
+            case types.ListRootsRequest():
+                return types.ListRootsResult(roots=list(self._roots))
+
+    async def _elicit(self, params: types.ElicitRequestParams) -> types.ElicitResult:
+        question: dict[str, Any] = {
+            "kind": ELICITATION,
+            "server": self._server,
+            "tool": self._tool,
+            "message": params.message,
+        }
+        if isinstance(params, types.ElicitRequestURLParams):
+            agrees = await self._ctx.interrupt({**question, "url": params.url}, schema={"type": "boolean"})
+            return types.ElicitResult(action="accept" if agrees else "decline")
+        # False declines.
+        schema: dict[str, Any] = {"anyOf": [dict(params.requested_schema), {"const": False}]}
+        answer = await self._ctx.interrupt(question, schema=schema)
+        if answer is False:
+            return types.ElicitResult(action="decline")
+        return types.ElicitResult(action="accept", content={**_defaults(params.requested_schema), **answer})
+
+    async def _sample(self, params: types.CreateMessageRequestParams) -> types.CreateMessageResult | types.ErrorData:
+        if not self._allow_sampling:
+            return refusal(f"{self._server} may not use sampling; MCPToolset(…, allow_sampling=True) allows it")
+        if params.tools:
+            return refusal("sampling with tools is not supported")
+        agent = _compiled_agent(self._ctx)
+        if agent is None:
+            return refusal("the agent has no model")
+        response = await self._ctx.step("sampling", partial(self._call_model, params, agent))
+        return types.CreateMessageResult.model_validate(response)
+
+    async def _call_model(self, params: types.CreateMessageRequestParams, agent: CompiledAgent) -> dict[str, Any]:
+        ctx, settings = self._ctx, ModelSettings(max_tokens=params.max_tokens, temperature=params.temperature)
+        stop = tuple(params.stop_sequences) if params.stop_sequences else None
+        settings = agent.settings.merge(settings).merge(ModelSettings(stop_sequences=stop))
+        request = ModelRequest(
+            [_to_message(message) for message in params.messages],
+            params.system_prompt or "",
+            settings=settings,
+            agent=ctx.agent,
+        )
+        ctx._run.meter.start_model_call(ctx._origin)
+        response = await collect_response(agent.model.respond(request), agent.model.name)
+        if response.usage is not None:
+            ctx._run.meter.add_usage(response.usage, ctx._origin)
+        text = text_of(response.message.content) if response.message is not None else ""
+        result = types.CreateMessageResult(
+            role="assistant",
+            content=types.TextContent(text=text),
+            model=response.model or agent.model.name,
+            stop_reason="maxTokens" if response.stop_reason == "length" else "endTurn",
+        )
+        return result.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _defaults(form: Mapping[str, Any]) -> dict[str, Any]:
+    fields: dict[str, dict[str, Any]] = form.get("properties", {})
+    return {name: field["default"] for name, field in fields.items() if "default" in field}
+
+
+def _compiled_agent(ctx: RunContext[Any]) -> CompiledAgent | None:
+    caller = ctx._caller
+    return caller._options.compiled_agents.get(ctx.agent) if isinstance(caller, AgentContext) else None
+
+
+def _to_message(message: types.SamplingMessage) -> Message:
+    blocks = [
+        block
+        for block in message.content_as_list
+        if isinstance(block, types.TextContent | types.ImageContent | types.AudioContent)
+    ]
+    content = tuple([to_part(block) for block in blocks])
+    return UserMessage(content) if message.role == "user" else AssistantMessage(content)
+
+
+AUTHORIZATION = "authorization"
+"""The `kind` of an interrupt that asks a user to authorize the client."""
+
+_ANSWER: dict[str, Any] = {
+    "anyOf": [
+        {"type": "string", "description": "The URL that the user was redirected to, with code and state."},
+        {"type": "object", "required": ["state"], "description": "Its parameters: code, state, and iss if present."},
+        {"type": "boolean", "description": "False: the user declined. True: authorization was completed elsewhere."},
+    ]
+}
+
+_MAX_AUTHORIZATIONS = 3
+
+
+class UserAuthorization:
+    """User authorization for one operation in a run: listing tools, or a call.
+
+    Args:
+        transport: The transport of the server.
+        ctx: The context of the operation. Without one, only `on_authorize` can send a user to a page.
+    """
+
+    def __init__(self, transport: MCPTransport, ctx: RunContext[Any] | None) -> None:
+        self._transport = transport
+        self._attempts = 0
+        # A scope of its own: other interrupts here keep their numbers whether or not this one is raised.
+        self._ctx = None if ctx is None else RunContext(ctx._run, ctx._origin, f"{ctx._scope}/visit", ctx.tool_call)
+
+    async def obtain(self, required: AuthorizationRequiredError) -> None:
+        """Return when the user has authorized the client.
+
+        Raises:
+            SuspendRun: The user must visit the page first.
+            ToolsUnavailableError: The user declined, or authorization failed.
+        """
+        transport = self._transport
+        assert isinstance(transport, StreamableHTTPTransport)
+        flow = transport.flow
+        assert isinstance(flow, ConcurrentAuth)
+        assert isinstance(flow.provider, AuthorizationCodeFlow)
+        on_authorize = transport.auth.on_authorize if isinstance(transport.auth, AuthorizationCode) else None
+        if on_authorize is not None:
+            self._attempts += 1
+            if self._attempts > _MAX_AUTHORIZATIONS:
+                raise ToolsUnavailableError(
+                    transport.label, f"still not authorized after {_MAX_AUTHORIZATIONS} authorizations"
+                )
+            if not await flow.provider.accept_redirect(await on_authorize(required.url)):
+                raise ToolsUnavailableError(
+                    transport.label, "`on_authorize` returned a redirect that does not belong to its URL"
+                )
+            return
+        if self._ctx is None:
+            raise ToolsUnavailableError(transport.label, str(required)) from required
+        while True:
+            answer = await self._ask_user(self._ctx, required)
+            if answer is False:
+                raise ToolsUnavailableError(transport.label, "the user declined to authorize it")
+            # The answer may belong to a page from before a restart, or to one that was answered already.
+            if answer is True or await flow.provider.accept_redirect(answer):
+                return
+
+    async def _ask_user(self, ctx: RunContext[Any], required: AuthorizationRequiredError) -> Any:
+        question = {
+            "kind": AUTHORIZATION,
+            "server": required.label,
+            "message": f"Authorize {required.label} at the URL, then answer with the URL that you are redirected to.",
+            "url": required.url,
+        }
+        return await ctx.interrupt(question, schema=_ANSWER)
+
+
+_MAX_ROUNDS = 50
+_URL_REQUEST = "baton.visit"
+"""Prefix for requests made from URL elicitation errors; the server cannot be told of a decline."""
+_MIN_POLL_DELAY, _MAX_POLL_DELAY = 0.05, 1.0
+
+
+class MCPTool:
+    """A tool of an MCP server.
+
+    The server's requests during a call become interrupts of the run and are recorded in its log.
+
+    Args:
+        connection: The connection to call it over.
+        tool: The tool as the server lists it.
+        spec: The tool as models see it.
+        transport: The transport of the server.
+        roots: The folders that the server may use.
+        allow_sampling: Whether the server may call the agent's model.
+        timeout: The seconds that a call may take.
+    """
+
+    def __init__(
+        self,
+        connection: MCPConnection,
+        tool: types.Tool,
+        spec: ToolSpec,
+        *,
+        transport: MCPTransport,
+        roots: tuple[types.Root, ...],
+        allow_sampling: bool,
+        timeout: float | None,
+    ) -> None:
+        self._connection = connection
+        self._tool = tool
+        self.spec = spec
+        self.effect = declared_effect(tool)
+        self._transport = transport
+        self._server = transport.label
+        self._roots = roots
+        self._allow_sampling = allow_sampling
+        self._timeout = timeout
+        # In a strict copy of the schema, null stands for a missing property.
+        self._nullable = optional_properties(tool.input_schema) if spec.strict else frozenset[str]()
+
+    def check_arguments(self, arguments: str) -> dict[str, Any] | ToolResult:
+        """Parse the arguments, or return an error for the model. The server validates them."""
+        given = parse_json_object(arguments, self.spec.name)
+        if isinstance(given, ToolResult):
+            return given
+        return {key: value for key, value in given.items() if value is not None or key not in self._nullable}
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Call the tool, again with answers whenever the server asks for input."""
+        given = self.check_arguments(arguments)
+        if isinstance(given, ToolResult):
+            return given
+        handler = ServerRequestHandler(
+            ctx, self._server, self._tool.name, roots=self._roots, allow_sampling=self._allow_sampling
+        )
+        required: types.InputRequiredResult | None = None
+        responses: types.InputResponses = {}
+        log = ctx._run.log
+        for round in range(1, _MAX_ROUNDS + 1):
+            key = f"{ctx._scope}/mcp{round}"
+            # The request and the server's state are recorded, so that it is not called again to ask.
+            step = log.find(key, StepCompleted)
+            if step is None:
+                result = await self._next_round(ctx, given, handler, required, responses)
+                if isinstance(result, types.CallToolResult):
+                    return to_tool_result(result)
+                request = result.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+                step = StepCompleted(key, ctx._origin, time(), "mcp", request)
+                log.write(step)
+                await log.settle()
+            required = types.InputRequiredResult.model_validate(step.result)
+            responses = await self._collect_answers(handler, required)
+        raise ToolError(f"`{self.spec.name}` still asks for input after {_MAX_ROUNDS} rounds", tool=self.spec.name)
+
+    async def _next_round(
+        self,
+        ctx: RunContext[Any],
+        given: dict[str, Any],
+        handler: ServerRequestHandler,
+        required: types.InputRequiredResult | None,
+        responses: types.InputResponses,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Run the next round; start over if a restarted server does not know its state."""
+        if required is None:
+            self._check_can_continue(ctx)
+            return await self._send(ctx, given, handler)
+        try:
+            return await self._send(ctx, given, handler, responses=responses, state=required.request_state)
+        except ToolError as error:
+            cause = error.__cause__
+            if required.request_state is None or not isinstance(cause, MCPError) or cause.code != INVALID_PARAMS:
+                raise
+        restarted = await self._send(ctx, given, handler)
+        if isinstance(restarted, types.CallToolResult) or restarted.input_requests != required.input_requests:
+            return restarted
+        return await self._send(ctx, given, handler, responses=responses, state=restarted.request_state)
+
+    def _check_can_continue(self, ctx: RunContext[Any]) -> None:
+        """Raise ToolError if the call lost its connection after asking and must not be repeated.
+
+        Before protocol 2026-07-28 a server's request ends with the connection it was sent over.
+        """
+        if is_repeatable(self._tool) or self._connection.has_suspended_call(ctx.idempotency_key):
+            return
+        if ELICITATION in _interrupt_kinds(ctx):
+            raise ToolError(
+                f"it is unknown whether `{self._tool.name}` was executed: it asked for input, and the connection to "
+                f"{self._server} was lost before the answer. It is not retried, because the server does not declare it "
+                "idempotent; find out what happened before calling it again",
+                tool=self._tool.name,
+            )
+
+    async def _collect_answers(
+        self, handler: ServerRequestHandler, required: types.InputRequiredResult
+    ) -> types.InputResponses:
+        answers: types.InputResponses = {}
+        for name, request in (required.input_requests or {}).items():
+            answer = await handler.answer(request)
+            if isinstance(answer, types.ErrorData):
+                raise ToolError(f"`{self.spec.name}` cannot continue: {answer.message}", tool=self.spec.name)
+            if name.startswith(_URL_REQUEST) and isinstance(answer, types.ElicitResult) and answer.action != "accept":
+                raise ToolError(f"`{self.spec.name}` cannot continue: the user declined", tool=self.spec.name)
+            answers[name] = answer
+        return answers
+
+    async def _send(
+        self,
+        ctx: RunContext[Any],
+        given: dict[str, Any],
+        handler: ServerRequestHandler,
+        *,
+        responses: types.InputResponses | None = None,
+        state: str | None = None,
+    ) -> types.CallToolResult | types.InputRequiredResult:
+        """Send the call and return its result or the server's requests; poll while it defers."""
+        delay, is_done, authorization = _MIN_POLL_DELAY, False, UserAuthorization(self._transport, ctx)
+
+        async def report(progress: float, total: float | None, message: str | None) -> None:
+            if not is_done:
+                await ctx.progress(message or "", done=progress, total=total)
+
+        async def send(session: ClientSession) -> types.CallToolResult | types.InputRequiredResult:
+            return await session.call_tool(
+                self._tool.name,
+                given,
+                read_timeout_seconds=self._timeout,
+                progress_callback=report,
+                input_responses=responses,
+                request_state=state,
+                allow_input_required=True,
+            )
+
+        try:
+            while True:
+                try:
+                    result = await self._connection.call(
+                        self._tool,
+                        send,
+                        may_repeat=is_repeatable(self._tool),
+                        answerer=handler,
+                        key=ctx.idempotency_key,
+                    )
+                except AuthorizationRequiredError as required:
+                    await authorization.obtain(required)
+                    continue
+                except ToolError as error:
+                    requests = _url_requests(error.__cause__)
+                    if requests is None:
+                        raise
+                    return requests
+                if isinstance(result, types.CallToolResult) or result.input_requests:
+                    return result
+                responses, state = None, result.request_state
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, _MAX_POLL_DELAY)
+        finally:
+            is_done = True
+
+    def __repr__(self) -> str:
+        return f"MCPTool({self.spec.name!r}, {self._server})"
+
+
+def _interrupt_kinds(ctx: RunContext[Any]) -> Iterator[Any]:
+    """Yield the kinds of the interrupts that this call has raised so far."""
+    for number in count(1):
+        request = ctx._run.log.find(f"{ctx._scope}/ask{number}", InterruptRaised)
+        if request is None:
+            return
+        payload: Any = request.payload
+        yield cast("dict[str, Any]", payload).get("kind") if isinstance(payload, dict) else None
+
+
+def _url_requests(error: BaseException | None) -> types.InputRequiredResult | None:
+    """Convert the error with which servers of 2025-11-25 ask a user to visit pages."""
+    if not isinstance(error, MCPError) or error.code != URL_ELICITATION_REQUIRED:
+        return None
+    schema = UrlElicitationRequiredError.from_error(error.error).elicitations
+    requests: types.InputRequests = {
+        f"{_URL_REQUEST}{n}": types.ElicitRequest(params=each) for n, each in enumerate(schema)
+    }
+    return types.InputRequiredResult(input_requests=requests) if requests else None

@@ -1,0 +1,71 @@
+"""Conversions that several providers share: tool names, arguments, data URLs, schemas in prompts and versions."""
+
+import re
+from base64 import b64encode
+from typing import Any, TypeAlias
+
+import msgspec
+
+from ..messages import ToolCall
+
+Block: TypeAlias = dict[str, Any]
+"""A piece of a request in the provider's own format."""
+
+_INVALID_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_NAME = 64
+_NEWEST = (99, 0)
+
+
+def safe_name(name: str) -> str:
+    """Return a tool's name in the characters that providers accept."""
+    return _INVALID_IN_NAMES.sub("_", name)[:_MAX_NAME]
+
+
+def safe_id(id: str) -> str:
+    """Return the id of a tool call in the characters that providers accept."""
+    return _INVALID_IN_NAMES.sub("_", id)
+
+
+def decode_arguments(call: ToolCall) -> dict[str, Any]:
+    """Decode the arguments of a call; other text than an object is put under `arguments`."""
+    try:
+        return msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {"arguments": call.arguments}
+
+
+def as_json(value: Any) -> str:
+    """Encode a value as JSON text."""
+    return msgspec.json.encode(value).decode()
+
+
+def as_base64(data: bytes | None) -> str:
+    """Encode bytes as base64 text."""
+    return b64encode(data or b"").decode()
+
+
+def as_data_url(data: bytes | None, media_type: str) -> str:
+    """Encode bytes as a data URL."""
+    return f"data:{media_type};base64,{as_base64(data)}"
+
+
+def parse_data_url(url: str) -> tuple[str, str] | None:
+    """Return the media type and the base64 text of a data URL, None for any other URL."""
+    head, comma, data = url.partition(",")
+    return (head[5:-7], data) if head.startswith("data:") and head.endswith(";base64") and comma else None
+
+
+def schema_prompt(schema: dict[str, Any]) -> str:
+    """Ask in the system prompt for a schema that the provider cannot enforce."""
+    return f"Give your final answer as nothing but JSON that fits this schema: {as_json(schema)}"
+
+
+def parse_version(pattern: re.Pattern[str], model: str) -> tuple[int, int]:
+    """Return the version in a model's name; an unknown name counts as the newest version."""
+    found = pattern.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found is not None else _NEWEST
+
+
+def without_none(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,225 @@
+"""LocalModel: a response takes at most three decodings, to choose a step, fill in arguments and answer.
+
+Decoding runs in a worker thread, in which the weights are also loaded on first use.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from pathlib import Path
+from threading import Event, Lock
+from time import monotonic
+from uuid import uuid4
+
+from ...errors import ModelTimeoutError, SetupError
+from ...messages import Usage
+from ..base import Chunk, ModelRequest, ModelResponse, TextChunk, ToolCallChunk, explain_arguments
+from .engine import DecodeJob, Decoder, DecodeResult, LlamaDecoder, is_installed
+from .prompt_texts import PromptTexts
+from .prompts import Choice, calls_so_far, list_choices, read_arguments, texts_for, to_choose, to_fill, to_speak
+from .weights import DEFAULT, ready_path
+
+
+async def decode(
+    engine: Decoder, job: DecodeJob, *, deadline: float | None = None
+) -> AsyncGenerator[str | DecodeResult]:
+    """Stream the decoded text, then the result. Closing the iterator stops the decoding.
+
+    Args:
+        engine: The decoder.
+        job: The prompt and the constraints.
+        deadline: The time of the monotonic clock at which to give up.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[str | DecodeResult | Exception] = asyncio.Queue()
+    is_stopped = Event()
+
+    def put(item: str | DecodeResult | Exception) -> None:
+        loop.call_soon_threadsafe(queue.put_nowait, item)
+
+    def on_text(piece: str) -> bool:
+        if deadline is not None and monotonic() > deadline:
+            raise ModelTimeoutError("the embedded model did not finish within ModelSettings(timeout=…)")
+        if piece and not is_stopped.is_set():
+            put(piece)
+        return is_stopped.is_set()
+
+    def work() -> None:
+        try:
+            put(engine.decode(job, on_text))
+        except Exception as error:  # noqa: BLE001 - raised again by the reader
+            put(error)
+
+    worker = loop.run_in_executor(None, work)
+    try:
+        while True:
+            item = await queue.get()
+            if isinstance(item, Exception):
+                raise item
+            yield item
+            if isinstance(item, DecodeResult):
+                return
+    finally:
+        is_stopped.set()
+        # The thread ends at its next piece; the next decoding should not share the CPU with it.
+        await asyncio.shield(worker)
+
+
+# Small models tend to repeat themselves until they are stopped.
+_TEXT_TOKENS = 200
+_STRUCTURED_TOKENS = 1024
+
+
+class LocalResponder:
+    """Produces one response.
+
+    Args:
+        engine: The decoder.
+        request: The input of the call.
+        model: The model's name.
+    """
+
+    def __init__(self, engine: Decoder, request: ModelRequest, *, model: str) -> None:
+        self._engine = engine
+        self._request = request
+        self._model = model
+        self._texts: PromptTexts = texts_for(request)
+        self._options: Sequence[Choice] = list_choices(request, reply=self._texts.reply)
+        self._usage = Usage()
+        self._stop_reason = ""
+        timeout = request.settings.timeout
+        self._deadline = None if timeout is None else monotonic() + timeout
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        """Stream the response."""
+        chosen = await self._choose()
+        must_call = self._options[-1].tool is not None
+        has_called = False
+        if chosen.tool is not None:
+            async with aclosing(self._call(chosen, must=must_call)) as pieces:
+                async for chunk in pieces:
+                    has_called = True
+                    yield chunk
+        if not has_called:
+            async with aclosing(self._speak()) as pieces:
+                async for chunk in pieces:
+                    yield chunk
+        reason = "tool_calls" if has_called and self._stop_reason == "stop" else self._stop_reason
+        yield ModelResponse(usage=self._usage, stop_reason=reason, model=self._model)
+
+    async def _choose(self) -> Choice:
+        options = self._options
+        if len(options) == 1:
+            return options[-1]
+        names = tuple([option.name for option in options])
+        job = DecodeJob(
+            kind="choose", turns=to_choose(self._request, options, self._texts), choices=names, max_tokens=64
+        )
+        name = await self._whole(job)
+        # A name longer than the token limit is cut off.
+        return next(
+            (o for o in options if o.name == name), next((o for o in options if o.name.startswith(name)), options[-1])
+        )
+
+    async def _call(self, chosen: Choice, *, must: bool) -> AsyncGenerator[Chunk]:
+        """Stream the call, or nothing if it was already made: small models tend to repeat calls."""
+        assert chosen.tool is not None
+        made = [] if must else calls_so_far(self._request).get(chosen.tool.name, [])
+        first = ToolCallChunk(0, f"call_{uuid4().hex[:16]}", chosen.tool.name)
+        if chosen.arguments is not None:
+            self._stop_reason = "stop"
+            if read_arguments(chosen.arguments) not in made:
+                yield ToolCallChunk(0, first.id, first.name, chosen.arguments)
+            return
+        job = DecodeJob(
+            kind="fill",
+            turns=to_fill(self._request, chosen.tool, self._texts),
+            schema=chosen.tool.parameters,
+            max_tokens=self._request.settings.max_tokens or _STRUCTURED_TOKENS,
+        )
+        if made:
+            arguments = await self._whole(job)
+            if read_arguments(arguments) not in made:
+                yield ToolCallChunk(0, first.id, first.name, arguments)
+            return
+        yield first
+        async with aclosing(self._pieces(job)) as pieces:
+            async for piece in pieces:
+                yield ToolCallChunk(0, arguments=piece)
+
+    async def _speak(self) -> AsyncGenerator[Chunk]:
+        settings, output = self._request.settings, self._request.output_schema
+        job = DecodeJob(
+            kind="speak",
+            turns=to_speak(self._request, self._options, self._texts),
+            schema=output.schema if output is not None else None,
+            max_tokens=settings.max_tokens or (_STRUCTURED_TOKENS if output is not None else _TEXT_TOKENS),
+            temperature=settings.temperature or 0.0,
+            top_p=settings.top_p,
+            seed=settings.seed,
+            stop=settings.stop_sequences or (),
+        )
+        async with aclosing(self._pieces(job)) as pieces:
+            async for piece in pieces:
+                yield TextChunk(piece)
+
+    async def _pieces(self, job: DecodeJob) -> AsyncGenerator[str]:
+        async with aclosing(decode(self._engine, job, deadline=self._deadline)) as items:
+            async for item in items:
+                if isinstance(item, DecodeResult):
+                    self._usage += item.usage
+                    self._stop_reason = item.stop_reason
+                else:
+                    yield item
+
+    async def _whole(self, job: DecodeJob) -> str:
+        return "".join([piece async for piece in self._pieces(job)])
+
+
+@explain_arguments
+class LocalModel:
+    """A small embedded model, for demonstrations, examples and tests without an API key.
+
+    Args:
+        weights: The name of an embedded model, or the path of a GGUF file.
+        engine: A decoder to use instead of llama.cpp, for tests.
+
+    Raises:
+        SetupError: llama.cpp is not installed, or there is no such embedded model.
+        WeightsError: The weights are missing or incomplete.
+    """
+
+    def __init__(self, weights: str | Path = DEFAULT, *, engine: Decoder | None = None) -> None:
+        self._weights = str(weights)
+        self._engine = engine
+        self._loading = Lock()
+        if engine is None:
+            self._check()
+
+    @property
+    def name(self) -> str:
+        """The prefix `local:` and the name of the weights or of their file."""
+        return f"local:{Path(self._weights).name}"
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        """Stream the response to one request: a tool call, a transfer or text.
+
+        Args:
+            request: The input of the call.
+        """
+        engine = self._engine or await asyncio.to_thread(self._load)
+        async with aclosing(LocalResponder(engine, request, model=self.name).chunks()) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    def _check(self) -> None:
+        # Checked at construction, not in the middle of a run.
+        if not is_installed():
+            raise SetupError(f"`{self.name}` needs llama.cpp; install it with: pip install 'baton-adk[local]'")
+        ready_path(self._weights)
+
+    def _load(self) -> Decoder:
+        with self._loading:
+            if self._engine is None:
+                self._engine = LlamaDecoder(ready_path(self._weights))
+            return self._engine

@@ -1,0 +1,193 @@
+"""Errors of providers as ModelErrors, with advice on what to do about them."""
+
+import email.utils
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct
+
+from ..errors import (
+    AuthenticationError,
+    ContentFilterError,
+    ContextTooLongError,
+    EmptyResponseError,
+    MalformedResponseError,
+    ModelConnectionError,
+    ModelError,
+    ModelNotFoundError,
+    ModelRequestError,
+    ModelTimeoutError,
+    OverloadedError,
+    RateLimitError,
+)
+
+RejectionReason: TypeAlias = Literal[
+    "authentication",
+    "unknown_model",
+    "unknown_url",
+    "too_long",
+    "filtered",
+    "rate_limit",
+    "quota",
+    "overloaded",
+    "timeout",
+    "bad_request",
+]
+"""The reason why a provider rejected a request."""
+
+REASONS_BY_STATUS: Mapping[int, RejectionReason] = {
+    401: "authentication",
+    402: "quota",
+    403: "authentication",
+    404: "unknown_model",
+    408: "timeout",
+    409: "overloaded",
+    413: "too_long",
+    429: "rate_limit",
+    499: "timeout",
+    504: "timeout",
+}
+"""The reason that an HTTP status implies where the body does not say more."""
+
+_REJECTIONS: Mapping[RejectionReason, tuple[type[ModelError], str]] = {
+    "authentication": (
+        AuthenticationError,
+        "`{model}` rejected the API key: {detail}; check the key and its permissions",
+    ),
+    "unknown_model": (
+        ModelNotFoundError,
+        "there is no model `{model}`: {detail}; check the name, and that this key may use the model",
+    ),
+    "unknown_url": (
+        ModelRequestError,
+        "`{model}` was not found at this URL: {detail}; check base_url, which usually ends in /v1",
+    ),
+    "too_long": (
+        ContextTooLongError,
+        "the request is too long for `{model}`: {detail}; shorten the history, for instance with an input_filter, "
+        "or use a model with a larger context window",
+    ),
+    "filtered": (ContentFilterError, "the content filter of `{model}` stopped this request: {detail}"),
+    "rate_limit": (
+        RateLimitError,
+        "`{model}` received too many requests: {detail}; wait, or wrap the model in RetryModel",
+    ),
+    "quota": (
+        RateLimitError,
+        "the quota for `{model}` is used up: {detail}; check the account's plan and balance, retrying will not help",
+    ),
+    "overloaded": (
+        OverloadedError,
+        "`{model}` is unavailable: {detail}; retry later, or wrap the model in RetryModel or FallbackModel",
+    ),
+    "timeout": (ModelTimeoutError, "`{model}` timed out: {detail}"),
+    "bad_request": (ModelRequestError, "`{model}` rejected the request: {detail}"),
+}
+_RETRYABLE = ("rate_limit", "overloaded", "timeout")
+_MAX_QUOTE = 500
+
+
+class ProviderErrorDetails(Struct, frozen=True):
+    """The details of an error that a provider sent.
+
+    Args:
+        text: The message for people.
+        kind: The error's code and type.
+        status: The HTTP status that the error names, if any.
+        fields: The error object itself.
+    """
+
+    text: str = ""
+    kind: str = ""
+    status: int | None = None
+    fields: Mapping[str, Any] = {}
+
+
+def parse_error(body: Any) -> ProviderErrorDetails:
+    """Read the details of a decoded error body, in any of the formats that servers use."""
+    if isinstance(body, list) and body:
+        return parse_error(cast("list[Any]", body)[0])
+    if not isinstance(body, dict):
+        return ProviderErrorDetails(str(cast(object, body))[:_MAX_QUOTE] if body else "")
+    fields = cast("dict[str, Any]", body)
+    inner = fields.get("error")
+    if isinstance(inner, dict):
+        return parse_error(inner)
+    text = inner or fields.get("message") or fields.get("detail") or fields.get("msg") or ""
+    if not isinstance(text, str):
+        text = msgspec.json.encode(text).decode()
+    code, kind = fields.get("code"), fields.get("type")
+    status = int(code) if isinstance(code, int | str) and str(code).isdigit() else None
+    return ProviderErrorDetails(text[:_MAX_QUOTE], f"{code or ''} {kind or ''}".strip(), status, fields)
+
+
+def rejected(model: str, reason: RejectionReason, detail: str, *, retry_after: float | None = None) -> ModelError:
+    """Build the error for a rejected request; `detail` is the provider's explanation."""
+    kind, template = _REJECTIONS[reason]
+    retryable = reason in _RETRYABLE
+    message = template.format(model=model, detail=detail)
+    return kind(message, model=model, retryable=retryable, retry_after=retry_after if retryable else None)
+
+
+def unreachable(model: str, because: object, *, url: str = "") -> ModelConnectionError:
+    """Build the error for a provider that cannot be reached."""
+    at = f" at {url}" if url else ""
+    advice = "check that it runs, base_url, the network and the proxy if there is one"
+    return ModelConnectionError(f"`{model}` cannot be reached{at}: {because}; {advice}", model=model, retryable=True)
+
+
+def cut_short(model: str, *, has_begun: bool, because: object = "") -> ModelConnectionError:
+    """Build the error for a connection that was closed before the response was complete."""
+    when = "in the middle of the response" if has_begun else "before the response"
+    reason = f": {because}" if str(because) else ""
+    return ModelConnectionError(f"the connection to `{model}` was closed {when}{reason}", model=model, retryable=True)
+
+
+def timed_out(model: str, seconds: float | None) -> ModelTimeoutError:
+    """Build the error for a provider that sent nothing for too long."""
+    within = f" for {seconds:g} s" if seconds else ""
+    advice = "raise the limit with ModelSettings(timeout=…)"
+    return ModelTimeoutError(f"`{model}` sent nothing{within}; {advice}", model=model, retryable=True)
+
+
+def malformed(model: str, because: object, payload: bytes | None = None) -> MalformedResponseError:
+    """Build the error for an unreadable response; the payload may be private and is not quoted."""
+    sent = "a response" if payload is None else f"{len(payload)} bytes"
+    what = f"`{model}` sent {sent} in an unexpected format ({because})"
+    return MalformedResponseError(f"{what}; check base_url and the API it provides", model=model, retryable=True)
+
+
+def empty(model: str, stop_reason: str) -> ModelError:
+    """Build the error for a response with neither text nor tool calls."""
+    if stop_reason in ("content_filter", "refusal"):
+        return filtered(model)
+    what = f"`{model}` returned neither text nor tool calls"
+    if stop_reason == "length":
+        advice = "reasoning used up max_tokens; raise it with ModelSettings(max_tokens=…)"
+        return EmptyResponseError(f"{what}: {advice}", model=model)
+    return EmptyResponseError(what, model=model, retryable=True)
+
+
+def filtered(model: str, because: str = "") -> ContentFilterError:
+    """Build the error for a response that the provider's content filter stopped."""
+    why = f": {because}" if because else ""
+    return ContentFilterError(f"the content filter of `{model}` stopped the response{why}", model=model)
+
+
+def unsupported(model: str, what: str, works: str) -> ModelRequestError:
+    """Build the error for content that the provider does not accept."""
+    return ModelRequestError(f"`{model}` does not accept {what}; {works}", model=model)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds to wait according to the response headers, None if they do not say."""
+    for name, unit in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) / unit
+        except (KeyError, ValueError):
+            continue
+        return max(0.0, seconds) if seconds == seconds else None  # Not for "nan".
+    date = email.utils.parsedate_tz(headers.get("retry-after", ""))
+    return None if date is None else max(0.0, email.utils.mktime_tz(date) - time.time())

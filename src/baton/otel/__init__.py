@@ -1,0 +1,8 @@
+"""Export runs as OpenTelemetry spans.
+
+May import runner and the layers below. The OpenTelemetry API is imported when an observer is created.
+"""
+
+from .observer import OTelObserver
+
+__all__ = ["OTelObserver"]

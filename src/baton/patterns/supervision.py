@@ -1,0 +1,94 @@
+"""The supervisor pattern: an agent that hands work to others, and gets control back from each."""
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, Literal
+
+from typing_extensions import TypeVar
+
+from ..agents import AgentContext, AgentWrapper, BaseAgent
+from ..agents.wrappers import run_or_report
+from ..arguments import check_choice
+from ..errors import SetupError
+from ..events import Action
+from ..handoffs import Handoff
+
+Out = TypeVar("Out", default=str, covariant=True)
+
+
+class SupervisorAgent(AgentWrapper[Any, Out]):
+    """An agent with a handoff to each worker that returns control when the worker is done.
+
+    Args:
+        inner: The agent.
+        workers: The workers.
+    """
+
+    def __init__(self, inner: BaseAgent[Any, Out], workers: Sequence[BaseAgent[Any, Any]]) -> None:
+        super().__init__(inner, further_handoffs=[Handoff(agent=worker, return_to="caller") for worker in workers])
+        self.workers = tuple(workers)
+
+    def run(self, ctx: AgentContext[Any]) -> Coroutine[Any, Any, Action | None]:
+        """Run the agent.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        return self.inner.run(ctx)
+
+
+class ReportingAgent(AgentWrapper[Any, Any]):
+    """A worker whose failure is reported to its supervisor.
+
+    Args:
+        inner: The worker.
+        to: The name of the supervisor.
+    """
+
+    def __init__(self, inner: BaseAgent[Any, Any], to: str) -> None:
+        super().__init__(inner)
+        self.to = to
+
+    def run(self, ctx: AgentContext[Any]) -> Coroutine[Any, Any, Action | None]:
+        """Run the worker; report a failure instead of raising it.
+
+        Args:
+            ctx: The context of the activation.
+        """
+        return run_or_report(self.inner, ctx, to=self.to)
+
+
+def supervisor(
+    agent: BaseAgent[Any, Out],
+    *,
+    sub_agents: Sequence[BaseAgent[Any, Any]],
+    on_error: Literal["raise", "report"] = "raise",
+) -> SupervisorAgent[Out]:
+    """Make an agent the supervisor of workers, which return control to it when they are done.
+
+    Workers may be any agents, including supervisors; they cannot transfer to each other. A worker that exits ends the
+    run.
+
+    Args:
+        agent: The agent that supervises.
+        sub_agents: The workers, at least one.
+        on_error: "raise" ends the run when a worker fails, "report" tells the supervisor in a message. It applies to
+            these workers, not to those of nested supervisors.
+
+    Returns:
+        The supervisor; run it like any agent.
+
+    Raises:
+        SetupError: There are no workers, or one has the name of the supervisor.
+    """
+    check_choice(f"on_error of supervisor(`{agent.name}`)", on_error, ("raise", "report"))
+    if not sub_agents:
+        raise SetupError(f"supervisor(`{agent.name}`) has no workers; give at least one in sub_agents=[…]")
+    for worker in sub_agents:
+        if not isinstance(worker, BaseAgent):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SetupError(f"supervisor(`{agent.name}`) has {worker!r} in sub_agents; all must be agents")
+        if worker.name == agent.name:
+            raise SetupError(f"`{worker.name}` cannot supervise itself; give the supervisor and its worker two names")
+    workers = sub_agents
+    if on_error == "report":
+        workers = [ReportingAgent(worker, agent.name) for worker in sub_agents]
+    return SupervisorAgent(agent, workers)

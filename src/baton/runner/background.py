@@ -1,0 +1,392 @@
+"""Runs in the background: they continue whether or not a subscriber reads them, and any number may subscribe.
+
+For servers: one request starts a run, another subscribes to it, a third answers its interrupt, each perhaps in another
+process. Events reach every subscriber; deltas only those in the process that drives the run.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from time import monotonic, time
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, Unpack
+
+from ..arguments import check_keywords
+from ..errors import BatonError, RunConflictError, RunNotFoundError
+from ..events import Delta, Event, ReasoningDelta, TextDelta, ToolCallDelta
+from ..messages import RunInput
+from ..stores import RunRecord, RunStatus
+from .arguments import RUN_ARGS, RunArgs
+from .runner import Runner
+from .stream import RunStream
+
+T = TypeVar("T")
+
+_logger = logging.getLogger("baton.runner")
+_MAX_POLL_INTERVAL = 1.0
+_MAX_POLL_LOAD = 0.05
+"""Maximum fraction of time spent polling, for stores that are slow to list runs."""
+_MAX_PENDING = 4096
+
+NumberedEvent: TypeAlias = tuple[int, Event | Delta]
+"""An event with its number in the log, from 1; a delta has the number of the event before it."""
+RESPONSE_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+"""Deltas that are parts of a response; a late subscriber needs them until the response is in the log."""
+
+
+class Subscriber(Generic[T]):
+    """A queue of items for one reader, which never holds up the publisher.
+
+    A reader that is too slow loses items: droppable ones first, or else all later ones.
+
+    Args:
+        max_pending: The number of unread items above which items are lost.
+        droppable: Returns whether an item may be skipped; other items are then queued without limit. Without this
+            function the subscriber is closed instead, and its reader has to subscribe again.
+    """
+
+    def __init__(self, max_pending: int = _MAX_PENDING, *, droppable: Callable[[T], bool] | None = None) -> None:
+        self.is_closed = False
+        """True once no more items will be added."""
+        self._max_pending = max_pending
+        self._droppable = droppable
+        self._pending: deque[T] = deque()
+        self._changed = asyncio.Event()
+
+    def put(self, item: T) -> None:
+        """Queue an item, unless the subscriber is closed."""
+        if self.is_closed:
+            return
+        if len(self._pending) >= self._max_pending:
+            if self._droppable is None:
+                self.close()
+                return
+            if self._droppable(item):
+                return
+        self._pending.append(item)
+        self._changed.set()
+
+    def close(self) -> None:
+        """End the reader's iteration after the items that are already queued."""
+        self.is_closed = True
+        self._changed.set()
+
+    async def get(self, timeout: float | None = None) -> T | None:
+        """Wait for the next item; return None if there are no more.
+
+        Args:
+            timeout: Seconds to wait; no limit by default.
+
+        Raises:
+            TimeoutError: No item came in time.
+        """
+        if timeout is not None:
+            async with asyncio.timeout(timeout):
+                return await self.get()
+        while not self._pending:
+            if self.is_closed:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        return self._pending.popleft()
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        while (item := await self.get()) is not None:
+            yield item
+
+
+class Broadcast(Generic[T]):
+    """Publishes items to any number of subscribers."""
+
+    def __init__(self) -> None:
+        self.subscribers: set[Subscriber[T]] = set()
+        """The current subscribers; add and discard them freely."""
+
+    def publish(self, item: T) -> None:
+        """Queue an item for every subscriber."""
+        for subscriber in self.subscribers:
+            subscriber.put(item)
+
+    def close(self) -> None:
+        """Close every subscriber."""
+        for subscriber in self.subscribers:
+            subscriber.close()
+
+
+class RunBroadcast(Broadcast[NumberedEvent]):
+    """Publishes the numbered events and the deltas of a run that this process drives."""
+
+    task: "asyncio.Task[None]"
+    """The task that reads the stream."""
+
+    def __init__(self, stream: RunStream[Any]) -> None:
+        super().__init__()
+        self.stream = stream
+        self.started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when the run's first new event is stored."""
+        self.failure: Exception | None = None
+        self._published = 0
+        self._partial_responses: dict[str, list[Delta]] = {}
+        """Deltas of responses that are not in the log yet, by activation."""
+
+    def publish_event(self, event: Event | Delta) -> None:
+        """Number and publish an event or delta."""
+        if isinstance(event, Event):
+            # The log also has events that streams do not deliver, such as those inside agent tools.
+            events = self.stream._log.events
+            while events[self._published] is not event:
+                self._published += 1
+            self._published += 1
+            self._partial_responses.pop(event.origin.id, None)
+        elif isinstance(event, RESPONSE_DELTAS):
+            self._partial_responses.setdefault(event.origin.id, []).append(event)
+        self.publish((self._published, event))
+
+    def subscribe(self, after: int) -> Subscriber[NumberedEvent]:
+        """Add a subscriber; it first receives events after number `after` and partial responses."""
+        subscriber = Subscriber[NumberedEvent](droppable=_is_delta)
+        for number, event in enumerate(self.stream._log.events[after : self._published], after + 1):
+            subscriber.put((number, event))
+        for deltas in self._partial_responses.values():
+            for delta in deltas:
+                subscriber.put((self._published, delta))
+        self.subscribers.add(subscriber)
+        return subscriber
+
+
+def _is_delta(item: NumberedEvent) -> bool:
+    return isinstance(item[1], Delta)
+
+
+class RecoveryLoop:
+    """Polls the store for runs without a live worker and takes them over."""
+
+    def __init__(self, background: "BackgroundRunner") -> None:
+        self.on_recovered: list[Callable[[RunRecord], Awaitable[None]]] = []
+        """Called after a run was taken over, with its previous record."""
+        self._background = background
+        self._context_factory: Callable[[str], Any] | None = None
+        self._failed: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, context_factory: Callable[[str], Any] | None = None) -> None:
+        """Start polling, unless it is already running."""
+        self._context_factory = context_factory or self._context_factory
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._poll(), name="baton recovery")
+
+    async def stop(self) -> None:
+        """Stop polling; runs that were taken over continue."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    async def recover(self) -> None:
+        """Take over all runs that are unfinished now."""
+        background = self._background
+        for record in await background.runner.list_unfinished():
+            if background.is_driving(record.run_id) or record.run_id in self._failed:
+                continue
+            context = None if self._context_factory is None else self._context_factory(record.owner)
+            try:
+                await background.take_over(record.run_id, context=context)
+            except (RunConflictError, RunNotFoundError):
+                continue  # Another worker was faster.
+            except BatonError:
+                # Retrying would not help, for example if the team has changed.
+                self._failed.add(record.run_id)
+                _logger.warning("could not take over run `%s`", record.run_id, exc_info=True)
+            else:
+                for callback in self.on_recovered:
+                    await callback(record)
+
+    async def _poll(self) -> None:
+        interval = min(_MAX_POLL_INTERVAL, self._background.runner.lease_seconds / 3)
+        while True:
+            started = monotonic()
+            try:
+                await self.recover()
+            except BatonError:
+                # The store may be unavailable for a while; runs driven here continue while their leases last.
+                _logger.warning("could not list unfinished runs", exc_info=True)
+            await asyncio.sleep(max(interval, (monotonic() - started) / _MAX_POLL_LOAD))
+
+
+class BackgroundRunner:
+    """Drives runs of a runner in background tasks.
+
+    Args:
+        runner: The runner; it must have a store.
+    """
+
+    def __init__(self, runner: Runner[Any, Any]) -> None:
+        self.runner = runner
+        """The runner whose runs are driven."""
+        self._recovery = RecoveryLoop(self)
+        self._broadcasts: dict[str, RunBroadcast] = {}
+
+    def __repr__(self) -> str:
+        return f"BackgroundRunner({self.runner!r}, driving={len(self._broadcasts)})"
+
+    async def start(self, input: RunInput, **args: Unpack[RunArgs[Any]]) -> str:
+        """Start a run in the background.
+
+        Args:
+            input: The user's message, or a list of messages.
+            **args: See `RunArgs`.
+
+        Returns:
+            The run's id, as soon as the run is stored.
+
+        Raises:
+            RunExistsError: The `run_id` is taken.
+            ThreadBusyError: The thread has a run that has not finished.
+        """
+        check_keywords("BackgroundRunner.start()", args, RUN_ARGS)
+        self.runner._require_store("BackgroundRunner.start()")
+        return await self._launch(self.runner.stream(input, **args))
+
+    async def resume(
+        self,
+        run_id: str,
+        answers: Any = None,
+        *,
+        context: Any = None,
+        values: Mapping[str, Any] | None = None,
+        accept_changes: bool = False,
+    ) -> None:
+        """Resume a stopped run in the background; returns when the resumption is stored.
+
+        Args:
+            run_id: The run to resume.
+            answers: Answers by interrupt id, or the answer itself if exactly one interrupt is open.
+            context: Your own context object; it is never stored, so pass it again.
+            values: Changes to the run's values that take effect with the answers.
+            accept_changes: Resume although the team has changed since the run started.
+
+        Raises:
+            RunNotFoundError: There is no such run.
+            RunConflictError: Another worker is driving it.
+            AnswerError: An answer is for an interrupt that is not open, or does not match its schema.
+        """
+        self.runner._require_store("BackgroundRunner.resume()")
+        await self._launch(
+            self.runner.stream_resume(run_id, answers, context=context, values=values, accept_changes=accept_changes)
+        )
+
+    async def take_over(self, run_id: str, *, context: Any = None) -> None:
+        """Continue a run whose worker died.
+
+        Args:
+            run_id: The run to take over.
+            context: Your own context object.
+
+        Raises:
+            RunConflictError: Another worker drives it, or it has stopped.
+        """
+        record = await self.runner._require_store("BackgroundRunner.take_over()").record(run_id)
+        if record is not None and record.cancel_requested and record.lease_until <= time():
+            # The worker died before it saw the request, which is still valid.
+            await self.runner.cancel(run_id, record.cancel_requested)
+        await self._launch(self.runner.stream_drive(run_id, context=context))
+
+    async def subscribe(self, run_id: str, *, after: int = 0) -> AsyncIterator[NumberedEvent]:
+        """Iterate over the past and future events of a run; ends when the run stops.
+
+        Subscribing in the middle of a response delivers its earlier deltas first. A slow subscriber misses deltas,
+        never events. A run that another process drives is polled, without deltas.
+
+        Args:
+            run_id: The run.
+            after: The number of the last event to skip.
+
+        Yields:
+            Event numbers, starting at 1, and events. A delta has the number of the event before it.
+        """
+        broadcast = self._broadcasts.get(run_id)
+        if broadcast is None:
+            async for number, event in self.runner.watch(run_id, after=after):
+                yield number, event
+            return
+        subscriber = broadcast.subscribe(after)
+        try:
+            async for item in subscriber:
+                yield item
+        finally:
+            broadcast.subscribers.discard(subscriber)
+
+    async def cancel(self, run_id: str, when: Literal["now", "after_turn"] = "now") -> RunStatus:
+        """Cancel a run, whichever worker drives it.
+
+        Args:
+            run_id: The run to cancel.
+            when: `"now"`, or `"after_turn"` to let the active agent finish its turn.
+
+        Returns:
+            The status; it stays `running` until the driving worker stops.
+        """
+        broadcast = self._broadcasts.get(run_id)
+        if broadcast is None:
+            return await self.runner.cancel(run_id, when)
+        await broadcast.stream.cancel(when)
+        if when == "now":
+            await asyncio.wait([broadcast.task])
+            return broadcast.stream.result.status
+        return "running"
+
+    def is_driving(self, run_id: str) -> bool:
+        """Return whether this background runner drives the run.
+
+        Args:
+            run_id: The run.
+        """
+        return run_id in self._broadcasts
+
+    def start_recovery(self, context_factory: Callable[[str], Any] | None = None) -> None:
+        """Take over runs whose worker died, from now until `close`; safe to call again.
+
+        Args:
+            context_factory: Creates the context object of a run from the name of its owner.
+        """
+        self._recovery.start(context_factory)
+
+    async def release_all(self) -> None:
+        """Stop driving but leave the runs `running`, so that other workers take them over."""
+        await self._recovery.stop()
+        for broadcast in [*self._broadcasts.values()]:
+            await broadcast.stream._release()
+            await asyncio.wait([broadcast.task])
+
+    async def close(self) -> None:
+        """Cancel all runs that are driven here; they can be resumed."""
+        await self._recovery.stop()
+        await asyncio.gather(*[self.cancel(run_id) for run_id in [*self._broadcasts]])
+
+    async def _launch(self, stream: RunStream[Any]) -> str:
+        broadcast = RunBroadcast(stream)
+        broadcast.task = asyncio.create_task(self._drive(broadcast), name=f"baton background {stream.run_id}")
+        await asyncio.wait([broadcast.started, broadcast.task], return_when=asyncio.FIRST_COMPLETED)
+        if broadcast.failure is not None and not broadcast.started.done():
+            raise broadcast.failure
+        return stream.run_id
+
+    async def _drive(self, broadcast: RunBroadcast) -> None:
+        stream = broadcast.stream
+        try:
+            async with stream as run:
+                async for event in run:
+                    if not broadcast.started.done():
+                        self._broadcasts[stream.run_id] = broadcast
+                        broadcast.started.set_result(None)
+                    broadcast.publish_event(event)
+        except BatonError as error:
+            # Recorded if the run had started; otherwise `_launch` raises it.
+            broadcast.failure = error
+        except Exception as error:
+            broadcast.failure = error
+            _logger.exception("run `%s` failed", stream.run_id)
+        finally:
+            if self._broadcasts.get(stream.run_id) is broadcast:
+                del self._broadcasts[stream.run_id]
+            broadcast.close()

@@ -1,0 +1,142 @@
+"""Observers: objects that receive every event of every run of a runner, such as tracers and audit logs.
+
+A run neither waits for its observers nor depends on them.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeAlias, cast
+
+from ..errors import RunConflictError, SetupError
+from ..events import Delta, Event
+from ..flow.follow import TeamFlow
+from ..log import EventSink
+from .backends import OpenRun, RunBackend
+from .journal import SupportsStop
+from .result import StoppedStatus
+
+_logger = logging.getLogger("baton.runner")
+
+EventHandler: TypeAlias = Callable[[Event | Delta], None]
+"""A function that receives each event and delta of a run."""
+
+
+class Observer(Protocol):
+    """Receives the events of every run of a runner; passed as `Runner(observers=[…])`."""
+
+    def observe(self, run_id: str, past: Sequence[Event]) -> AbstractContextManager[EventHandler]:
+        """Return a context manager that is entered when a run is driven and exited when it stops.
+
+        It yields the handler that is called with every event once it is in the log (and stored, if there is a
+        store), and with every delta. If the observer raises, the exception is logged and the observer receives
+        nothing more of this run.
+
+        Args:
+            run_id: The run that is about to be driven.
+            past: The events that its log already has, if it is resumed.
+
+        Returns:
+            A context manager that yields the event handler.
+        """
+        ...
+
+
+def check_observers(given: Any) -> tuple[Observer, ...]:
+    """Validate the `observers` argument of Runner. Raises SetupError."""
+    observers = cast("Sequence[Any]", given) if isinstance(given, Sequence) else (None,)
+    for observer in observers:
+        if isinstance(observer, type) or not callable(getattr(observer, "observe", None)):
+            raise SetupError(
+                f"Runner(observers=[…]) takes a list of observers, objects with a method `observe`; not {given!r}"
+            )
+    return tuple(observers)
+
+
+def with_observers(observers: Sequence[Observer], backend: RunBackend) -> RunBackend:
+    """Wrap a backend so that observers, if there are any, receive the run's events."""
+    return ObservedBackend(backend, observers) if observers else backend
+
+
+class ObservedBackend:
+    """A backend and event sink that passes events to observers before the actual sink."""
+
+    def __init__(self, backend: RunBackend, observers: Sequence[Observer]) -> None:
+        self.run_id = backend.run_id
+        self._backend = backend
+        self._observers = observers
+        self._sink: EventSink | None = None
+        self._entered: list[AbstractContextManager[EventHandler]] = []
+        self._handlers: tuple[EventHandler, ...] = ()
+
+    async def open(self, sink: EventSink | None, run: SupportsStop) -> OpenRun:
+        """Open the run and enter the observers."""
+        self._sink = sink
+        result = self._backend.open(self, run)
+        opened = result if isinstance(result, OpenRun) else await result
+        past = tuple(opened.flow.run.log.events)
+        for observer in self._observers:
+            try:
+                manager = observer.observe(self.run_id, past)
+                self._handlers = (*self._handlers, manager.__enter__())
+            except Exception:
+                _logger.exception("an observer failed at the start of run `%s` and is skipped", self.run_id)
+            else:
+                self._entered.append(manager)
+        return opened
+
+    async def close(self, flow: TeamFlow, status: StoppedStatus) -> None:
+        """Close the run and exit the observers."""
+        try:
+            closing = self._backend.close(flow, status)
+            if closing is not None:
+                await closing
+        finally:
+            for manager in reversed(self._entered):
+                try:
+                    # The last event tells how the run ended; a failed run is not an error of the observer.
+                    manager.__exit__(None, None, None)
+                except Exception:
+                    _logger.exception("an observer failed at the end of run `%s`", self.run_id)
+
+    def abandon(self, error: RunConflictError) -> None:
+        """Store nothing more."""
+        self._backend.abandon(error)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether the sink is full; observers never hold up the run."""
+        return self._sink is not None and self._sink.is_full
+
+    @property
+    def has_subscribers(self) -> bool:
+        """Return True: observers receive deltas."""
+        return True
+
+    @property
+    def can_defer(self) -> bool:
+        """Return whether the sink allows events to be delayed; observers always do."""
+        return self._sink is None or self._sink.can_defer
+
+    def put(self, event: Event | Delta) -> None:
+        """Pass an event to the observers and the sink."""
+        self._notify(event)
+        if self._sink is not None:
+            self._sink.put(event)
+
+    def put_muted(self, event: Event) -> None:
+        """Pass an event from inside an agent tool to the observers only."""
+        self._notify(event)
+
+    async def drain(self) -> None:
+        """Wait until the sink accepts more."""
+        if self._sink is not None:
+            await self._sink.drain()
+
+    def _notify(self, event: Event | Delta) -> None:
+        for handler in self._handlers:
+            try:
+                handler(event)
+            except Exception:
+                _logger.exception("an observer of run `%s` failed and receives nothing more of it", self.run_id)
+                self._handlers = tuple([other for other in self._handlers if other is not handler])

@@ -1,0 +1,415 @@
+"""Streams: the one place where a run is driven, and the queue between a run and the reader of its events."""
+
+import asyncio
+import logging
+import sys
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable
+from time import time
+from types import TracebackType
+from typing import Any, Generic, Literal, Self, cast
+
+from typing_extensions import TypeVar
+
+from ..agents import RunHooks
+from ..agents.base import FlowOutcome
+from ..agents.hooks import HOOK_STEP, dispatch, maybe_await, run_with_deadline
+from ..arguments import check_choice
+from ..context import RunContext
+from ..context.run_context import SuspendRun
+from ..context.run_state import RunState
+from ..errors import LimitError, ReplayMismatchError, RunConflictError, RunError
+from ..events import (
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    Delta,
+    Event,
+    InterruptRaised,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunSuspended,
+    StepCompleted,
+    ToolReturned,
+)
+from ..events.base import RUN_ORIGIN
+from ..flow.follow import TeamFlow, follow
+from ..log import Log, ReadOnlyLog
+from .backends import OpenRun, RunBackend
+from .result import RunResult, StoppedStatus, to_interrupt
+
+Out = TypeVar("Out", default=str, covariant=True)
+
+_logger = logging.getLogger("baton.runner")
+
+STATUS_BY_EVENT: dict[type[Event], StoppedStatus] = {
+    RunCompleted: "completed",
+    RunSuspended: "suspended",
+    RunFailed: "failed",
+    RunCancelled: "cancelled",
+}
+"""The status of a run after each event that stops it."""
+
+REPLAYED_EVENTS = (
+    AgentStarted,
+    AgentResponded,
+    ToolReturned,
+    StepCompleted,
+    ControlTransferred,
+    InterruptRaised,
+    AgentFinished,
+)
+"""Events that the agents' code must produce again when a run is replayed or resumed."""
+
+
+class EventQueue:
+    """A bounded queue between a run, which waits while it is full, and its reader.
+
+    Without a capacity it is never full: a live conversation does not wait for a slow reader.
+    """
+
+    __slots__ = ("_capacity", "_items", "_reader", "_writers", "can_defer", "has_subscribers", "is_closed", "is_full")
+
+    def __init__(self, capacity: int | None = 128) -> None:
+        self._capacity = capacity if capacity is not None else sys.maxsize
+        self._items: list[Event | Delta] = []
+        self._reader: asyncio.Future[None] | None = None
+        self._writers: list[asyncio.Future[None]] = []
+        self.is_full = False
+        self.is_closed = False
+        self.can_defer = False
+        self.has_subscribers = True
+
+    def put(self, event: Event | Delta) -> None:
+        """Add an item without waiting."""
+        items = self._items
+        items.append(event)
+        if len(items) >= self._capacity:
+            self.is_full = True
+        if self._reader is not None:
+            self._wake_reader()
+
+    def put_muted(self, event: Event) -> None:
+        """Drop an event that is not for readers."""
+
+    async def drain(self) -> None:
+        """Wait until the queue is not full."""
+        while self.is_full and not self.is_closed:
+            waiting = asyncio.get_running_loop().create_future()
+            self._writers.append(waiting)
+            await waiting
+
+    async def take(self) -> list[Event | Delta]:
+        """Wait for items and return all of them; an empty list once the queue is closed and empty."""
+        while not self._items and not self.is_closed:
+            waiting = self._reader = asyncio.get_running_loop().create_future()
+            await waiting
+        taken, self._items = self._items, []
+        self.is_full = False
+        self._wake_writers()
+        return taken
+
+    def close(self) -> None:
+        """Wake all waiters; no more items will be added."""
+        self.is_closed = True
+        self._wake_reader()
+        self._wake_writers()
+
+    def _wake_reader(self) -> None:
+        waiting, self._reader = self._reader, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def _wake_writers(self) -> None:
+        writers, self._writers = self._writers, []
+        for waiting in writers:
+            if not waiting.done():
+                waiting.set_result(None)
+
+
+class RunStream(Generic[Out]):
+    """A run in progress: `async with runner.stream(…) as run: async for event in run: …`.
+
+    Leaving the block cancels the run if it has not stopped; it can be resumed.
+    """
+
+    def __init__(self, backend: RunBackend, *, capacity: int | None = 128) -> None:
+        """Create a stream; `runner.stream` and its siblings do this.
+
+        Args:
+            backend: Opens and closes the run.
+            capacity: The number of unread events after which the run waits; None for no limit.
+        """
+        self.run_id = backend.run_id
+        """The id of the run."""
+        self._backend = backend
+        self._capacity = capacity
+        self._opened: OpenRun | None = None
+        self._queue: EventQueue | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._cancelled_task: asyncio.Task[Any] | None = None
+        """The driving task, once it was cancelled because of another worker or a request in the store."""
+        self._result: RunResult[Any] | None = None
+        self._is_cancelled = False
+        self._stops_after_turn = False
+        self._conflict: RunError | None = None
+        self._is_driven = False
+        self._unread: deque[Event | Delta] = deque()
+
+    def __repr__(self) -> str:
+        status = self._result.status if self._result else "running" if self._is_driven else "not started"
+        return f"RunStream({self.run_id!r}, {status})"
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """All events of the run so far, including those before it was resumed."""
+        return tuple(self._log.events)
+
+    @property
+    def result(self) -> RunResult[Out]:
+        """The result.
+
+        Raises:
+            RunError: The run has not stopped yet.
+        """
+        if self._result is None:
+            raise RunError(f"run `{self.run_id}` has not stopped yet; read its events to the end first")
+        return self._result
+
+    async def cancel(self, when: Literal["now", "after_turn"] = "now") -> None:
+        """Cancel the run; it can be resumed.
+
+        Args:
+            when: `"now"` returns when everything the run started has ended; `"after_turn"` returns at once and lets
+                the active agent finish its turn.
+        """
+        check_choice("cancel(…)", when, ("now", "after_turn"))
+        if when == "after_turn":
+            self._stop_after_turn()
+            return
+        self._is_cancelled = True
+        if self._opened is not None:
+            self._opened.flow.run.signals.stop = "now"
+        if self._task is not None and not self._task.done():
+            # A task cancelled before its first step would leave no trace; it stops itself when it starts.
+            if self._opened is not None:
+                self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def wait(self) -> None:
+        """Wait until the run has stopped, for whatever reason."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        if self._task is not None:
+            raise RunError(f"run `{self.run_id}` is already open; start another run, or resume it")
+        queue = self._queue = EventQueue(self._capacity)
+        self._task = asyncio.create_task(self._drive(), name=f"baton run {self.run_id}")
+        self._task.add_done_callback(lambda _: queue.close())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.cancel()
+        if self._task is not None and not self._task.cancelled():
+            # Mark the exception as retrieved: only a reader that reads to the end gets it.
+            self._task.exception()
+
+    async def __aiter__(self) -> AsyncIterator[Event | Delta]:
+        queue, task = self._queue, self._task
+        if queue is None or task is None:
+            raise RunError("open the run first: async with runner.stream(…) as run")
+        unread = self._unread
+        while True:
+            # Unread events belong to the stream, so that a second loop continues where the first one stopped.
+            if not unread:
+                unread.extend(await queue.take())
+                if not unread:
+                    break
+            yield unread.popleft()
+        if not self._is_cancelled:
+            await asyncio.shield(task)
+
+    @property
+    def _log(self) -> Log:
+        return self._flow.run.log
+
+    @property
+    def _flow(self) -> TeamFlow:
+        if self._opened is None:
+            raise RunError(f"run `{self.run_id}` has not started; open it first: async with runner.stream(…) as run")
+        return self._opened.flow
+
+    async def _drive(self) -> None:
+        """Run the agents' code over the log until it completes, suspends, fails or is cancelled."""
+        if self._is_driven:
+            raise RunError(f"run `{self.run_id}` has already been driven; start another run, or resume it")
+        self._is_driven = True
+        opening = self._backend.open(self._queue, self)
+        opened = self._opened = opening if type(opening) is OpenRun else await cast("Awaitable[OpenRun]", opening)
+        flow, log = opened.flow, opened.flow.run.log
+        hooks, past_events = flow.config.options.hooks, len(log.events)
+        if self._is_cancelled or self._stops_after_turn:
+            flow.run.signals.stop = "now" if self._is_cancelled else "after_turn"
+        for event in opened.first_events:
+            log.write(event)
+        try:
+            if log.sink is not None:
+                await log.settle()
+            if self._is_cancelled:
+                raise asyncio.CancelledError
+            if hooks is None and flow.run.meter.limits.seconds is None:
+                outcome = await follow(flow, flow.team.members[opened.first_agent])
+            else:
+                outcome = await self._follow_with_hooks(opened, hooks)
+            if log.has_past:
+                self._check_replay()
+        except SuspendRun:
+            if self._stops_after_turn:
+                await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
+            else:
+                interrupt_ids = tuple(log.open_interrupts())
+                await self._stop(RunSuspended(f"suspended{len(log.events)}", RUN_ORIGIN, time(), interrupt_ids))
+                await self._notify_interrupts(hooks, past_events)
+        except asyncio.CancelledError:
+            await self._stop(RunCancelled(f"cancelled{len(log.events)}", RUN_ORIGIN, time()))
+            if self._is_cancelled_by_caller():
+                raise
+            if self._conflict is not None:
+                raise self._conflict from None
+        except Exception as error:
+            self._is_cancelled_by_caller()
+            error.add_note(f"in run {self.run_id}, at {' → '.join(self._last_path()[-8:])}")
+            # Lone surrogates cannot be stored.
+            message = str(error).encode(errors="backslashreplace").decode()
+            failed = RunFailed(f"failed{len(log.events)}", RUN_ORIGIN, time(), type(error).__name__, message)
+            await self._stop(failed, failure=error)
+            raise
+        else:
+            if self._cancelled_task is not None:
+                self._is_cancelled_by_caller()
+            closing = self._finish(RunCompleted("completed", RUN_ORIGIN, time()), outcome=outcome)
+            if closing is not None:
+                await closing
+        finally:
+            if flow.run.opened:
+                await close_run_resources(flow.run)
+
+    def _is_cancelled_by_caller(self) -> bool:
+        """Return whether the caller cancelled the task; undo our own cancellation."""
+        task, self._cancelled_task = self._cancelled_task, None
+        return task is None or task.uncancel() > 0
+
+    async def _follow_with_hooks(self, opened: OpenRun, hooks: RunHooks | None) -> FlowOutcome:
+        flow, log = opened.flow, opened.flow.run.log
+        first = flow.team.members[opened.first_agent]
+        if hooks is not None:
+            is_past = log.has_past and log.has("1/start")
+            await dispatch(self._root_context(), "run_start", (hooks.on_run_start, (first.agent,)), is_past=is_past)
+        seconds = flow.run.meter.limits.seconds
+        if seconds is None:
+            outcome = await follow(flow, first)
+        else:
+            outcome = await run_with_deadline(
+                follow(flow, first), seconds, lambda: LimitError("seconds", seconds, self._last_path())
+            )
+        if hooks is not None:
+            on_end = (hooks.on_run_end, (flow.team.members[outcome.origin.agent].agent, outcome.output))
+            await dispatch(self._root_context(), "run_end", on_end, is_past=log.has("completed"))
+        return outcome
+
+    def _root_context(self) -> RunContext[Any]:
+        return RunContext(self._flow.run, RUN_ORIGIN, "run")
+
+    async def _notify_interrupts(self, hooks: RunHooks | None, past_events: int) -> None:
+        if hooks is not None:
+            for event in self._log.events[past_events:]:
+                if isinstance(event, InterruptRaised):
+                    await maybe_await(hooks.on_interrupt(self._root_context(), to_interrupt(event)))
+
+    async def _release(self) -> None:
+        """Stop now without storing that it stopped, so that another worker continues the run."""
+        if self._opened is not None and self._task is not None and not self._task.done():
+            released = RunConflictError(self.run_id, "this worker released it")
+            self._backend.abandon(released)
+            self._stop_for(released, self._task)
+            await asyncio.wait([self._task])
+
+    def _stop_after_turn(self) -> None:
+        self._stops_after_turn = True
+        if self._opened is not None:
+            self._opened.flow.run.signals.stop = "after_turn"
+
+    def _stop_for(self, error: RunError, driver: "asyncio.Task[Any]") -> None:
+        """Stop now because the run was taken over or deleted."""
+        if self._conflict is None:
+            self._conflict = error
+            self._cancel_task(driver)
+
+    def _stop_on_request(self, when: Literal["now", "after_turn"], driver: "asyncio.Task[Any]") -> None:
+        """Stop because cancellation was requested in the store."""
+        if when == "after_turn":
+            self._stop_after_turn()
+        elif not self._is_cancelled:
+            self._is_cancelled = True
+            self._flow.run.signals.stop = "now"
+            self._cancel_task(driver)
+
+    def _cancel_task(self, driver: "asyncio.Task[Any]") -> None:
+        # Only once: every cancellation must be undone by one `uncancel`.
+        if self._cancelled_task is None:
+            self._cancelled_task = driver
+            driver.cancel()
+
+    def _raise_failure(self) -> None:
+        """Re-raise the run's error, if it failed."""
+        if self._task is not None and self._task.done():
+            self._task.result()
+
+    def _check_replay(self) -> None:
+        # A run may be resumed with other hooks, or with none.
+        missing = self._log.unvisited(*REPLAYED_EVENTS, besides=f"/{HOOK_STEP}")
+        if missing is not None:
+            raise ReplayMismatchError(missing.key, type(missing).__name__, "nothing there")
+
+    def _last_path(self) -> tuple[str, ...]:
+        return next((event.path for event in reversed(self._log.events) if event.path), ())
+
+    async def _stop(self, event: Event, *, failure: BaseException | None = None) -> None:
+        closing = self._finish(event, failure=failure)
+        if closing is not None:
+            await closing
+
+    def _finish(
+        self, event: Event, *, outcome: FlowOutcome | None = None, failure: BaseException | None = None
+    ) -> Awaitable[None] | None:
+        """Record why the run stops, create the result and close the backend."""
+        opened, flow = self._opened, self._flow
+        if not isinstance(flow.run.log, ReadOnlyLog):
+            flow.run.log.write(event)
+        path = (outcome.origin.agent,) if outcome is not None else self._last_path()
+        status = STATUS_BY_EVENT[type(event)]
+        self._result = RunResult(
+            flow.run,
+            flow.history,
+            status=status,
+            output=outcome.output if outcome is not None else None,
+            agent=path[-1] if path else flow.team.root,
+            error=failure,
+            history_offset=opened.history_offset if opened is not None else 0,
+        )
+        return self._backend.close(flow, status)
+
+
+async def close_run_resources(run: RunState[Any]) -> None:
+    """Close the resources that were opened for the run; errors are only logged."""
+    resources = [*run.opened.items()]
+    run.opened.clear()
+    results = await asyncio.gather(*[resource.close() for _, resource in resources], return_exceptions=True)
+    for (key, _), result in zip(resources, results, strict=True):
+        if isinstance(result, BaseException):
+            _logger.warning("could not close a resource of run `%s`: %r", run.id, key, exc_info=result)

@@ -1,0 +1,122 @@
+"""The gRPC binding, for a `grpc.aio` server of the application. Metadata take the place of HTTP headers."""
+
+from collections.abc import AsyncGenerator
+from typing import Any, NoReturn, cast
+from urllib.parse import unquote
+
+from a2a.server.context import ServerCallContext
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.error_handlers import A2A_DOMAIN
+from a2a.utils.errors import A2A_ERROR_MAPPING, InternalError
+from a2a.utils.grpc_status import status_to_grpc
+from a2a.utils.proto_utils import to_stream_response
+from google.protobuf.message import Message as ProtoMessage
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from starlette.requests import Request
+
+from ...errors import SetupError
+from .handler import METHODS, A2ARequestGuard, A2ARequestHandler, to_a2a_error, to_response
+from .projection import Update
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["A2AService"]
+
+
+class GRPCBinding:
+    """Passes gRPC calls to the request handler.
+
+    Args:
+        handler: The request handler.
+        guard: The checks that every call passes.
+
+    Raises:
+        SetupError: grpcio is not installed.
+    """
+
+    def __init__(self, handler: A2ARequestHandler, guard: A2ARequestGuard) -> None:
+        try:
+            import grpc
+        except ImportError:
+            raise SetupError("A2A over gRPC needs grpcio: pip install 'a2a-sdk[grpc]'") from None
+        self._grpc: Any = grpc
+        self._handler = handler
+        self._guard = guard
+
+    def add_to(self, server: Any) -> None:
+        """Add the A2A service to a server.
+
+        Args:
+            server: A `grpc.aio` server.
+        """
+        handlers = {method.name: self._method_handler(method) for method in _SERVICE.methods if method.name in METHODS}
+        server.add_generic_rpc_handlers((self._grpc.method_handlers_generic_handler(_SERVICE.full_name, handlers),))
+
+    def _method_handler(self, method: Any) -> Any:
+        kind, name = METHODS[method.name]
+        make = self._grpc.unary_unary_rpc_method_handler
+        behavior: Any = self._unary(name)
+        if method.server_streaming:
+            make = self._grpc.unary_stream_rpc_method_handler
+            behavior = self._streaming(name)
+        return make(behavior, request_deserializer=kind.FromString, response_serializer=_serialize)
+
+    def _unary(self, name: str) -> Any:
+        async def handle(params: ProtoMessage, call: Any) -> ProtoMessage:
+            try:
+                context = await self._admit(call)
+                return to_response(params, await getattr(self._handler, name)(params, context))
+            except Exception as error:
+                await self._abort(call, error)
+                raise
+
+        return handle
+
+    def _streaming(self, name: str) -> Any:
+        async def stream(params: ProtoMessage, call: Any) -> AsyncGenerator[ProtoMessage]:
+            try:
+                context = await self._admit(call)
+                updates = cast("AsyncGenerator[Update]", getattr(self._handler, name)(params, context))
+                try:
+                    async for update in updates:
+                        yield to_stream_response(update)
+                finally:
+                    await updates.aclose()
+            except Exception as error:
+                await self._abort(call, error)
+                raise
+
+        return stream
+
+    async def _admit(self, call: Any) -> ServerCallContext:
+        request = _to_request(call)
+        context = await self._guard.admit(request)
+        self._guard.check_version(request, context)
+        return context
+
+    async def _abort(self, call: Any, error: Exception) -> NoReturn:
+        codes = self._grpc.StatusCode
+        reported, http_status, _ = to_a2a_error(error)
+        mapping = A2A_ERROR_MAPPING.get(type(reported), A2A_ERROR_MAPPING[InternalError])
+        by_status = {401: codes.UNAUTHENTICATED, 403: codes.PERMISSION_DENIED}
+        code = by_status.get(http_status or 0, codes[mapping.grpc_status])
+        status = Status(code=code.value[0], message=reported.message)
+        status.details.add().Pack(ErrorInfo(reason=mapping.reason, domain=A2A_DOMAIN))
+        encoded: Any = status_to_grpc(status)
+        await call.abort(encoded.code, encoded.details, encoded.trailing_metadata)
+        raise error
+
+
+def _to_request(call: Any) -> Any:
+    """Return a call as an HTTP request, for the checks that all bindings share."""
+    metadata = call.invocation_metadata() or ()
+    # Browsers cannot send gRPC, so there is no Host header to check against DNS rebinding.
+    headers = [(b"host", b"localhost")]
+    headers += [(key.lower().encode(), value.encode()) for key, value in metadata if isinstance(value, str)]
+    host, _, port = unquote(call.peer()).partition(":")[2].rpartition(":")
+    client = (host.strip("[]"), int(port)) if port.isdigit() else None
+    scope = {"type": "http", "method": "POST", "scheme": "http", "path": "/", "query_string": b""}
+    return Request({**scope, "headers": headers, "client": client, "server": None})
+
+
+def _serialize(message: ProtoMessage) -> bytes:
+    return message.SerializeToString()

@@ -1,0 +1,486 @@
+"""The projection of a run's log to an A2A task, and the reader that loads and lists tasks.
+
+The same projection creates snapshots of stored tasks and updates of running ones. Ids and timestamps come from the log
+alone, so that every replica reports the same.
+"""
+
+import re
+from base64 import b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from math import ceil
+from typing import Any, TypeAlias, cast
+
+from a2a.types.a2a_pb2 import (
+    Artifact,
+    ListTasksRequest,
+    ListTasksResponse,
+    Message,
+    Part,
+    Role,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.errors import InvalidParamsError
+from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from google.protobuf.json_format import MessageToDict
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from ...a2a.parts import (
+    AUTH_REQUIRED,
+    TERMINAL,
+    interrupt_data,
+    interrupt_kind,
+    interrupt_text,
+    to_data_part,
+    to_parts,
+    to_struct,
+)
+from ...errors import StoreError, TaskDeclinedError
+from ...events import (
+    AgentFinished,
+    AgentResponded,
+    AgentStarted,
+    ControlTransferred,
+    Event,
+    InterruptAnswered,
+    InterruptRaised,
+    Origin,
+    ProgressDelta,
+    ResponseTruncated,
+    RunCancelled,
+    RunCompleted,
+    RunFailed,
+    RunResumed,
+    RunStarted,
+    RunSuspended,
+    StepCompleted,
+    ToolReturned,
+    UnknownEvent,
+    UserMessageAdded,
+    decode_lines,
+)
+from ...messages import Content, Data, UserMessage, is_empty
+from ...stores import RecordPage, RunFilters, RunRecord, RunStatus, Store, iter_records
+from ...stores.records import parse_filters, select_page
+from ..http import Principal
+
+Update: TypeAlias = Task | Message | TaskStatusUpdateEvent | TaskArtifactUpdateEvent
+
+MESSAGE_KEY = "a2a"
+"""The key of a run's values that holds the id, metadata and sender of the last message."""
+
+REPLY_KEY = "a2a.reply"
+"""The key of a run's values that an agent sets to "message" to reply with a message instead of a task."""
+
+FAILED_TEXT = "The task failed. The operator of the service has the details."
+_NESTED_CALL = re.compile(r"/m\d+\.\d+/")
+_REJECTIONS = ("TaskDeclinedError", "GuardrailTrippedError", "RemoteRejectedError")
+_MAX_PATH = 16
+STOPPED = TERMINAL | {TaskState.TASK_STATE_INPUT_REQUIRED, TaskState.TASK_STATE_AUTH_REQUIRED}
+
+
+class TaskProjection:
+    """A task, built from the events of its log.
+
+    Args:
+        task_id: The task's id, which is the run's id.
+        context_id: The id of the task's context.
+        show_errors: Show the message of the exception that failed the run.
+    """
+
+    def __init__(self, task_id: str, context_id: str, *, show_errors: bool = False) -> None:
+        self.task = Task(id=task_id, context_id=context_id, status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED))
+        self.position = 0
+        """The number of events that have been applied."""
+        self.interrupts: dict[str, InterruptRaised] = {}
+        """The open interrupts by id."""
+        self.replies_with_message = False
+        """True if the agent replies with a message instead of a task."""
+        self._show_errors = show_errors
+        self._artifacts: dict[str, Artifact] = {}
+        self._response_counts: dict[str, int] = {}
+        self._streamed_text: dict[str, str] = {}
+
+    @property
+    def is_finished(self) -> bool:
+        """True once the task has ended."""
+        return self.task.status.state in TERMINAL
+
+    def apply(self, event: Event) -> list[Update]:
+        """Apply the next event of the log and return the resulting updates.
+
+        Args:
+            event: The event.
+        """
+        self.position += 1
+        if (
+            isinstance(event, AgentResponded | StepCompleted | ControlTransferred | AgentFinished)
+            and event.value_changes is not None
+        ):
+            self.replies_with_message = event.value_changes.written.get(REPLY_KEY, self.replies_with_message) in (
+                "message",
+                True,
+            )
+        match event:
+            case RunStarted():
+                self._start(event)
+                return []
+            case AgentResponded() if not is_empty(event.message) and not _NESTED_CALL.search(event.origin.id):
+                return self._add_response(event, event.message.content, is_answer=not event.message.tool_calls)
+            case AgentResponded():
+                self._close(event.origin)
+                return []
+            case ToolReturned() if event.is_final and not _NESTED_CALL.search(event.origin.id):
+                return [self._step(event), *self._add_response(event, event.content, is_answer=True)]
+            case AgentStarted() | ControlTransferred() | ToolReturned() | StepCompleted():
+                return [self._step(event)]
+            case InterruptRaised():
+                self.interrupts[event.key] = event
+                return []
+            case InterruptAnswered():
+                self._add_answer(event)
+                return []
+            case RunResumed():
+                return [self._status(event, TaskState.TASK_STATE_WORKING)]
+            case RunCompleted() | RunSuspended() | RunFailed() | RunCancelled():
+                return [self._stop(event)]
+            case AgentFinished() | UserMessageAdded() | ResponseTruncated() | UnknownEvent():
+                return []
+            case _:
+                raise TypeError(f"A2A has no case for {type(event).__name__}")
+
+    def to_message(self) -> Message:
+        """Return the output of a completed task as a message."""
+        parts = self.task.artifacts[-1].parts if self.task.artifacts else ()
+        return Message(
+            message_id=f"{self.task.id}-reply",
+            context_id=self.task.context_id,
+            role=Role.ROLE_AGENT,
+            parts=parts,
+        )
+
+    def apply_text(self, origin: Origin, text: str) -> TaskArtifactUpdateEvent | None:
+        """Append streamed text that is not in the log yet.
+
+        Args:
+            origin: The activation of the agent.
+            text: The text.
+        """
+        if _NESTED_CALL.search(origin.id):
+            return None
+        id = self._artifact_id(origin)
+        is_new = id not in self._artifacts
+        artifact = self._artifact(id, origin)
+        self._streamed_text[origin.id] = self._streamed_text.get(origin.id, "") + text
+        if is_new:
+            artifact.parts.append(Part(text=text))
+        else:
+            artifact.parts[0].text += text
+        return self._chunk(artifact, [Part(text=text)], append=not is_new, is_last=False)
+
+    def apply_progress(self, progress: ProgressDelta, at: float) -> TaskStatusUpdateEvent | None:
+        """Return a status update for a progress delta; progress is never stored.
+
+        Args:
+            progress: The delta.
+            at: The time in seconds since the epoch.
+        """
+        if not progress.text:
+            return None
+        status = TaskStatus(state=self.task.status.state, timestamp=_timestamp(at))
+        status.message.CopyFrom(self._message(f"progress{at}", Role.ROLE_AGENT, progress.text))
+        facts = {"event": "progress", "agent": progress.agent, "path": list(progress.path[-_MAX_PATH:])}
+        return self._status_update(status, {**facts, "done": progress.done, "total": progress.total})
+
+    def _start(self, started: RunStarted) -> None:
+        self.task.status.timestamp.CopyFrom(_timestamp(started.timestamp))
+        messages = [message for message in started.input if isinstance(message, UserMessage)]
+        if messages:
+            self._add_user_message("input", messages[-1].content, started.values)
+
+    def _add_user_message(self, key: str, content: Content, values: Mapping[str, Any]) -> None:
+        info = cast("Mapping[str, Any]", values.get(MESSAGE_KEY) or {})
+        message = self._message(key, Role.ROLE_USER, content)
+        message.message_id = str(info.get("messageId") or message.message_id)
+        if info.get("metadata"):
+            message.metadata.CopyFrom(to_struct(info["metadata"]))
+        self.task.history.append(message)
+
+    def _add_response(self, event: Event, content: Content, *, is_answer: bool) -> list[Update]:
+        origin, id = event.origin, self._artifact_id(event.origin)
+        streamed, parts = self._streamed_text.get(origin.id, ""), to_parts(content)
+        is_new = id not in self._artifacts
+        artifact = self._artifact(id, origin)
+        artifact.metadata.CopyFrom(to_struct({**_location(event), "answer": is_answer}))
+        del artifact.parts[:]
+        artifact.parts.extend(parts)
+        self._close(origin)
+        if not is_new and isinstance(content, str) and content.startswith(streamed):
+            rest = content[len(streamed) :]
+            return [self._chunk(artifact, [Part(text=rest)], append=True, is_last=True)]
+        # Nothing was streamed, or the final text differs: send the whole text.
+        return [self._chunk(artifact, parts, append=False, is_last=True)]
+
+    def _close(self, origin: Origin) -> None:
+        self._response_counts[origin.id] = self._response_counts.get(origin.id, 0) + 1
+        self._streamed_text.pop(origin.id, None)
+
+    def _artifact_id(self, origin: Origin) -> str:
+        return f"{origin.id}.{self._response_counts.get(origin.id, 0)}"
+
+    def _artifact(self, id: str, origin: Origin) -> Artifact:
+        if id not in self._artifacts:
+            artifact = self.task.artifacts.add(artifact_id=id, name=origin.agent)
+            artifact.metadata.CopyFrom(to_struct({"agent": origin.agent, "path": list(origin.path[-_MAX_PATH:])}))
+            self._artifacts[id] = artifact
+        return self._artifacts[id]
+
+    def _chunk(self, artifact: Artifact, parts: list[Part], *, append: bool, is_last: bool) -> TaskArtifactUpdateEvent:
+        piece = Artifact(artifact_id=artifact.artifact_id, name=artifact.name, parts=parts, metadata=artifact.metadata)
+        return TaskArtifactUpdateEvent(
+            task_id=self.task.id, context_id=self.task.context_id, artifact=piece, append=append, last_chunk=is_last
+        )
+
+    def _step(self, event: AgentStarted | ControlTransferred | ToolReturned | StepCompleted) -> TaskStatusUpdateEvent:
+        facts: dict[str, Any] = {"event": type(event).__name__, **_location(event)}
+        match event:
+            case ControlTransferred():
+                facts["target"] = event.target
+            case ToolReturned():
+                facts |= {"tool": event.tool_name, "isError": event.is_error}
+            case StepCompleted():
+                facts["step"] = event.name
+            case _:
+                pass
+        return self._status(event, TaskState.TASK_STATE_WORKING, facts)
+
+    def _add_answer(self, answered: InterruptAnswered) -> None:
+        self.interrupts.pop(answered.interrupt_id, None)
+        answer = answered.answer
+        content: Content = answer if isinstance(answer, str) else _answer_content(answered)
+        self._add_user_message(answered.key, content, answered.values)
+
+    def _stop(self, event: RunCompleted | RunSuspended | RunFailed | RunCancelled) -> TaskStatusUpdateEvent:
+        match event:
+            case RunCompleted():
+                return self._status(event, TaskState.TASK_STATE_COMPLETED)
+            case RunCancelled():
+                return self._status(event, TaskState.TASK_STATE_CANCELED)
+            case RunFailed():
+                is_rejected = event.error_type in _REJECTIONS
+                state = TaskState.TASK_STATE_REJECTED if is_rejected else TaskState.TASK_STATE_FAILED
+                text = "The task was rejected." if is_rejected else FAILED_TEXT
+                if event.error_type == TaskDeclinedError.__name__ and event.message:
+                    text = event.message  # The only error message that is meant for clients.
+                elif self._show_errors:
+                    text = f"{event.error_type}: {event.message}"
+                return self._status(event, state, message=self._message(event.key, Role.ROLE_AGENT, text))
+            case RunSuspended():
+                raised = [self.interrupts[id] for id in event.interrupt_ids if id in self.interrupts]
+                message = self._message(event.key, Role.ROLE_AGENT, "")
+                for interrupt in raised:
+                    parts = [Part(text=interrupt_text(interrupt)), to_data_part(interrupt_data(interrupt))]
+                    message.parts.extend(parts)
+                needs_auth = any(interrupt_kind(interrupt) == AUTH_REQUIRED for interrupt in raised)
+                state = TaskState.TASK_STATE_AUTH_REQUIRED if needs_auth else TaskState.TASK_STATE_INPUT_REQUIRED
+                self.task.history.append(message)
+                return self._status(event, state, message=message)
+
+    def _status(
+        self, event: Event, state: TaskState, facts: Mapping[str, Any] | None = None, *, message: Message | None = None
+    ) -> TaskStatusUpdateEvent:
+        status = TaskStatus(state=state, timestamp=_timestamp(event.timestamp), message=message)
+        self.task.status.CopyFrom(status)
+        return self._status_update(status, facts or {})
+
+    def _status_update(self, status: TaskStatus, facts: Mapping[str, Any]) -> TaskStatusUpdateEvent:
+        update = TaskStatusUpdateEvent(task_id=self.task.id, context_id=self.task.context_id, status=status)
+        if facts:
+            update.metadata.CopyFrom(to_struct(facts))
+        return update
+
+    def _message(self, key: str, role: Role, content: Content) -> Message:
+        return Message(
+            message_id=f"{self.task.id}-{key}",
+            task_id=self.task.id,
+            context_id=self.task.context_id,
+            role=role,
+            parts=to_parts(content),
+        )
+
+
+def _location(event: Event) -> dict[str, Any]:
+    return {"agent": event.agent, "path": list(event.path[-_MAX_PATH:])}
+
+
+def _answer_content(answered: InterruptAnswered) -> Content:
+    return (Data({"interruptId": answered.interrupt_id, "answer": answered.answer}),)
+
+
+def _timestamp(at: float) -> Timestamp:
+    timestamp = Timestamp()
+    timestamp.FromMilliseconds(int(at * 1000))
+    return timestamp
+
+
+def to_thread(principal: Principal, context_id: str) -> str:
+    """Return the thread of a principal's context.
+
+    Args:
+        principal: The principal.
+        context_id: The context.
+    """
+    if principal.name or ":" not in context_id:
+        return principal.to_store_id(context_id)
+    # The part before a colon would be taken for an owner.
+    return f":{context_id}"
+
+
+def parallel_thread(thread: str, run_id: str) -> str:
+    """Return the thread of a task that runs at the same time as another one in its context.
+
+    Args:
+        thread: The thread of the context.
+        run_id: The task.
+    """
+    return f"{thread}#{run_id}"
+
+
+def to_context_id(record: RunRecord) -> str:
+    """Return the context of a run; a run without a thread is a context of its own.
+
+    Args:
+        record: The run's record.
+    """
+    thread = record.thread.removesuffix(f"#{record.run_id}")
+    return (Principal(record.owner).to_public_id(thread) if record.owner else thread.removeprefix(":")) or record.run_id
+
+
+def is_valid_context(context_id: str) -> bool:
+    """Return whether every store can keep a context id.
+
+    Args:
+        context_id: The context id.
+    """
+    return "\0" not in context_id
+
+
+_STATUSES: dict[int, RunStatus] = {
+    TaskState.TASK_STATE_SUBMITTED: "running",
+    TaskState.TASK_STATE_WORKING: "running",
+    TaskState.TASK_STATE_INPUT_REQUIRED: "suspended",
+    TaskState.TASK_STATE_AUTH_REQUIRED: "suspended",
+    TaskState.TASK_STATE_COMPLETED: "completed",
+    TaskState.TASK_STATE_FAILED: "failed",
+    TaskState.TASK_STATE_REJECTED: "failed",
+    TaskState.TASK_STATE_CANCELED: "cancelled",
+}
+_AMBIGUOUS_STATES = frozenset(state for state, status in _STATUSES.items() if [*_STATUSES.values()].count(status) > 1)
+"""States that share a run status with another state; only the log distinguishes them."""
+
+
+class TaskReader:
+    """Loads and lists the tasks of a store.
+
+    Args:
+        store: The store.
+        show_errors: Show the message of the exception that failed a run.
+    """
+
+    def __init__(self, store: Store, *, show_errors: bool = False) -> None:
+        self.store = store
+        self._show_errors = show_errors
+
+    async def load(self, record: RunRecord) -> TaskProjection:
+        """Return the task of a stored run, up to the last event that its record knows.
+
+        Args:
+            record: The run's record.
+        """
+        projection = TaskProjection(record.run_id, to_context_id(record), show_errors=self._show_errors)
+        for event in decode_lines((await self.store.load(record.run_id))[: record.seq]):
+            projection.apply(event)
+        return projection
+
+    async def list(self, request: ListTasksRequest, principal: Principal) -> ListTasksResponse:
+        """Return a page of tasks, the most recently changed first.
+
+        Args:
+            request: The filters and the page.
+            principal: The sender of the request.
+
+        Raises:
+            InvalidParamsError: The request is invalid.
+        """
+        validate_history_length(request)
+        if request.HasField("page_size"):
+            validate_page_size(request.page_size)
+        found = await self._find(request, principal)
+        size = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+        page = ListTasksResponse(page_size=size, total_size=found.total or 0)
+        for record in found.records:
+            task = apply_history_length((await self.load(record)).task, request)
+            if not request.include_artifacts:
+                task.ClearField("artifacts")
+            page.tasks.append(task)
+        if found.next_cursor:
+            page.next_page_token = urlsafe_b64encode(found.next_cursor.encode()).decode()
+        return page
+
+    async def _find(self, request: ListTasksRequest, principal: Principal) -> RecordPage:
+        base = RunFilters(owner=principal.owner_filter)
+        if request.status in _STATUSES:
+            base["status"] = [_STATUSES[request.status]]
+        filters = base.copy()
+        size, cursor = request.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE, _parse_page_token(request.page_token)
+        filters.update(order_by="updated", limit=size, cursor=cursor, count_total=True)
+        if request.HasField("status_timestamp_after"):
+            # Clients see milliseconds.
+            filters["since"] = ceil(request.status_timestamp_after.ToNanoseconds() / 1e6) / 1000
+        try:
+            if not request.context_id and request.status not in _AMBIGUOUS_STATES:
+                return await self.store.list(**filters)
+            query = parse_filters(filters)
+        except StoreError as error:
+            if error.store:
+                raise
+            raise _invalid_page_token() from None
+        # Filters that the store does not have are applied here.
+        records = [record async for record in iter_records(self.store, **base) if await self._matches(record, request)]
+        return select_page(query, records)
+
+    async def _matches(self, record: RunRecord, request: ListTasksRequest) -> bool:
+        if request.context_id and to_context_id(record) != request.context_id:
+            return False
+        if request.status not in _AMBIGUOUS_STATES:
+            return True
+        return (await self.load(record)).task.status.state == request.status
+
+
+def page_to_dict(page: ListTasksResponse) -> dict[str, Any]:
+    """Return a page as JSON; the fields of the page are always present.
+
+    Args:
+        page: The page.
+    """
+    return {
+        "tasks": [MessageToDict(task) for task in page.tasks],
+        "nextPageToken": page.next_page_token,
+        "pageSize": page.page_size,
+        "totalSize": page.total_size,
+    }
+
+
+def _parse_page_token(token: str) -> str:
+    try:
+        return b64decode(token.encode(), altchars=b"-_", validate=True).decode()
+    except ValueError:
+        raise _invalid_page_token() from None
+
+
+def _invalid_page_token() -> InvalidParamsError:
+    return InvalidParamsError(message="the page token is invalid; request the first page without one")

@@ -1,0 +1,63 @@
+"""The `agui_app` factory. Importable without Starlette and ag_ui, so that a missing extra is reported by name."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from ...arguments import check_choice
+from ...errors import SetupError
+from ..http import AuthLike
+from ..http.app import AppTarget, ContextFactory, make_app, to_background_runner
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+
+def agui_app(
+    target: AppTarget,
+    /,
+    *,
+    auth: AuthLike | None = None,
+    allow_anonymous: bool = False,
+    cors_origins: Sequence[str] = (),
+    max_body: int = 10 << 20,
+    show_errors: bool = False,
+    context_factory: ContextFactory | None = None,
+    on_disconnect: Literal["cancel", "continue"] = "cancel",
+    heartbeat: float = 15.0,
+) -> "Starlette":
+    """Return an ASGI app that serves a team over AG-UI.
+
+    Args:
+        target: The agent, runner or background runner to serve; a runner must have a store.
+        auth: Who may call: a token, tokens by principal name, a function that verifies tokens, or auth schemes.
+        allow_anonymous: Without `auth`, accept requests from other machines too.
+        cors_origins: Origins whose pages may call the app.
+        max_body: The largest accepted body in bytes; a request carries the whole conversation.
+        show_errors: Show callers the message of the exception that failed a run.
+        context_factory: Creates the run's context object from the owner's name.
+        on_disconnect: `"cancel"` cancels a run whose client disconnects; `"continue"` lets it run.
+        heartbeat: Seconds of silence after which an event stream sends a comment.
+
+    Raises:
+        SetupError: A library is not installed, the runner has no store, or an argument is invalid.
+    """
+    check_choice("agui_app(on_disconnect=…)", on_disconnect, ("cancel", "continue"))
+    try:
+        import ag_ui.core as _
+        import starlette.applications as _  # noqa: F401, F811
+    except ImportError:
+        raise SetupError("agui_app(…) needs ag-ui-protocol and Starlette: pip install 'baton-adk[agui]'") from None
+    from ..http.guard import RequestGuard
+    from .endpoint import AGUIEndpoint, AGUIOptions, make_routes
+
+    background = to_background_runner(target, "agui_app")
+    guard = RequestGuard(auth, allow_anonymous=allow_anonymous, max_body=max_body)
+    options = AGUIOptions(
+        context_factory, heartbeat=heartbeat, cancel_on_disconnect=on_disconnect == "cancel", show_errors=show_errors
+    )
+    return make_app(
+        background,
+        make_routes(AGUIEndpoint(background, guard, options)),
+        cors_origins=cors_origins,
+        context_factory=context_factory,
+    )

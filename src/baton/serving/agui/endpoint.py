@@ -1,0 +1,297 @@
+"""The AG-UI endpoint: a request starts or resumes a run of a thread, and the response streams its events."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, cast
+
+import ag_ui.core as agui
+from ag_ui.encoder import EventEncoder
+from msgspec import Struct
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ...errors import AnswerError, quote_names
+from ...events import Delta, Event, InterruptRaised
+from ...log import Log
+from ...messages import Message, ToolSpec, text_of
+from ...runner import BackgroundRunner
+from ...stores import RunRecord
+from ..http import Principal
+from ..http.app import ContextFactory, make_context
+from ..http.errors import ServingError, error_response
+from ..http.guard import RequestGuard
+from ..http.sse import HEARTBEAT, SSEResponse, with_heartbeat
+from .frontend import TOOLS
+from .messages import from_agui_content, from_agui_messages, new_user_messages, state_values
+from .translation import EventTranslator, is_frontend_call
+
+CONTEXT, PROPS = "agui.context", "agui.props"
+"""Keys of a run's values that hold a request's context and forwarded properties."""
+
+_ID = re.compile(r"[\x21-\x7e]{1,200}")
+_TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_NOT_EXECUTED = "The user did not execute this call."
+
+
+class ResumeRequest(Struct, frozen=True):
+    """The answers that a request has for a suspended run."""
+
+    answers: dict[str, Any]
+    """Answers by interrupt id."""
+    answered_calls: tuple[str, ...] = ()
+    """Ids of the calls whose results were sent as messages."""
+    abandons: bool = False
+    """True if the user declined to answer an interrupt, so that the run is cancelled."""
+
+
+def parse_request(content: bytes) -> agui.RunAgentInput:
+    """Parse a request body.
+
+    Args:
+        content: The body.
+
+    Raises:
+        ServingError: The body is not an AG-UI request.
+    """
+    try:
+        request = agui.RunAgentInput.model_validate_json(content)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise ServingError(400, "malformed_json", "the body is not JSON")
+        where = ".".join(str(step) for step in first["loc"])
+        raise ServingError(422, "invalid", f"invalid body: `{where}`: {first['msg']}")
+    for name, id in (("threadId", request.thread_id), ("runId", request.run_id)):
+        if not _ID.fullmatch(id):
+            raise ServingError(422, "invalid", f"`{name}` must be 1 to 200 visible ASCII characters")
+    return request
+
+
+def initial_values(request: agui.RunAgentInput) -> dict[str, Any]:
+    """Return the initial values of a run: state, frontend tools, context and properties.
+
+    Args:
+        request: The parsed request.
+    """
+    values = dict(state_values(request.state))
+    if request.tools:
+        values[TOOLS] = [_tool(tool) for tool in request.tools]
+    if request.context:
+        values[CONTEXT] = [{"description": item.description, "value": item.value} for item in request.context]
+    if request.forwarded_props:
+        values[PROPS] = request.forwarded_props
+    return values
+
+
+def input_messages(request: agui.RunAgentInput, *, is_known: bool) -> list[Message]:
+    """Return the input of a new run.
+
+    Args:
+        request: The parsed request.
+        is_known: Whether the store has the thread; then only the new user messages are returned.
+    """
+    messages = from_agui_messages(request.messages)
+    return new_user_messages(messages) if is_known else messages
+
+
+def parse_answers(request: agui.RunAgentInput, interrupts: dict[str, InterruptRaised]) -> ResumeRequest | None:
+    """Return the answers in a request, or None if it answers no open interrupt.
+
+    Args:
+        request: The parsed request.
+        interrupts: The run's open interrupts by id.
+
+    Raises:
+        AnswerError: The request answers an interrupt that is not open.
+    """
+    answers: dict[str, Any] = {}
+    abandons = False
+    unknown = [entry.interrupt_id for entry in request.resume or () if entry.interrupt_id not in interrupts]
+    if unknown:
+        raise AnswerError(
+            f"unknown interrupt {quote_names(unknown)}; open interrupts are: {quote_names([*interrupts])}"
+        )
+    for entry in request.resume or ():
+        interrupt = interrupts[entry.interrupt_id]
+        if entry.status == "resolved":
+            answers[entry.interrupt_id] = {"content": entry.payload} if is_frontend_call(interrupt) else entry.payload
+        elif is_frontend_call(interrupt):
+            answers[entry.interrupt_id] = {"content": _NOT_EXECUTED, "is_error": True}
+        elif _is_approval(interrupt):
+            answers[entry.interrupt_id] = False
+        else:
+            abandons = True
+    by_call = {
+        interrupt.tool_call.id: id
+        for id, interrupt in interrupts.items()
+        if interrupt.tool_call is not None and is_frontend_call(interrupt)
+    }
+    results = {by_call[m.tool_call_id]: m for m in _tool_messages(request.messages) if m.tool_call_id in by_call}
+    for id, message in results.items():
+        content = text_of(from_agui_content(message.content)) or message.error or ""
+        answers[id] = {"content": content, "is_error": message.error is not None}
+    calls = tuple([message.tool_call_id for message in results.values()])
+    return ResumeRequest(answers, calls, abandons) if answers or abandons else None
+
+
+def _tool_messages(messages: Sequence[Any]) -> list[agui.ToolMessage]:
+    return [message for message in messages if isinstance(message, agui.ToolMessage)]
+
+
+def _is_approval(interrupt: InterruptRaised) -> bool:
+    payload: Any = interrupt.payload
+    return isinstance(payload, dict) and cast("dict[str, Any]", payload).get("kind") == "approval"
+
+
+def _tool(tool: agui.Tool) -> dict[str, Any]:
+    if not _TOOL_NAME.fullmatch(tool.name):
+        raise ServingError(422, "invalid", "a tool's name must consist of 1 to 64 letters, digits, _ or -")
+    schema: Any = tool.parameters
+    parameters = cast("dict[str, Any]", schema) if isinstance(schema, dict) and schema else ToolSpec("").parameters
+    return {"name": tool.name, "description": tool.description, "parameters": parameters}
+
+
+_NumberedEvents = AsyncGenerator[tuple[int, Event | Delta]]
+
+
+class AGUIOptions(Struct, frozen=True):
+    """The options of an app, as for `agui_app`.
+
+    Args:
+        context_factory: Creates the run's context object from the owner's name.
+        heartbeat: Seconds of silence after which a stream sends a comment.
+        cancel_on_disconnect: Whether a run is cancelled when its client disconnects.
+        show_errors: Show callers the message of the exception that failed a run.
+    """
+
+    context_factory: ContextFactory | None = None
+    heartbeat: float = 15.0
+    cancel_on_disconnect: bool = True
+    show_errors: bool = False
+
+
+class _ActiveRun(Struct, frozen=True):
+    run_id: str
+    seen: int
+    """The number of events that precede this request."""
+    answered_calls: tuple[str, ...] = ()
+
+
+class AGUIEndpoint:
+    """The endpoint of one app.
+
+    Args:
+        background: The runner that drives the runs.
+        guard: The checks that every request passes.
+        options: The app's options.
+    """
+
+    def __init__(self, background: BackgroundRunner, guard: RequestGuard, options: AGUIOptions) -> None:
+        self._background = background
+        self._guard = guard
+        self._options = options
+        self._store = background.runner._require_store("agui_app")
+        self._encoder = EventEncoder()
+        self._cancelling: set[asyncio.Task[Any]] = set()
+
+    async def handle(self, request: Request) -> Response:
+        """Return the event stream of a run, or an error response.
+
+        Args:
+            request: The incoming request.
+        """
+        try:
+            principal = await self._guard.admit(request)
+            body = await self._guard.parse_body(request, parse_request)
+            active = await self._start_or_resume(principal, body)
+            translator = await self._translator(principal, body, active)
+        except Exception as error:  # noqa: BLE001 - every failure becomes a response
+            return error_response(request, error)
+        return SSEResponse(
+            self._frames(active, translator), on_disconnect=partial(self._disconnected, active, translator)
+        )
+
+    async def _start_or_resume(self, principal: Principal, body: agui.RunAgentInput) -> _ActiveRun:
+        thread = principal.to_store_id(body.thread_id)
+        page = await self._store.list(thread=thread, limit=1)
+        last = page.records[0] if page.records else None
+        if last is not None and last.status == "suspended":
+            active = await self._resume(principal, body, last)
+            if active is not None:
+                return active
+        elif body.resume:
+            raise ServingError(409, "not_suspended", "no run of this thread is suspended")
+        run_id = await self._background.start(
+            input_messages(body, is_known=last is not None),
+            context=make_context(self._options.context_factory, principal.name),
+            values=initial_values(body),
+            run_id=principal.to_store_id(body.run_id),
+            thread=thread,
+            owner=principal.name,
+        )
+        return _ActiveRun(run_id, 1)
+
+    async def _resume(self, principal: Principal, body: agui.RunAgentInput, last: RunRecord) -> _ActiveRun | None:
+        """Resume a suspended run; None if it was cancelled and the request starts a new one."""
+        events = await self._background.runner.events(last.run_id)
+        interrupts = Log(events).open_interrupts()
+        answers = parse_answers(body, interrupts)
+        has_input = bool(input_messages(body, is_known=True))
+        if answers is None:
+            if not has_input or not all(map(is_frontend_call, interrupts.values())):
+                raise ServingError(409, "thread_busy", "the thread's last run is suspended; send answers in `resume`")
+            answers = ResumeRequest({}, abandons=True)
+        if answers.abandons:
+            await self._background.cancel(last.run_id)
+            return None if has_input else _ActiveRun(last.run_id, len(events))
+        await self._background.resume(
+            last.run_id, answers.answers, context=make_context(self._options.context_factory, principal.name)
+        )
+        return _ActiveRun(last.run_id, len(events), answers.answered_calls)
+
+    async def _translator(self, principal: Principal, body: agui.RunAgentInput, active: _ActiveRun) -> EventTranslator:
+        events = await self._background.runner.events(active.run_id)
+        return EventTranslator(
+            run_id=principal.to_public_id(active.run_id),
+            thread_id=body.thread_id,
+            request_run_id=body.run_id,
+            past=events[: active.seen],
+            answered=active.answered_calls,
+            show_errors=self._options.show_errors,
+        )
+
+    async def _frames(self, active: _ActiveRun, translator: EventTranslator) -> AsyncIterator[bytes]:
+        for message in translator.start():
+            yield self._encoder.encode(message).encode()
+        events = cast(_NumberedEvents, self._background.subscribe(active.run_id, after=active.seen))
+        async with aclosing(with_heartbeat(events, self._options.heartbeat)) as items:
+            async for item in items:
+                if item is None:
+                    yield HEARTBEAT
+                    continue
+                for message in translator.translate(item[1]):
+                    yield self._encoder.encode(message).encode()
+        if not translator.is_finished:
+            for message in translator.abort():
+                yield self._encoder.encode(message).encode()
+
+    def _disconnected(self, active: _ActiveRun, translator: EventTranslator) -> None:
+        if not translator.is_finished and self._options.cancel_on_disconnect:
+            # The task of the request is being cancelled and can await nothing.
+            task = asyncio.create_task(self._background.cancel(active.run_id))
+            self._cancelling.add(task)
+            task.add_done_callback(self._cancelling.discard)
+
+
+def make_routes(endpoint: AGUIEndpoint) -> list[Route]:
+    """Return the app's only route, which matches every path.
+
+    Args:
+        endpoint: The endpoint.
+    """
+    return [Route("/{path:path}", endpoint.handle, methods=["POST"])]

@@ -1,0 +1,185 @@
+"""Conversion of messages and of the shared state between AG-UI and Baton."""
+
+from base64 import b64decode, b64encode
+from binascii import Error as NotBase64
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import ag_ui.core as agui
+
+from ...events import ValueChanges
+from ...messages import (
+    AssistantMessage,
+    Audio,
+    Content,
+    File,
+    Image,
+    Message,
+    Part,
+    Text,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+    media_of,
+    text_of,
+)
+from ..http.errors import ServingError
+
+_MEDIA = {"image": Image, "audio": Audio}
+
+
+def from_agui_messages(messages: Iterable[Any]) -> list[Message]:
+    """Convert AG-UI messages. System, developer, reasoning and activity messages are dropped.
+
+    Args:
+        messages: The messages of a request.
+    """
+    names: dict[str, str] = {}
+    converted: list[Message] = []
+    for message in messages:
+        if isinstance(message, agui.UserMessage):
+            converted.append(UserMessage(from_agui_content(message.content)))
+        elif isinstance(message, agui.AssistantMessage):
+            calls = tuple([ToolCall(c.id, c.function.name, c.function.arguments) for c in message.tool_calls or ()])
+            names.update({call.id: call.name for call in calls})
+            converted.append(AssistantMessage(message.content or "", calls))
+        elif isinstance(message, agui.ToolMessage):
+            content = from_agui_content(message.content)
+            name = names.get(message.tool_call_id, "")
+            converted.append(ToolMessage(message.tool_call_id, name, content, message.error is not None))
+    return converted
+
+
+def new_user_messages(messages: list[Message]) -> list[Message]:
+    """Return the user messages after the last other message.
+
+    Args:
+        messages: The conversation.
+    """
+    start = len(messages)
+    while start and isinstance(messages[start - 1], UserMessage):
+        start -= 1
+    return messages[start:]
+
+
+def from_agui_content(content: Any) -> Content:
+    """Convert the content of an AG-UI message.
+
+    Args:
+        content: Text or parts.
+
+    Raises:
+        ServingError: A part is neither text nor has a url or data.
+    """
+    return content if isinstance(content, str) else tuple([_from_agui_part(part) for part in content])
+
+
+def _from_agui_part(part: Any) -> Part:
+    if isinstance(part, agui.TextPart):
+        return Text(part.text)
+    kind: Any = _MEDIA.get(part.type, File)
+    source = part.source
+    media_type = {"media_type": source.mime_type} if getattr(source, "mime_type", None) else {}
+    if isinstance(source, agui.UrlSource):
+        return kind(url=source.value, **media_type)
+    if isinstance(source, agui.DataSource):
+        try:
+            return kind(data=b64decode(source.value, validate=True), **media_type)
+        except (NotBase64, ValueError):
+            raise ServingError(422, "invalid", f"the data of {part.type} parts must be base64")
+    raise ServingError(422, "invalid", f"{part.type} parts must have a url or data; file ids are not supported")
+
+
+def to_agui_content(content: Content) -> Any:
+    """Convert content to AG-UI: plain text, or parts if there is media.
+
+    Args:
+        content: The content of a message.
+    """
+    if isinstance(content, str) or not media_of(content):
+        return text_of(content)
+    parts: list[Any] = []
+    for part in content:
+        if isinstance(part, Image | Audio | File):
+            parts.append(_to_agui_media(part))
+        else:
+            parts.append(agui.TextPart(type="text", text=text_of((part,))))
+    return parts
+
+
+def _to_agui_media(part: Image | Audio | File) -> Any:
+    source: Any
+    if part.url is not None:
+        source = agui.UrlSource(type="url", value=part.url, mime_type=part.media_type)
+    else:
+        data = b64encode(part.data or b"").decode()
+        source = agui.DataSource(type="data", value=data, mime_type=part.media_type)
+    if isinstance(part, Image):
+        return agui.ImagePart(type="image", source=source)
+    if isinstance(part, Audio):
+        return agui.AudioPart(type="audio", source=source)
+    return agui.DocumentPart(type="document", source=source)
+
+
+HIDDEN = ("baton.", "agui.")
+"""Prefixes of keys that are neither sent to the client nor accepted from it."""
+
+
+class StateMirror:
+    """The part of a run's values that the client sees as its state."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def load(self, values: Mapping[str, Any]) -> None:
+        """Add the initial values of a run.
+
+        Args:
+            values: The values.
+        """
+        self._values.update({key: value for key, value in values.items() if not key.startswith(HIDDEN)})
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return a copy of the state."""
+        return dict(self._values)
+
+    def apply(self, changes: ValueChanges | None) -> list[Any]:
+        """Apply changes and return them as a JSON patch.
+
+        Args:
+            changes: The changes that an event recorded.
+        """
+        if changes is None:
+            return []
+        patch: list[Any] = []
+        for key, value in changes.written.items():
+            if not key.startswith(HIDDEN):
+                self._values[key] = value
+                patch.append({"op": "add", "path": _pointer(key), "value": value})
+        for key in changes.removed:
+            # Clients reject a patch that removes a missing key.
+            if key in self._values:
+                del self._values[key]
+                patch.append({"op": "remove", "path": _pointer(key)})
+        return patch
+
+
+def state_values(state: Any) -> dict[str, Any]:
+    """Return the state of a request as initial values of a run.
+
+    Args:
+        state: The request's state.
+
+    Raises:
+        ServingError: The state is not an object, or has a reserved key.
+    """
+    if state is None:
+        return {}
+    values = cast("dict[str, Any]", state) if isinstance(state, dict) else {HIDDEN[0]: state}
+    if any(key.startswith(HIDDEN) for key in values):
+        raise ServingError(422, "invalid", "`state` must be an object without keys that begin with `baton.` or `agui.`")
+    return values
+
+
+def _pointer(key: str) -> str:
+    return "/" + key.replace("~", "~0").replace("/", "~1")

@@ -1,0 +1,175 @@
+"""The JSON bodies of the API, from which the OpenAPI document is generated, and the functions that create them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, TypeAlias
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict, replace
+
+from ...events import Delta, Event, RunFailed, RunStarted, UnknownEvent, encode_event
+from ...flow.log_history import history_from_log, last_active_agent
+from ...log import Log
+from ...messages import AssistantMessage, Message, ToolMessage, Usage, UserMessage, text_of
+from ...runner import Interrupt, usage_from_events
+from ...runner.result import to_interrupt
+from ...stores import RunRecord, RunStatus
+from ..http import Principal
+
+MAX_PAGE_SIZE = 200
+ID = r"^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$"
+"""The pattern of ids that clients may choose."""
+
+Id: TypeAlias = Annotated[str, Meta(pattern=ID, max_length=128)]
+InputMessage: TypeAlias = UserMessage | AssistantMessage | ToolMessage
+
+
+class LimitsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits of one run; values above the server's own limits have no effect."""
+
+    model_calls: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    transfers: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
+    seconds: Annotated[float, Meta(gt=0, le=1e9)] | None = None
+    tokens: Annotated[int, Meta(ge=1, le=10**15)] | None = None
+    cost: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+
+
+class StartRunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A run to start. Keys of `values` must not begin with `baton.`."""
+
+    input: Annotated[str, Meta(min_length=1)] | Annotated[tuple[InputMessage, ...], Meta(min_length=1)]
+    thread: Id | None = None
+    values: dict[str, Any] = {}
+    limits: LimitsBody | None = None
+    run_id: Id | None = None
+    start_at: Literal["active", "root"] = "active"
+
+
+class AnswersBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Answers by interrupt id. Interrupts without an answer stay open."""
+
+    answers: Annotated[dict[str, Any], Meta(min_length=1)]
+
+
+class CancelBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A request to cancel a run now, or after the current turn."""
+
+    when: Literal["now", "after_turn"] = "now"
+
+
+class RunView(Struct, frozen=True, kw_only=True):
+    """A run in a list. Times are seconds since the epoch."""
+
+    id: str
+    status: RunStatus
+    thread: str
+    created_at: float
+    updated_at: float
+    events: int
+    """The number of events in the run's log, which is the id of the last event."""
+
+
+class RunDetail(RunView, frozen=True, kw_only=True):
+    """A run with its active agent, output, open interrupts, error type and usage."""
+
+    active_agent: str
+    output: str | None
+    interrupts: tuple[Interrupt, ...]
+    error: str | None
+    usage: Usage
+
+
+class RunPage(Struct, frozen=True, kw_only=True):
+    """A page of runs, the newest first; `next` is the cursor of the next page, or "" at the end."""
+
+    runs: tuple[RunView, ...]
+    next: str
+
+
+class ThreadView(Struct, frozen=True, kw_only=True):
+    """A thread: its active agent, its runs (the oldest first) and its messages."""
+
+    id: str
+    active_agent: str
+    runs: tuple[RunView, ...]
+    messages: tuple[Message, ...]
+
+
+class ErrorDetail(Struct, frozen=True):
+    """A machine-readable error code and a message for people."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(Struct, frozen=True):
+    """The body of every response with a status of 400 or above."""
+
+    error: ErrorDetail
+
+
+class HealthBody(Struct, frozen=True):
+    """The body of a health check."""
+
+    status: Literal["ok"] = "ok"
+
+
+def to_run_view(record: RunRecord, principal: Principal) -> RunView:
+    """Return the list entry of a run.
+
+    Args:
+        record: The run's record.
+        principal: The reader, who sees public ids.
+    """
+    return RunView(
+        id=principal.to_public_id(record.run_id),
+        status=record.status,
+        thread=principal.to_public_id(record.thread),
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        events=max(0, record.seq - 1),
+    )
+
+
+def to_run_detail(record: RunRecord, events: Sequence[Event], principal: Principal) -> RunDetail:
+    """Return a run with the details of its log.
+
+    Args:
+        record: The run's record.
+        events: The run's log.
+        principal: The reader, who sees public ids.
+    """
+    failed = events[-1] if record.status == "failed" and events and isinstance(events[-1], RunFailed) else None
+    return RunDetail(
+        **asdict(to_run_view(record, principal)),
+        active_agent=last_active_agent(events),
+        output=_output(events) if record.status == "completed" else None,
+        interrupts=tuple(to_interrupt(raised) for raised in Log(events).open_interrupts().values()),
+        error=failed.error_type if failed is not None else None,
+        usage=usage_from_events(events).total,
+    )
+
+
+def encode_public_event(event: Event | Delta, principal: Principal, *, show_errors: bool) -> bytes:
+    """Encode an event as JSON with public ids and without internal details.
+
+    Args:
+        event: The event.
+        principal: The reader, who sees public ids.
+        show_errors: Include the message of the exception that failed a run.
+    """
+    if isinstance(event, RunStarted):
+        ids = {"run_id": event.run_id, "thread": event.thread, "previous_run_id": event.previous_run_id}
+        public = {name: principal.to_public_id(id) for name, id in ids.items()}
+        event = replace(event, **public, team_fingerprint={}, forked_from="", owner="")
+    elif isinstance(event, RunFailed) and not show_errors:
+        event = replace(event, message="")
+    return encode_event(event)
+
+
+def _output(events: Sequence[Event]) -> str | None:
+    answers = [
+        entry.message
+        for entry in history_from_log([event for event in events if not isinstance(event, UnknownEvent)])
+        if entry.is_answer
+    ]
+    return text_of(answers[-1].content) if answers else None

@@ -1,0 +1,181 @@
+"""Request checks shared by all HTTP apps: authentication, loopback-only access, body size and content type."""
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+
+from ...errors import SetupError
+from .auth import AuthLike, Principal, authenticate, to_auth_list, unauthorized
+from .errors import ServingError, error_response
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+T = TypeVar("T")
+
+_PRINCIPAL = "baton.principal"
+
+
+class RequestGuard:
+    """Authentication and body checks for the requests of one app.
+
+    Args:
+        auth: The accepted authentication schemes.
+        allow_anonymous: Accept requests from other machines without authentication. Ignored if `auth` is given.
+        max_body: The largest accepted body in bytes.
+
+    Raises:
+        SetupError: `max_body` is less than 1, or `auth` is invalid.
+    """
+
+    def __init__(self, auth: AuthLike | None = None, *, allow_anonymous: bool = False, max_body: int = 1 << 20) -> None:
+        if max_body < 1:
+            raise SetupError(f"max_body={max_body} would reject every body; pass a number of bytes")
+        self.auth = to_auth_list(auth)
+        self._allow_anonymous = allow_anonymous
+        self._max_body = max_body
+
+    async def admit(self, request: Request) -> Principal:
+        """Return the principal of a request.
+
+        Args:
+            request: The incoming request.
+
+        Raises:
+            ServingError: 401 or 403 if the request is not admitted.
+        """
+        if not self.auth:
+            if not self._allow_anonymous:
+                _require_loopback(request)
+            return Principal(sees_all=True)
+        principal = await authenticate(request, self.auth)
+        if principal is None:
+            message, headers = unauthorized(self.auth)
+            raise ServingError(401, "unauthorized", message, headers=headers)
+        return principal
+
+    async def parse_body(self, request: Request, parse: Callable[[bytes], T], *, default: T | None = None) -> T:
+        """Read and parse a JSON body.
+
+        Args:
+            request: The incoming request.
+            parse: The function that decodes the body.
+            default: The value for an empty body; without it, a body is required.
+
+        Raises:
+            ServingError: The body is too large, is not JSON or does not match the schema.
+        """
+        content = await self.read_body(request)
+        if not content and default is not None:
+            return default
+        if media_type(request) != "application/json":
+            raise ServingError(415, "unsupported_media_type", "send JSON, with Content-Type: application/json")
+        try:
+            return parse(content)
+        except msgspec.ValidationError as error:
+            raise ServingError(422, "invalid", f"invalid body: {error}")
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise ServingError(400, "malformed_json", "the body is not JSON")
+
+    async def read_body(self, request: Request) -> bytes:
+        """Read a body, but no more than `max_body` bytes of it.
+
+        Args:
+            request: The incoming request.
+
+        Raises:
+            ServingError: The body is too large or incomplete.
+        """
+        too_large = ServingError(413, "too_large", f"the body is larger than {self._max_body} bytes")
+        length = request.headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._max_body:
+            raise too_large
+        content = bytearray()
+        try:
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > self._max_body:
+                    raise too_large
+        except ClientDisconnect:
+            raise ServingError(400, "incomplete", "the body is incomplete")
+        return bytes(content)
+
+
+def media_type(request: Request) -> str:
+    """Return the media type of a request's body, in lower case and without parameters.
+
+    Args:
+        request: The incoming request.
+    """
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def is_local(host: str) -> bool:
+    """Return whether a host is a loopback name or address.
+
+    Args:
+        host: A host name or an IP address.
+    """
+    name = host.strip("[]").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _require_loopback(request: Request) -> None:
+    """Reject other machines, and Host headers that are no loopback name (DNS rebinding)."""
+    peer: Any = request.client
+    if (peer is not None and peer.host and not is_local(peer.host)) or not is_local(request.url.hostname or ""):
+        raise ServingError(403, "forbidden", "without auth, this server accepts requests from its own machine only")
+
+
+class AuthMiddleware:
+    """ASGI middleware that applies a `RequestGuard` to an app that has no checks of its own.
+
+    Args:
+        app: The app behind the middleware; it reads the principal with `get_principal`.
+        guard: The checks to apply.
+    """
+
+    def __init__(self, app: "ASGIApp", guard: RequestGuard) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope, receive)
+        try:
+            scope = {**scope, _PRINCIPAL: await self._guard.admit(request)}
+            if request.method == "POST":
+                receive = _replay(await self._guard.read_body(request), receive)
+        except Exception as error:  # noqa: BLE001 - every failure becomes a response
+            await error_response(request, error)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+def _replay(body: bytes, receive: "Receive") -> "Receive":
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> "Message":
+        return pending.pop() if pending else await receive()
+
+    return replay
+
+
+def get_principal(request: Request | None) -> Principal:
+    """Return the principal that `AuthMiddleware` stored, else one that sees everything.
+
+    Args:
+        request: The request, or None for a transport without requests.
+    """
+    principal = None if request is None else request.scope.get(_PRINCIPAL)
+    return principal if isinstance(principal, Principal) else Principal(sees_all=True)

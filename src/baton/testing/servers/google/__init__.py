@@ -1,8 +1,0 @@
-"""Google on this machine: generateContent and streamGenerateContent of the Gemini API, and the list of models.
-
-May import the rest of servers. Must not import `google.genai`: what it would accept is for the tests to show.
-"""
-
-from .server import GoogleServer
-
-__all__ = ["GoogleServer"]

@@ -1,8 +1,0 @@
-"""OpenAI on this machine: Chat Completions, Responses and the list of models.
-
-May import the rest of servers. Must not import the `openai` package: what it would accept is for the tests to show.
-"""
-
-from .server import OpenAIServer
-
-__all__ = ["OpenAIServer"]

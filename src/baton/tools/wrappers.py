@@ -1,0 +1,347 @@
+"""Tools that wrap another tool: approval, exactly-once calls, timeouts and guardrails."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from inspect import isawaitable
+from time import time
+from types import TracebackType
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Struct
+
+from ..context import RunContext
+from ..context.run_context import SuspendRun
+from ..context.values import to_json_value
+from ..errors import AnswerError, GuardrailTrippedError, SetupError, ToolTimeoutError
+from ..events import StepCompleted, ValueChanges
+from .base import Tool, ToolResult, ToolWrapper, argument_checker, unwrap_tool
+from .guardrails import Guardrail, GuardrailChecks, copy_changes
+from .results import FATAL_ERRORS, ErrorPolicy, to_error_result, to_tool_result
+from .worker_threads import GIVE_UP
+
+APPROVED_FOR_GOOD = "baton.approved_for_good:"
+"""Prefix of the key in the run's values that records `always=True`; the tool's name follows. Delete it to revoke."""
+
+NeedsApproval: TypeAlias = bool | Callable[[RunContext[Any], dict[str, Any]], bool | Awaitable[bool]]
+"""Approval of calls: always, never, or as a function `(ctx, arguments) -> bool` decides."""
+
+_APPROVAL_FORMS = (
+    "answer True or False, Approval(…), or a dict with `approved` and optionally `reason`, `arguments`, `always`"
+)
+
+
+class Approval(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The answer to an approval request."""
+
+    approved: bool
+    """True if the call may run."""
+    reason: str = ""
+    """Why it was rejected; the model reads it."""
+    arguments: dict[str, Any] | None = None
+    """Arguments that replace the model's."""
+    always: bool = False
+    """True if the tool is approved for the rest of the run."""
+
+
+def parse_approval(answer: Any) -> Approval:
+    """Parse the answer to an approval request. Raises AnswerError if it is not valid."""
+    if isinstance(answer, bool):
+        return Approval(answer)
+    if isinstance(answer, Approval):
+        approval = answer
+    elif isinstance(answer, dict):
+        try:
+            approval = msgspec.convert(answer, Approval)
+        except msgspec.ValidationError as error:
+            raise AnswerError(f"{answer!r} does not approve or reject a call ({error}); {_APPROVAL_FORMS}") from None
+    else:
+        raise AnswerError(f"{answer!r} does not approve or reject a call; {_APPROVAL_FORMS}")
+    if approval.always and not approval.approved:
+        raise AnswerError("`always` approves a tool for the rest of the run; leave it out of a rejection")
+    return approval
+
+
+class ApprovalTool(ToolWrapper):
+    """Requests approval before calls with valid arguments.
+
+    Args:
+        inner: The wrapped tool.
+        needs_approval: Whether calls need approval.
+    """
+
+    def __init__(self, inner: Tool, needs_approval: NeedsApproval = True) -> None:
+        super().__init__(inner)
+        if not isinstance(needs_approval, bool) and not callable(needs_approval):
+            allowed = "use True, False or a function (ctx, arguments) -> bool"
+            raise SetupError(f"{inner!r} has needs_approval={needs_approval!r}; {allowed}")
+        self.needs_approval: NeedsApproval = needs_approval
+        self._check_arguments = argument_checker(inner)
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Request approval if needed, then call the tool."""
+        parsed = self._check_arguments(arguments)
+        if isinstance(parsed, ToolResult):
+            return parsed
+        # Recorded: the decision must not change after the question was asked, neither by a function that is not
+        # deterministic nor by `always` in the answer to another call of this turn.
+        if not await ctx.step("needs_approval", partial(self._must_ask, ctx, parsed)):
+            return await self.inner.call(ctx, arguments)
+        name = self.spec.name
+        question = {"kind": "approval", "tool": name, "arguments": json.loads(arguments.strip() or "{}")}
+        approval = parse_approval(await ctx.interrupt(question))
+        if not approval.approved:
+            reason = f": {approval.reason}" if approval.reason else ". Do not call it again with the same arguments."
+            return ToolResult(f"This call of `{name}` was not approved{reason}", is_error=True)
+        if approval.always:
+            ctx.values.set(APPROVED_FOR_GOOD + name, True)
+        if approval.arguments is None:
+            return await self.inner.call(ctx, arguments)
+        return await self._call_edited(ctx, approval.arguments)
+
+    async def _must_ask(self, ctx: RunContext[Any], parsed: dict[str, Any]) -> bool:
+        if ctx.values.get(APPROVED_FOR_GOOD + self.spec.name):
+            return False
+        if isinstance(self.needs_approval, bool):
+            return self.needs_approval
+        decision = self.needs_approval(ctx, parsed)
+        return bool(await decision if isawaitable(decision) else decision)
+
+    async def _call_edited(self, ctx: RunContext[Any], edited: dict[str, Any]) -> ToolResult:
+        arguments = json.dumps(edited)
+        parsed = self._check_arguments(arguments)
+        if isinstance(parsed, ToolResult):
+            reason = f"The person who approved this call changed its arguments to {arguments}. {parsed.content}"
+            return ToolResult(reason, is_error=True)
+        return await self.inner.call(ctx, arguments)
+
+
+ToolEffect: TypeAlias = Literal["read", "idempotent", "once"]
+"""Effect of a tool call outside: none, one that may happen twice, or one that must happen at most once."""
+
+_OUTCOME_FORMS = 'answer {"result": …} with what it returned, {"error": "…"} with why it failed, or {"run_again": true}'
+
+
+class OutcomeReport(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The answer to the question whether an interrupted call took effect."""
+
+    result: Any = None
+    """The call's result, if it took effect."""
+    error: str = ""
+    """Why the call failed."""
+    run_again: bool = False
+    """True to call the tool again."""
+
+
+def parse_outcome_report(answer: Any) -> OutcomeReport:
+    """Parse an outcome report. Raises AnswerError if it is not valid."""
+    try:
+        return msgspec.convert(answer, OutcomeReport)
+    except msgspec.ValidationError as error:
+        raise AnswerError(f"{answer!r} does not report the outcome of the call ({error}); {_OUTCOME_FORMS}") from None
+
+
+class OnceTool(ToolWrapper):
+    """Records the intent before each call, so that no call runs twice.
+
+    If a crash leaves only the intent behind, the run is interrupted with a question about the outcome.
+
+    Args:
+        inner: The wrapped tool.
+        is_final: Whether the result is the agent's answer, also if it comes from a report.
+    """
+
+    def __init__(self, inner: Tool, *, is_final: bool = False) -> None:
+        super().__init__(inner)
+        self._is_final = is_final
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Record the intent, then call the tool; ask first after an unfinished attempt."""
+        log, attempt = ctx._run.log, 1
+        while log.find(f"{ctx._scope}/intent{attempt}", StepCompleted) is not None:
+            # An attempt that was suspended by the tool's own question is known to be over.
+            if log.find(f"{ctx._scope}/paused{attempt}", StepCompleted) is None:
+                report = await self._ask_outcome(ctx, attempt, arguments)
+                if not report.run_again:
+                    return self._to_result(report)
+            attempt += 1
+        key = f"{ctx._scope}/intent{attempt}"
+        log.announce(key, StepCompleted)
+        log.write(StepCompleted(key, ctx._origin, time(), "intent", self.spec.name))
+        await log.settle()
+        try:
+            return await self.inner.call(ctx, arguments)
+        except SuspendRun:
+            log.write(StepCompleted(f"{ctx._scope}/paused{attempt}", ctx._origin, time(), "paused"))
+            await log.settle()
+            raise
+
+    async def _ask_outcome(self, ctx: RunContext[Any], attempt: int, arguments: str) -> OutcomeReport:
+        question = {
+            "kind": "unknown_outcome",
+            "tool": self.spec.name,
+            "arguments": _parse_or_keep(arguments),
+            "idempotency_key": ctx.idempotency_key,
+        }
+        # Its own scope: the tool's own questions are counted from one.
+        inner: RunContext[Any] = RunContext(ctx._run, ctx._origin, f"{ctx._scope}/unknown{attempt}", ctx.tool_call)
+        return parse_outcome_report(await inner.interrupt(question))
+
+    def _to_result(self, report: OutcomeReport) -> ToolResult:
+        if report.error:
+            return ToolResult(report.error, is_error=True)
+        return to_tool_result(report.result, self.spec.name, is_final=self._is_final)
+
+
+def _parse_or_keep(arguments: str) -> Any:
+    try:
+        return json.loads(arguments.strip() or "{}")
+    except ValueError:
+        return arguments
+
+
+def tool_effect(tool: Tool) -> ToolEffect:
+    """Return the declared effect of a tool; `"idempotent"` by default."""
+    return getattr(unwrap_tool(tool), "effect", "idempotent")
+
+
+class TimeoutTool(ToolWrapper):
+    """Limits the time of each call.
+
+    Args:
+        inner: The wrapped tool.
+        seconds: Maximum seconds per call.
+        on_error: The policy for timeouts.
+    """
+
+    def __init__(self, inner: Tool, seconds: float, *, on_error: ErrorPolicy = "return") -> None:
+        super().__init__(inner)
+        if not seconds > 0:
+            raise SetupError(f"{inner!r} has timeout={seconds!r}; give a number of seconds above 0, or None")
+        self.seconds = seconds
+        self.on_error: ErrorPolicy = on_error
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Call the tool; apply the error policy when the time is up."""
+        with _Deadline(self.seconds):
+            return await self.inner.call(ctx, arguments)
+        name = self.spec.name
+        return to_error_result(ToolTimeoutError(name, self.seconds), name, policy=self.on_error)
+
+
+class _Deadline:
+    """Ends its block silently when the time is up.
+
+    asyncio.timeout() cannot pass a message, and a function in a thread needs one: it is abandoned at once when its own
+    time is up, but waited for when the run is cancelled.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._is_expired = False
+
+    def __enter__(self) -> None:
+        task = asyncio.current_task()
+        if task is None:
+            raise RuntimeError("a tool with a timeout must be called inside an asyncio task")
+        self._task = task
+        self._cancelled_before = task.cancelling()
+        self._handle = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._is_expired = True
+        self._task.cancel(GIVE_UP)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        self._handle.cancel()
+        if not self._is_expired:
+            return False
+        # If the task was cancelled by someone else as well, that cancellation must not be swallowed.
+        is_only_ours = self._task.uncancel() <= self._cancelled_before
+        return is_only_ours and kind is asyncio.CancelledError
+
+
+TripPolicy: TypeAlias = Literal["return", "raise"]
+"""Return the guardrail's verdict to the model, or end the run."""
+
+
+class _UncheckedResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A result before its guardrails ran, and the value changes of the call."""
+
+    outcome: ToolResult
+    changes: ValueChanges | None = None
+
+
+class GuardedTool(ToolWrapper):
+    """Runs guardrails on the arguments and results of a tool.
+
+    Args:
+        inner: The wrapped tool.
+        before: Guardrails for the arguments.
+        after: Guardrails for the result.
+        on_trip: Whether a failed check is returned to the model or ends the run.
+    """
+
+    def __init__(
+        self, inner: Tool, before: tuple[Guardrail, ...], after: tuple[Guardrail, ...], *, on_trip: TripPolicy
+    ) -> None:
+        super().__init__(inner)
+        self.before = before
+        self.after = after
+        self.on_trip: TripPolicy = on_trip
+        self._check_arguments = argument_checker(inner)
+
+    async def call(self, ctx: RunContext[Any], arguments: str) -> ToolResult:
+        """Call the tool between its guardrails."""
+        if self.before:
+            parsed = self._check_arguments(arguments)
+            # Invalid arguments are returned to the model: there is nothing to check yet.
+            if isinstance(parsed, ToolResult):
+                return parsed
+            trip = await GuardrailChecks(self.before, ctx, "tool").run(parsed)
+            if trip is not None:
+                return self._refuse(trip, f"This call of `{self.spec.name}` was not made")
+        if not self.after:
+            return await self.inner.call(ctx, arguments)
+        # Recorded before the checks: otherwise a resumed run might call the tool again, get another result, and apply
+        # the recorded verdict on the first result to it.
+        recorded = await ctx.step("unjudged", lambda: self._call_unchecked(ctx, arguments))
+        unchecked = msgspec.convert(recorded, _UncheckedResult)
+        copy_changes(ctx, unchecked.changes)
+        result = unchecked.outcome
+        trip = await GuardrailChecks(self.after, ctx, "tool").run(result)
+        return result if trip is None else self._refuse(trip, f"The result of `{self.spec.name}` is withheld")
+
+    async def _call_unchecked(self, ctx: RunContext[Any], arguments: str) -> Any:
+        try:
+            result = await self.inner.call(ctx, arguments)
+        except FATAL_ERRORS:
+            raise
+        except Exception as error:  # noqa: BLE001 - the model would read it, so it is checked like any other result
+            result = to_error_result(error, self.spec.name, policy="return")
+        target = result.transfer_to
+        if target is not None and not isinstance(target, str):
+            # A log holds names only; the run keeps the agent.
+            ctx._run.dynamic_agents[target.name] = target
+            result = msgspec.structs.replace(result, transfer_to=target.name)
+        return to_json_value(f"the result of `{self.spec.name}`", _UncheckedResult(result, ctx._take_changes()))
+
+    def _refuse(self, trip: GuardrailTrippedError, what: str) -> ToolResult:
+        if self.on_trip == "raise":
+            raise trip
+        reason = f": {trip.reason}" if trip.reason else ""
+        return ToolResult(f"{what}, because guardrail `{trip.guardrail}` did not pass{reason}", is_error=True)
+
+
+def find_guardrails(tool: Any) -> list[Guardrail]:
+    """List the guardrails of a tool and of the tools it wraps."""
+    found: list[Guardrail] = []
+    while tool is not None:
+        if isinstance(tool, GuardedTool):
+            found += [*tool.before, *tool.after]
+        tool = getattr(tool, "inner", None)
+    return found

@@ -1,0 +1,351 @@
+"""One activation of an agent that asks a model: turns, limits, answers, and what reaches the model."""
+
+from datetime import date
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from baton import Agent, BatonError, ModelError, RunContext, Runner, tool
+from baton.errors import EmptyResponseError, OutputError, TurnLimitError
+from baton.events import AgentResponded, ToolReturned
+from baton.messages import AssistantMessage, Reasoning, ToolCall, ToolMessage, Usage, UserMessage, text_of
+from baton.models import ModelRequest
+from baton.testing import ScriptedModel, call, say, transcript
+
+_LAST_WORD = "Answer now, as well as you can"
+
+
+@tool
+async def look_up(city: str) -> str:
+    """Look up the weather."""
+    return f"sunny in {city}"
+
+
+@tool
+async def ask(ctx: RunContext, question: str) -> str:
+    """Ask a person."""
+    return str(await ctx.interrupt(question))
+
+
+class Report(BaseModel):
+    """An answer with a form."""
+
+    city: str
+    degrees: int = Field(ge=-90, le=60)
+
+
+REPORT = '{"city": "Rome", "degrees": 25}'
+
+
+# --- T2: ask, run the calls, ask again
+
+
+async def test_an_agent_without_tools_is_one_model_call() -> None:
+    # T2
+    model = ScriptedModel(["hello"])
+    result = await Runner(Agent("A", model=model, instructions="Be kind.")).run("hi")
+    assert result.output == "hello"
+    (request,) = model.requests
+    assert list(request.messages) == [UserMessage("hi")]
+    assert request.tools == ()
+    assert request.agent == "A"
+    assert request.output_schema is None
+
+
+async def test_results_are_appended_and_the_model_is_asked_again() -> None:
+    # T2
+    model = ScriptedModel([call("look_up", city="Rome"), say("Now Oslo.", call("look_up", city="Oslo")), "both sunny"])
+    result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
+    assert result.output == "both sunny"
+    assert [len(request.messages) for request in model.requests] == [1, 3, 5]
+    rome, oslo = ToolCall("call_1", "look_up", '{"city":"Rome"}'), ToolCall("call_2", "look_up", '{"city":"Oslo"}')
+    assert list(model.requests[2].messages) == [
+        UserMessage("hi"),
+        AssistantMessage(tool_calls=(rome,)),
+        ToolMessage("call_1", "look_up", "sunny in Rome"),
+        AssistantMessage("Now Oslo.", (oslo,)),
+        ToolMessage("call_2", "look_up", "sunny in Oslo"),
+    ]
+    assert [spec.name for spec in model.requests[2].tools] == ["look_up"]
+
+
+async def test_text_beside_calls_is_not_the_answer() -> None:
+    # T2, T18: text and calls together go on.
+    model = ScriptedModel([say("One moment.", call("look_up", city="Rome")), "done"])
+    result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
+    assert result.output == "done"
+    assert text_of(result.messages[1].content) == "One moment."
+
+
+async def test_call_ids_that_a_provider_leaves_out_or_repeats_are_made_unique() -> None:
+    # T26: calls and results must pair up, whatever the provider counts.
+    def calls(request: ModelRequest) -> AssistantMessage:
+        return AssistantMessage(tool_calls=(ToolCall("0", "look_up", '{"city":"Rome"}'),))
+
+    model = ScriptedModel([calls, calls, "done"])
+    result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
+    ids = [call.id for event in result.events if isinstance(event, AgentResponded) for call in event.message.tool_calls]
+    assert len(set(ids)) == 2
+    assert [event.call_id for event in result.events if isinstance(event, ToolReturned)] == ids
+    assert all(ids)
+
+
+# --- T3: turns
+
+
+async def test_at_the_limit_one_last_call_without_tools_must_answer() -> None:
+    # T3
+    model = ScriptedModel([call("look_up", city="Rome"), call("look_up", city="Oslo"), "best effort"])
+    result = await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
+    assert result.output == "best effort"
+    assert [[spec.name for spec in request.tools] for request in model.requests] == [["look_up"], ["look_up"], []]
+    last = model.requests[2].messages[-1]
+    assert isinstance(last, UserMessage)
+    assert _LAST_WORD in text_of(last.content)
+    # The urging is for the model alone: it is in nobody's history.
+    assert not any(_LAST_WORD in text_of(message.content) for message in result.messages)
+
+
+async def test_an_answer_in_the_last_ordinary_turn_needs_no_last_call() -> None:
+    # T3
+    model = ScriptedModel([call("look_up", city="Rome"), "done"])
+    result = await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
+    assert result.output == "done"
+    assert len(model.requests) == 2
+    assert [spec.name for spec in model.requests[1].tools] == ["look_up"]
+
+
+async def test_calls_in_the_last_call_end_the_run() -> None:
+    # T3
+    model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
+    with pytest.raises(TurnLimitError, match="`A` has no answer after 2 turns; raise the limit with Agent") as caught:
+        await Runner(Agent("A", model=model, tools=[look_up], max_turns=2)).run("hi")
+    assert (caught.value.agent, caught.value.max_turns) == ("A", 2)
+    assert len(model.requests) == 3
+
+
+async def test_an_answer_of_the_wrong_form_in_the_last_call_ends_the_run() -> None:
+    # T3, T6
+    model = ScriptedModel([call("look_up", city="Rome"), "not JSON"])
+    agent = Agent("A", model=model, tools=[look_up], max_turns=1, output_type=Report)
+    with pytest.raises(TurnLimitError):
+        await Runner(agent).run("hi")
+    model.assert_done()
+
+
+async def test_on_limit_error_skips_the_last_call() -> None:
+    # T3
+    model = ScriptedModel([call("look_up", city="Rome")], cycle=True)
+    with pytest.raises(TurnLimitError):
+        await Runner(Agent("A", model=model, tools=[look_up], max_turns=2, on_max_turns="error")).run("hi")
+    assert len(model.requests) == 2
+
+
+async def test_the_remaining_turns_survive_resume() -> None:
+    # T3
+    model = ScriptedModel([call("look_up", city="Rome"), call("ask", question="?"), call("look_up", city="Rome")])
+    runner = Runner(Agent("A", model=model, tools=[look_up, ask], max_turns=2, on_max_turns="error"))
+    suspended = await runner.run("hi")
+    assert suspended.status == "suspended"
+    with pytest.raises(TurnLimitError):
+        await runner.resume(suspended.run_id, "yes")
+    assert len(model.requests) == 2
+
+
+async def test_turns_are_counted_per_activation() -> None:
+    # T3: an agent that gets the floor again starts anew.
+    model = ScriptedModel(
+        {
+            "A": [call("look_up", city="Rome"), call("transfer_to_b"), call("look_up", city="Rome"), "done"],
+            "B": [call("transfer_to_a")],
+        }
+    )
+    b = Agent("B", handoffs=["A"])
+    result = await Runner(
+        Agent("A", tools=[look_up], handoffs=[b], max_turns=2, on_max_turns="error"), model=model
+    ).run("x")
+    assert result.output == "done"
+
+
+# --- T5: output_key
+
+
+async def test_output_key_keeps_the_answer() -> None:
+    # T5
+    result = await Runner(Agent("A", model=ScriptedModel(["hello"]), output_key="greeting")).run("hi")
+    assert result.values == {"greeting": "hello"}
+
+
+async def test_output_key_keeps_a_structured_answer_as_plain_data() -> None:
+    # T5, T6
+    agent = Agent("A", model=ScriptedModel([REPORT]), output_key="report", output_type=Report)
+    assert (await Runner(agent).run("hi")).values == {"report": {"city": "Rome", "degrees": 25}}
+
+
+async def test_output_key_keeps_nothing_on_error() -> None:
+    # T5
+    @tool(on_error="raise")
+    async def fail() -> str:
+        raise OSError("disk full")
+
+    runner = Runner(Agent("A", model=ScriptedModel([say("text", call("fail"))]), tools=[fail], output_key="x"))
+    live = runner.stream("hi")
+    with pytest.raises(BatonError):
+        await live._drive()
+    assert live.result.status == "failed"
+    assert live.result.values == {}
+
+
+async def test_output_key_keeps_nothing_on_interrupt_and_the_answer_afterwards() -> None:
+    # T5
+    model = ScriptedModel([say("text", call("ask", question="?")), "done"])
+    runner = Runner(Agent("A", model=model, tools=[ask], output_key="x"))
+    suspended = await runner.run("hi")
+    assert suspended.values == {}
+    assert (await runner.resume(suspended.run_id, "yes")).values == {"x": "done"}
+
+
+async def test_output_key_keeps_nothing_on_transfer() -> None:
+    # T5
+    model = ScriptedModel({"A": [say("over to B", call("transfer_to_b"))], "B": ["done"]})
+    result = await Runner(Agent("A", handoffs=[Agent("B")], output_key="x"), model=model).run("hi")
+    assert result.output == "done"
+    assert result.values == {}
+
+
+# --- T6: output types
+
+
+async def test_an_answer_is_read_as_the_output_type() -> None:
+    # T6
+    model = ScriptedModel([REPORT])
+    result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
+    assert result.output == Report(city="Rome", degrees=25)
+    schema = model.requests[0].output_schema
+    assert schema is not None
+    assert schema.name == "Report"
+    assert set(schema.schema["properties"]) == {"city", "degrees"}
+
+
+async def test_an_invalid_answer_goes_back_with_what_is_wrong_at_most_twice() -> None:
+    # T6
+    model = ScriptedModel(["Rome is warm", '{"city": "Rome", "degrees": 99}', REPORT])
+    result = await Runner(Agent("A", model=model, output_type=Report)).run("hi")
+    assert result.output == Report(city="Rome", degrees=25)
+    first, second = (text_of(request.messages[-1].content) for request in model.requests[1:])
+    assert "not JSON" in first
+    assert "degrees" in second
+    assert "less than or equal to 60" in second
+    roles = [type(message).__name__ for message in model.requests[2].messages]
+    assert roles == ["UserMessage", "AssistantMessage", "UserMessage", "AssistantMessage", "UserMessage"]
+
+
+async def test_a_third_invalid_answer_ends_the_run() -> None:
+    # T6
+    model = ScriptedModel(['{"city": "Rome"}'], cycle=True)
+    with pytest.raises(OutputError, match="`A` must answer with `Report`") as caught:
+        await Runner(Agent("A", model=model, output_type=Report)).run("hi")
+    assert (caught.value.agent, caught.value.expected) == ("A", "`Report`")
+    assert "degrees" in caught.value.problems
+    assert len(model.requests) == 3
+
+
+async def test_corrections_of_the_output_survive_resume() -> None:
+    # T6: two are allowed in one activation, not two after every resume.
+    model = ScriptedModel(["no", call("ask", question="?"), "no", "no", REPORT])
+    runner = Runner(Agent("A", model=model, tools=[ask], output_type=Report))
+    suspended = await runner.run("hi")
+    with pytest.raises(OutputError):
+        await runner.resume(suspended.run_id, "yes")
+    assert model.remaining == 1
+
+
+# --- what a model must not do
+
+
+async def test_a_model_that_says_nothing_is_an_error_that_may_pass() -> None:
+    with pytest.raises(EmptyResponseError, match="`quiet` of `A` answered with neither text nor calls") as caught:
+        await Runner(Agent("A", model=ScriptedModel([AssistantMessage()], name="quiet"))).run("hi")
+    assert caught.value.model == "quiet"
+    assert caught.value.retryable
+
+
+async def test_a_model_that_only_thinks_has_said_nothing() -> None:
+    thought = AssistantMessage(reasoning=(Reasoning("hm"),))
+    with pytest.raises(EmptyResponseError):
+        await Runner(Agent("A", model=ScriptedModel([thought]))).run("hi")
+
+
+async def test_an_error_of_a_model_is_a_model_error_with_its_cause() -> None:
+    with pytest.raises(ModelError, match="the model `m` of `A` raised OSError: gone") as caught:
+        await Runner(Agent("A", model=ScriptedModel([OSError("gone")], name="m"))).run("hi")
+    assert caught.value.model == "m"
+    assert isinstance(caught.value.__cause__, OSError)
+
+
+async def test_a_models_own_error_is_passed_on_as_it_is() -> None:
+    overloaded = ModelError("overloaded", model="m", retryable=True, retry_after=3.0)
+    with pytest.raises(ModelError) as caught:
+        await Runner(Agent("A", model=ScriptedModel([overloaded]))).run("hi")
+    assert caught.value is overloaded
+
+
+async def test_what_a_model_says_it_consumed_is_in_the_log_and_added_up() -> None:
+    used = Usage(input_tokens=10, output_tokens=2, cost=0.5)
+    model = ScriptedModel([say("", call("look_up", city="Rome"), usage=used), say("done", usage=used)], name="m")
+    result = await Runner(Agent("A", model=model, tools=[look_up])).run("hi")
+    total = Usage(input_tokens=20, output_tokens=4, cost=1.0, model_calls=2)
+    assert result.usage.total == total
+    assert result.usage.by_agent == {"A": total}
+    assert result.usage.by_model == {"m": total}
+
+
+# --- T6: types that are not objects
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "wanted"),
+    [
+        (int, '{"response": 3}', 3),
+        (int, "3", 3),
+        (list[str], '{"response": ["a", "b"]}', ["a", "b"]),
+        (date, '"2026-02-03"', date(2026, 2, 3)),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+        (Report, f"```json\n{REPORT}\n```", Report(city="Rome", degrees=25)),
+        (Report, f"```\n{REPORT}```", Report(city="Rome", degrees=25)),
+    ],
+)
+async def test_an_output_type_may_be_whatever_pydantic_can_read(kind: Any, answer: str, wanted: Any) -> None:
+    # T6
+    model = ScriptedModel([answer])
+    result = await Runner(Agent("A", model=model, output_type=kind)).run("hi")
+    assert result.output == wanted
+    schema = model.requests[0].output_schema
+    assert schema is not None
+    assert schema.schema.get("type") == "object" or "$ref" in schema.schema
+
+
+async def test_an_output_type_that_is_no_object_is_wrapped_in_one() -> None:
+    # T6: providers demand an object.
+    model = ScriptedModel(['{"response": [{"city": "Rome", "degrees": 25}]}'])
+    result = await Runner(Agent("A", model=model, output_type=list[Report])).run("hi")
+    assert result.output == [Report(city="Rome", degrees=25)]
+    schema = model.requests[0].output_schema
+    assert schema is not None
+    assert (schema.schema["required"], schema.schema["additionalProperties"]) == (["response"], False)
+    assert list(schema.schema["$defs"]) == ["Report"]
+    assert "$defs" not in schema.schema["properties"]["response"]
+
+
+async def test_the_transcript_of_a_corrected_answer() -> None:
+    # T6: what was wrong stays in the log; the complaint is told to the model and is no event.
+    result = await Runner(Agent("A", model=ScriptedModel(["no", REPORT]), output_type=Report)).run("hi")
+    assert transcript(result.events) == [
+        'run of A started with "hi"',
+        "A started",
+        'A: said "no"',
+        'A: said "{\\"city\\": \\"Rome\\", \\"degrees\\": 25}"',
+        "A finished",
+        "run completed",
+    ]

@@ -1,0 +1,239 @@
+"""Agents around workflows: guardrails, agents that hand on, hooks; and what they do to steps (W1, T21, H12)."""
+
+from typing import Any
+
+import pytest
+from tests.workflows.parts import answered, asker, check_replay, failing, paths, speaker, texts, writer
+
+from baton import (
+    Agent,
+    AgentHooks,
+    BaseAgent,
+    Exit,
+    Limits,
+    LoopAgent,
+    ParallelAgent,
+    RunContext,
+    RunHooks,
+    Runner,
+    SequentialAgent,
+    SetupError,
+    then_transfer,
+)
+from baton.agents import with_guardrails
+from baton.errors import GuardrailTrippedError, LimitError
+from baton.events import ControlTransferred
+from baton.testing import ScriptedModel, call
+from baton.workflows import BreakLoop
+
+
+def polite(ctx: RunContext, given: Any) -> bool:
+    """Whether nobody is rude."""
+    return "rude" not in str(given)
+
+
+def steps(*agents: BaseAgent[Any, Any], **facts: Any) -> SequentialAgent:
+    """A sequence called S."""
+    return SequentialAgent("S", sub_agents=agents, **facts)
+
+
+# --- guardrails
+
+
+async def test_guardrails_around_a_workflow_judge_its_input_and_its_last_answer() -> None:
+    # W1
+    runner = Runner(
+        with_guardrails(steps(speaker("a"), asker("b")), input_guardrails=[polite], output_guardrails=[polite])
+    )
+    result = await answered(runner, await runner.run("go"))
+    assert texts(result) == ["a", "b begins", "b: yes to b?"]
+    assert [(each.stage, each.agent, each.verdict.passed) for each in result.guardrail_results] == [
+        ("input", "S", True),
+        ("output", "S", True),
+    ]
+    await check_replay(runner, result)
+    with pytest.raises(GuardrailTrippedError, match="the input of `S`"):
+        await runner.run("rude")
+    with pytest.raises(GuardrailTrippedError, match="the output of `S`"):
+        await Runner(with_guardrails(steps(speaker("a", "rude")), output_guardrails=[polite])).run("go")
+
+
+async def test_a_guarded_step_stops_the_sequence_and_only_its_branch() -> None:
+    # W1, W3
+    rude = with_guardrails(speaker("a", "rude"), output_guardrails=[polite])
+    with pytest.raises(GuardrailTrippedError):
+        await Runner(steps(rude, speaker("b"))).run("go")
+    result = await Runner(ParallelAgent("P", sub_agents=[rude, speaker("b")], on_error="ignore")).run("go")
+    assert texts(result)[0].startswith("[a] failed: GuardrailTrippedError")
+    assert result.output == {"b": "b"}
+
+
+async def test_guardrails_beside_the_model_of_a_step() -> None:
+    # W1
+    asking = with_guardrails(Agent("A"), input_guardrails=[polite], mode="parallel")
+    runner = Runner(ParallelAgent("P", sub_agents=[asking, Agent("B")]), model=ScriptedModel({"A": ["a"], "B": ["b"]}))
+    assert (await runner.run("go")).output == {"A": "a", "B": "b"}
+
+
+# --- agents that hand on
+
+
+async def test_a_workflow_that_hands_on() -> None:
+    # T21
+    inner = SequentialAgent("W", sub_agents=[speaker("a"), asker("b")], handoffs=[speaker("next")])
+    runner = Runner(then_transfer(inner, to="next"))
+    result = await answered(runner, await runner.run("go"))
+    assert paths(result.events) == ["W.a", "W.a.b", "W.a.b", "W", "W.next"]
+    assert result.agent == "next"
+    await check_replay(runner, result)
+
+
+@pytest.mark.parametrize("action", [Exit("over"), BreakLoop()])
+async def test_exit_and_break_pass_through_an_agent_that_hands_on(action: Any) -> None:
+    # T21, W2
+    inner = SequentialAgent("W", sub_agents=[speaker("a", then=action)], handoffs=[speaker("next")])
+    loop = LoopAgent("L", sub_agents=[then_transfer(inner, to="next")])
+    result = await Runner(steps(loop, speaker("end"))).run("go")
+    assert texts(result) == ["a"] if isinstance(action, Exit) else ["a", "end"]
+
+
+async def test_a_step_that_hands_on_stays_inside_the_step() -> None:
+    # T21, W1
+    step = then_transfer(Agent("A", handoffs=[speaker("next")]), to="next")
+    runner = Runner(steps(step, speaker("z")), model=ScriptedModel({"A": ["a"]}))
+    result = await runner.run("go")
+    assert paths(result.events) == ["S.A", "S.A", "S.A.next", "S.A.z"]
+    with pytest.raises(SetupError, match="an agent that runs inside another one cannot reach agents outside"):
+        Runner(steps(then_transfer(speaker("a"), to="z"), speaker("z")))
+
+
+async def test_a_reported_failure_leaves_the_same_values_live_and_after_a_resume() -> None:
+    # T21, W4: what was written in branches that were never joined is not there, all else is.
+    branches = ParallelAgent("P", sub_agents=[writer("lost", lost=1), failing("f")])
+    inside = SequentialAgent("W", sub_agents=[writer("kept", kept=1, gone=None), branches], handoffs=[asker("next")])
+    runner = Runner(then_transfer(inside, to="next", on_error="report"))
+    result = await runner.run("go", values={"gone": 1})
+    assert result.values == {"kept": 1}
+    result = await answered(runner, result)
+    assert result.values == {"kept": 1}
+    assert texts(result)[0] == (
+        "[W] failed: BranchesFailedError: 1 of the branches of `P` failed: `f`: ValueError: f cannot"
+    )
+    await check_replay(runner, result)
+
+
+async def test_a_reported_failures_model_calls_count_after_a_resume() -> None:
+    # T21, DESIGN §10
+    inside = SequentialAgent("W", sub_agents=[Agent("A"), failing("f")], handoffs=[asker("next")])
+    step = then_transfer(inside, to="next", on_error="report")
+    runner = Runner(steps(step, Agent("B")), model=ScriptedModel({"A": ["a"]}), limits=Limits(model_calls=1))
+    result = await runner.run("go")
+    with pytest.raises(LimitError):
+        await answered(runner, result)
+
+
+async def test_what_must_end_the_run_is_not_reported() -> None:
+    # T21, DESIGN §10
+    inside = LoopAgent("W", sub_agents=[Agent("A")], handoffs=[speaker("next")])
+    runner = Runner(
+        then_transfer(inside, to="next", on_error="report"),
+        model=ScriptedModel({"A": ["a"]}, cycle=True),
+        limits=Limits(model_calls=2),
+    )
+    with pytest.raises(LimitError):
+        await runner.run("go")
+
+
+# --- hooks
+
+
+class Notes(RunHooks):
+    """Notes who starts and ends, who hands over and who asks."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def on_agent_start(self, ctx: RunContext, agent: Any) -> None:
+        self.lines.append(f"+{agent.name}")
+
+    def on_agent_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
+        self.lines.append(f"-{agent.name}={output}")
+
+    def on_handoff(self, ctx: RunContext, from_agent: Any, to_agent: Any) -> None:
+        self.lines.append(f"{from_agent.name}>{to_agent.name}")
+
+    def on_interrupt(self, ctx: RunContext, interrupt: Any) -> None:
+        self.lines.append(f"?{interrupt.agent}")
+
+    async def on_run_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
+        self.lines.append(f"end of {agent.name}")
+
+
+class Own(AgentHooks):
+    """Writes a value when its agent starts and ends."""
+
+    def on_start(self, ctx: RunContext, agent: Any) -> None:
+        ctx.values.set(f"{agent.name} started", True)
+
+    async def on_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
+        ctx.values.set(f"{agent.name} ended", output)
+
+
+async def test_hooks_are_told_of_everything_inside_once() -> None:
+    # H12
+    notes = Notes()
+    inner = SequentialAgent("T", sub_agents=[asker("b")])
+    boss = Agent("Boss", tools=[inner.as_tool()])
+    model = ScriptedModel({"Boss": [call("t", request="x"), "done"]})
+    runner = Runner(steps(speaker("a"), boss), model=model, hooks=notes)
+    result = await answered(runner, await runner.run("go"))
+    assert notes.lines == [
+        *("+S", "+a", "-a=a", "+Boss", "+T", "+b", "?b"),
+        *("-b=b: yes to b?", "-T=b: yes to b?", "-Boss=done", "-S=done", "end of S"),
+    ]
+    assert [type(event) for event in result.events if isinstance(event, ControlTransferred)] == []
+    await check_replay(runner, result)
+
+
+async def test_hooks_of_workflows_and_steps() -> None:
+    # H12, W4
+    branch = Agent("A", hooks=Own())
+    parallel = ParallelAgent("P", sub_agents=[branch, asker("b")], hooks=Own())
+    runner = Runner(steps(parallel, hooks=Own()), model=ScriptedModel({"A": ["a"]}))
+    result = await runner.run("go")
+    assert result.values == {"S started": True, "P started": True}, "the branch is not joined yet"
+    result = await answered(runner, result)
+    outputs = {"A": "a", "b": "b: yes to b?"}
+    assert result.values == {
+        **dict.fromkeys(("S started", "P started", "A started"), True),
+        "A ended": "a",
+        "P ended": outputs,
+        "S ended": outputs,
+    }
+    await check_replay(runner, result)
+
+
+async def test_a_hook_that_asks_in_a_branch() -> None:
+    # H12, W5
+    class Asking(AgentHooks):
+        async def on_start(self, ctx: RunContext, agent: Any) -> None:
+            ctx.values.set("allowed", await ctx.interrupt(f"may {agent.name}?"))
+
+    branches = [Agent("A", hooks=Asking()), asker("b"), speaker("c")]
+    runner = Runner(ParallelAgent("P", sub_agents=branches), model=ScriptedModel({"A": ["a"]}))
+    result = await runner.run("go")
+    assert [question.payload for question in result.interrupts] == ["may A?", "b?"]
+    result = await answered(runner, result, lambda questions: questions[:1])
+    assert (texts(result)[0], result.values) == ("a", {"allowed": "yes to may A?"})
+    await check_replay(runner, result)
+
+
+async def test_a_hook_that_fails_in_a_branch_fails_the_branch() -> None:
+    # H12, W3
+    class Failing(AgentHooks):
+        def on_end(self, ctx: RunContext, agent: Any, output: Any) -> None:
+            raise ValueError("not like this")
+
+    branches = [Agent("A", hooks=Failing()), speaker("b")]
+    runner = Runner(ParallelAgent("P", sub_agents=branches, on_error="ignore"), model=ScriptedModel({"A": ["a"]}))
+    assert (await runner.run("go")).output == {"b": "b"}

@@ -1,0 +1,115 @@
+"""Every example runs offline, says that its model is scripted, and does what its lesson says."""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.architecture.shape import REPOSITORY
+
+EXAMPLES = sorted((REPOSITORY / "examples").glob("*.py"))
+MOST_LINES = 60
+
+KEY_LINES = {
+    "00_demo.py": "It is 25 °C in Beijing right now: a good day for a walk in the hutongs.",
+    "01_one_agent.py": "Guide: I answer questions about your order, in one sentence.",
+    "02_tools.py": "Shopkeeper: price failed -> quantity must be at least 1",
+    "03_transfer.py": "RouterAgent → WeatherAgent",
+    "04_handoffs.py": "tools of Desk: transfer_to_bookings, escalate",
+    "05_function_returns_agent.py": "Refunds was told: Settle the refund of order A-17.",
+    "06_structured_output.py": "output: Trip(city='Lisbon', nights=3), 270 EUR",
+    "07_streaming.py": "5 pieces of text, 7 events in the log; deltas are not logged",
+    "08_interrupt_and_resume.py": "book_flight ran twice up to the question, the search ran 1 time",
+    "09_approval.py": "completed: A and B are paid back, C is not. Paid: [5.0, 60.0]",
+    "10_your_own_agent.py": "Doorman → Bouncer",
+    "11_history.py": "  UserMessage: For context: [Nurse] `file_of` tool returned result: Ada: allergic to nuts.",
+    "12_retry_and_failover.py": "spare: The spare model answers.",
+    "13_then_and_back.py": "path: Editor → Researcher → Editor → Writer → Checker",
+    "14_triage.py": "Refunds was told: Settle order A-17: refund, priority 1.",
+    "15_redaction.py": "no number or address reached Billing; the log is whole",
+    "16_conditions.py": "gold at 22:00 may reach concierge, mail; is with Concierge",
+    "17_escalation.py": "the case that Third read: First: restarted it; Second: replaced the cable",
+    "18_handing_back.py": "path: Planner → Trains → Planner → Hotels → Planner",
+    "19_tracing.py": "    handoff Desk to Refunds, requested: ('Refunds', 'Billing')",
+    "20_guardrails.py": "80 EUR are on their way. Paid: [80.0]",
+    "21_research_pipeline.py": "Research answers: Bicycle lanes lower the number of accidents, most studies find.",
+    "22_writer_and_critic.py": "who had the floor: Article, Drafts, Writer, Critic, Writer, Critic, Publisher",
+    "23_market_research.py": "figures: ['8 of 10 want it', '30 EUR']",
+    "24_supervisor.py": "path: Boss → Search → Boss → Maths → Boss",
+    "25_layered_supervisor.py": "Lawyer had the last word: Not a word of this.",
+    "26_trip_planning.py": "3 steps in 2 rounds: Take the ICE at 9:40 (89 EUR) and stay at Pension Ada (70 EUR).",
+    "27_project_manager.py": "It is out. (12 model calls, 61 events)",
+    "28_deep_agent.py": "The report is in report.md. Tides come about twice a day. [1]",
+    "29_survives_a_restart.py": "tuesday: completed, The money is on its way.",
+    "30_threads.py": "the floor is with Bookings: the second run began there, not with Desk",
+    "31_never_twice.py": "completed: Ada has her 100 EUR. The tool ran 1 time.",
+    "32_fork.py": "second: You fly to Rome at 07:10.",
+    "33_crash_laboratory.py": "15 crashes in a run of 9 events, 15 resumes: the same outcome every time",
+    "40_mcp.py": "warehouse_reserve failed: Error executing tool reserve: there are only 3 of lamp",
+    "41_a2a.py": "completed: Weather says Rome has been warned.",
+    "42_three_mcp_servers.py": "in the log of git: Say when the call is",
+    "43_http_api.py": "Done: four people at 20:30.",
+    "44_ag_ui.py": "Red it is: I paint the door.",
+    "45_voice_desk.py": "4600 ms of speech, 1 connection, active: Triage",
+}
+
+
+def _run(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=REPOSITORY,
+        # The demo would otherwise fetch a model of 1.1 GB; lessons play their scripts anyway.
+        env={**os.environ, "BATON_MODEL": "scripted"},
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+
+
+def _commands_in(example: Path) -> list[list[str]]:
+    """The command lines in the docstring of a lesson."""
+    docstring = ast.get_docstring(ast.parse(example.read_text(encoding="utf-8"))) or ""
+    lines = [line.strip() for line in docstring.splitlines()]
+    return [shlex.split(line) for line in lines if line.startswith(("python ", "baton "))]
+
+
+def test_every_example_has_a_key_line_and_a_line_in_the_list() -> None:
+    assert [example.name for example in EXAMPLES] == list(KEY_LINES)
+    listed = re.findall(r"\(([0-9]{2}_\w+\.py)\)", (REPOSITORY / "examples" / "README.md").read_text(encoding="utf-8"))
+    assert listed == list(KEY_LINES)
+
+
+# A lesson may fetch a server with npx the first time.
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_runs_and_shows_its_lesson(example: Path) -> None:
+    finished = _run(str(example.relative_to(REPOSITORY)))
+    if finished.stderr.startswith("this lesson needs"):
+        pytest.skip(finished.stderr.strip())
+    assert finished.returncode == 0, finished.stderr
+    lines = finished.stdout.splitlines()
+    assert lines[0].startswith("scripted model")
+    assert KEY_LINES[example.name] in lines
+    assert "Traceback" not in finished.stderr
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
+def test_an_example_is_one_page(example: Path) -> None:
+    assert len(example.read_text(encoding="utf-8").splitlines()) <= MOST_LINES
+
+
+@pytest.mark.parametrize("example", EXAMPLES[1:], ids=lambda example: example.stem)
+def test_the_commands_in_its_docstring_work(example: Path) -> None:
+    (python, script), *others = _commands_in(example)
+    assert (python, script) == ("python", f"examples/{example.name}")
+    assert any(command[:2] == ["baton", "check"] for command in others)
+    for _, verb, target, *rest in others:
+        assert target.startswith(f"examples/{example.name}:")
+        strict = ["--strict"] if verb == "check" else []
+        finished = _run("-m", "baton", verb, target, *rest, *strict)
+        assert finished.returncode == 0, finished.stdout + finished.stderr

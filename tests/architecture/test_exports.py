@@ -1,0 +1,88 @@
+"""The exported names exist, are sorted, and are in the reference."""
+
+import ast
+import re
+from importlib import import_module
+
+import pytest
+from tests.architecture.public import PACKAGES, public_names
+from tests.architecture.shape import PACKAGE, REPOSITORY, ROOT, package_imports, read_modules
+
+import baton
+
+REFERENCE = REPOSITORY / "docs" / "reference"
+MAX_ROOT_NAMES = 40
+EXPORTED: dict[str, tuple[str, ...]] = vars(baton)["_PACKAGES"]
+WITH_LISTS = [package for package in PACKAGES if (PACKAGE / package).is_dir()]
+
+
+def _sort_key(name: str) -> tuple[int, str]:
+    """Sort constants first, then classes, then functions."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def test_the_root_exports_names_of_packages() -> None:
+    exported = [name for names in EXPORTED.values() for name in names]
+    assert sorted(exported) == sorted(baton.__all__)
+    assert len(set(exported)) == len(exported) <= MAX_ROOT_NAMES
+    for package, names in EXPORTED.items():
+        module = import_module(f"baton.{package}")
+        assert [name for name in names if getattr(baton, name) is not getattr(module, name)] == []
+
+
+def test_a_type_checker_sees_the_same_names() -> None:
+    tree = ast.parse((PACKAGE / "__init__.py").read_text(encoding="utf-8"))
+    (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        node.module: sorted(alias.name for alias in node.names)
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+    }
+    assert seen == {package: sorted(names) for package, names in EXPORTED.items()}
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Kitchen'"):
+        _ = getattr(baton, "Kitchen")  # noqa: B009 - the type checker would know that it is not there
+
+
+def test_dir_shows_public_names_only() -> None:
+    assert dir(baton) == sorted(baton.__all__)
+
+
+@pytest.mark.parametrize("package", WITH_LISTS)
+def test_a_package_sorts_its_names(package: str) -> None:
+    module = import_module(f"baton.{package}")
+    names = list(module.__all__)
+    assert names == sorted(names, key=_sort_key)
+    assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_the_root_sorts_its_names() -> None:
+    assert baton.__all__ == sorted(baton.__all__, key=_sort_key)
+
+
+@pytest.mark.parametrize("package", [*WITH_LISTS, "cli"])
+def test_a_package_says_what_it_is_for_and_what_it_may_import(package: str) -> None:
+    docstring = " ".join((import_module(f"baton.{package}").__doc__ or "").split())
+    imports = re.search(r"\b(?:May import|Imports) [^.]+\.", docstring)
+    assert imports is not None, f"baton.{package} does not say what it may import"
+    assert docstring[: imports.start()].strip(), f"baton.{package} does not say what it is for"
+
+
+def test_the_reference_has_a_page_for_each_package() -> None:
+    assert set(PACKAGES) == set(package_imports(read_modules(PACKAGE))) - {
+        ROOT,
+        "__main__",
+        "cli",
+        "arguments",
+        "version",
+    }
+    assert {page.stem for page in REFERENCE.glob("*.md")} == {"index", *PACKAGES}
+    for package in PACKAGES:
+        assert f"\n::: baton.{package}\n" in (REFERENCE / f"{package}.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_exports_something(package: str) -> None:
+    assert public_names(package)

@@ -1,0 +1,83 @@
+"""Modules that `import baton` and a first team load. `python -m benchmarks` measures time and memory."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = frozenset(
+    {
+        *("pydantic", "pydantic_core", "griffe", "rich", "click", "pygments"),
+        *("openai", "anthropic", "google", "mistralai", "litellm"),
+        *("httpx", "requests", "aiohttp", "starlette", "fastapi", "uvicorn", "websockets"),
+        *("sqlite3", "asyncpg", "psycopg", "redis", "opentelemetry", "mcp", "a2a"),
+        *("pytest", "hypothesis", "multiprocessing"),
+    }
+)
+NOT_EVEN_YET = frozenset({"asyncio", "msgspec", "typing_extensions", "dataclasses", "inspect", "logging", "json"})
+"""Modules that `import baton` alone must not load; names are loaded on first use."""
+
+_A_TEAM = """
+from baton import Agent, Limits, RunContext, Runner, handoff, tool
+from baton.testing import ScriptedModel
+weather = Agent("Weather", description="Knows the weather.")
+runner = Runner(Agent("Router", description="Routes.", sub_agents=[weather]), model=ScriptedModel(["Hi."]))
+assert runner.run_sync("Hello").output == "Hi."
+"""
+
+
+def _loaded_by(code: str) -> set[str]:
+    program = f"{code}\nimport sys as _sys; print(*_sys.modules, sep=chr(10))"
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    before = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.modules, sep=chr(10))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in set(finished.stdout.split()) - set(before.stdout.split())}
+
+
+def test_import_baton_loads_next_to_nothing() -> None:
+    loaded = _loaded_by("import baton")
+    assert "baton" in loaded
+    assert loaded & (HEAVY | NOT_EVEN_YET) == set()
+
+
+def test_a_first_team_without_tools_loads_nothing_heavy() -> None:
+    loaded = _loaded_by(_A_TEAM)
+    assert "msgspec" in loaded
+    assert loaded & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "errors",
+        "messages",
+        "events",
+        "log",
+        "context",
+        "models",
+        "tools",
+        "handoffs",
+        "stores",
+        "otel",
+        "mcp",
+        "serving",
+    ],
+)
+def test_no_package_loads_anything_heavy(package: str) -> None:
+    assert _loaded_by(f"import baton.{package}") & HEAVY == set()
+
+
+def test_the_command_line_answers_for_its_version_without_loading_a_run() -> None:
+    program = (
+        "import json, sys; from click.testing import CliRunner; from baton.cli.main import main; "
+        "said = CliRunner().invoke(main, ['--version']).output; print(json.dumps([said, *sys.modules]))"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    said, *loaded = json.loads(finished.stdout)
+    assert said.startswith("baton, version ")
+    assert not {"baton.runner", "pydantic", "rich"} & set(loaded)

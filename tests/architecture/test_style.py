@@ -1,0 +1,73 @@
+"""Docstrings, comments and messages keep to the style guide, and public names are documented."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.architecture.public import public_objects, undocumented
+from tests.architecture.shape import PACKAGE
+from tests.architecture.style import (
+    check_class_names,
+    check_files,
+    package_of,
+    pending,
+    python_files,
+)
+
+CHECKED = [path for path in python_files(PACKAGE) if package_of(path) not in pending()]
+
+
+def test_pending_packages_exist() -> None:
+    assert pending() <= {package_of(path) for path in python_files(PACKAGE)}
+
+
+def test_the_package_keeps_to_the_style_guide() -> None:
+    assert [str(violation) for violation in check_files(CHECKED)] == []
+
+
+def test_public_class_names_are_unique() -> None:
+    assert [str(violation) for violation in check_class_names(CHECKED)] == []
+
+
+def test_public_parameters_are_documented() -> None:
+    found = [
+        missing
+        for name, value in public_objects()
+        if name.split(".")[1] not in pending()
+        for missing in undocumented(name, value)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("source", "rule"),
+    [
+        ('def f() -> None:\n    """Whoever calls it."""\n', "noun-clause docstring"),
+        ('def f() -> None:\n    """What it does."""\n', "noun-clause docstring"),
+        ('def f() -> None:\n    """The same, but later."""\n', "noun-clause docstring"),
+        ('def f() -> None:\n    """Mend the log."""\n', "banned word"),
+        ("x = 1  # Somebody else has it.\n", "banned word"),
+        ('raise ValueError("nobody has the floor")\n', "banned word"),
+        ("def f() -> None: ...\n", "missing docstring"),
+        ("class A:\n    x = 1\n", "missing docstring"),
+        (f'def f() -> None:\n    """{"Long " * 30}."""\n', "long summary"),
+        ('def f() -> None:\n    """One.\n    Two.\n    """\n', "summary is not one line"),
+    ],
+)
+def test_violations_are_found(source: str, rule: str, tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(source)
+    ast.parse(source)
+    assert rule in {violation.rule for violation in check_files([path])}
+
+
+def test_plain_code_passes(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text('"""A module."""\n\n\ndef run() -> str:\n    """Run it."""\n    return "the room"\n')
+    assert check_files([path]) == []
+
+
+def test_class_names_used_twice_are_found(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.py").write_text("class Turn: ...\nclass _Private: ...\n")
+    assert [violation.text for violation in check_class_names(python_files(tmp_path))] == ["Turn", "Turn"]

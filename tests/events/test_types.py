@@ -1,0 +1,16 @@
+"""The small readings that events offer."""
+
+from baton.events import AgentResponded, ToolReturned
+from baton.events.base import RUN_ORIGIN
+from baton.messages import AssistantMessage, Data, Image, Text, ToolMessage
+
+
+def test_what_was_said_as_text() -> None:
+    parts = (Text("look"), Image(url="https://example.org/cat.png"), Data({"a": 1}))
+    assert AgentResponded("k", RUN_ORIGIN, 1.0, AssistantMessage(parts)).text == 'look\n{"a":1}'
+    assert AgentResponded("k", RUN_ORIGIN, 1.0, AssistantMessage("plain")).text == "plain"
+
+
+def test_a_result_as_a_message_for_a_model() -> None:
+    event = ToolReturned("k", RUN_ORIGIN, 1.0, "call_1", "t", "broken", is_error=True)
+    assert event.message == ToolMessage("call_1", "t", "broken", is_error=True)

@@ -1,0 +1,186 @@
+"""Forks: new runs from the first events of another one, optionally edited; the original stays unchanged."""
+
+from typing import Any
+
+import pytest
+from tests.runner.recording_store import RecordingStore, get_record, load_events
+
+from baton import Agent, AgentContext, RunContext, Runner, agent, tool
+from baton.errors import AnswerError, RunError, RunNotFoundError, ToolResultError
+from baton.events import RunStarted, ToolReturned
+from baton.messages import AssistantMessage, UserMessage, text_of
+from baton.testing import ScriptedModel, call, say, transcript
+
+
+class Shop:
+    """A team, and what its tools did."""
+
+    def __init__(self, steps: Any, store: Any) -> None:
+        self.done: list[str] = []
+        self.model = ScriptedModel(steps)
+
+        @tool
+        async def price(item: str) -> str:
+            """Look a price up."""
+            self.done.append(item)
+            return f"{item}: 5"
+
+        @tool(needs_approval=True)
+        async def pay(ctx: RunContext, euro: int) -> str:
+            """Pay."""
+            self.done.append(f"paid {euro}")
+            return f"paid {euro}"
+
+        @tool
+        async def ask(ctx: RunContext) -> str:
+            """Ask."""
+            return f"{await ctx.interrupt('size?', schema=int)}"
+
+        self.runner = Runner(Agent("A", model=self.model, tools=[price, pay, ask]), store=store)
+
+
+@pytest.fixture(params=[False, True], ids=["in memory", "stored"])
+def store(request: pytest.FixtureRequest) -> RecordingStore | None:
+    """Forks work with a store and without."""
+    return RecordingStore() if request.param else None
+
+
+async def test_a_fork_continues_from_the_middle_and_leaves_the_original_unchanged() -> None:
+    # D13
+    store = RecordingStore()
+    shop = Shop([call("price", item="tea"), call("price", item="rum"), "tea and rum", "only tea"], store)
+    first = await shop.runner.run("shop", run_id="r")
+    before = await store.load("r")
+    at = next(n for n, event in enumerate(first.events, 1) if isinstance(event, ToolReturned))
+    fork = await shop.runner.fork("r", at=at, run_id="f")
+    assert fork == "f"
+    assert (await get_record(store, "f")).lease_until == 0.0
+    result = await shop.runner.resume("f")
+    assert (result.output, result.run_id) == ("only tea", "f")
+    assert shop.done == ["tea", "rum"], "what is in the fork was done again"
+    assert await store.load("r") == before
+    started = (await load_events(store, "f"))[0]
+    assert isinstance(started, RunStarted)
+    assert (started.run_id, started.forked_from) == ("f", f"r@{at}")
+
+
+async def test_a_fork_with_another_input_starts_from_the_beginning(store: RecordingStore | None) -> None:
+    # D13
+    shop = Shop([call("price", item="tea"), call("ask"), "one", "two"], store)
+    first = await shop.runner.run("buy tea")
+    fork = await shop.runner.fork(first.events, edit={"run": "buy rum"})
+    assert (await shop.runner.resume(fork)).output == "one"
+    assert [text_of(message.content) for message in shop.model.requests[-1].messages] == ["buy rum"]
+    fork = await shop.runner.fork(
+        first.events, edit={"run": [UserMessage("a"), AssistantMessage("b"), UserMessage("c")]}
+    )
+    await shop.runner.resume(fork)
+    assert [text_of(message.content) for message in shop.model.requests[-1].messages] == ["a", "b", "c"]
+
+
+async def test_a_fork_with_another_tool_result_asks_the_model_again(store: RecordingStore | None) -> None:
+    # D13
+    shop = Shop([call("price", item="tea"), call("ask"), "dear", "odd"], store)
+    first = await shop.runner.run("buy tea")
+    fork = await shop.runner.fork(first.run_id, edit={"1/m1.0": "tea: 900"})
+    assert (await shop.runner.resume(fork)).output == "dear"
+    assert [text_of(message.content) for message in shop.model.requests[-1].messages][-1] == "tea: 900"
+    # As a tool could have returned it.
+    fork = await shop.runner.fork(first.run_id, edit={"1/m1.0": {"tea": 900}})
+    await shop.runner.resume(fork)
+    assert [text_of(message.content) for message in shop.model.requests[-1].messages][-1] == '{"tea":900}'
+    with pytest.raises(ToolResultError):
+        await shop.runner.fork(first.run_id, edit={"1/m1.0": object()})
+    assert shop.done == ["tea"]
+
+
+async def test_a_fork_with_another_answer_takes_the_other_branch() -> None:
+    # D13
+    shop = Shop([call("pay", euro=5), "paid", "left"], RecordingStore())
+    waiting = await shop.runner.run("buy tea")
+    await shop.runner.resume(waiting.run_id, True)
+    no = {"approved": False, "reason": "too dear"}
+    fork = await shop.runner.fork(waiting.run_id, edit={"1/m1.0/ask1!": no})
+    result = await shop.runner.resume(fork)
+    assert (result.output, shop.done) == ("left", ["paid 5"])
+    assert "A: pay failed -> This call of `pay` was not approved: too dear" in transcript(result.events)
+
+
+async def test_a_suspended_run_is_forked_and_answered_both_ways(store: RecordingStore | None) -> None:
+    # D13
+    shop = Shop([call("pay", euro=5), "left", "paid"], store)
+    waiting = await shop.runner.run("buy tea")
+    fork = await shop.runner.fork(waiting.run_id)
+    assert (await shop.runner.resume(fork, False)).output == "left"
+    assert (await shop.runner.resume(waiting.run_id, True)).output == "paid"
+    assert shop.done == ["paid 5"]
+
+
+async def test_an_edited_response_is_read_by_the_next_agent() -> None:
+    # D13
+    store = RecordingStore()
+    shop = Shop([say("Let me see.", call("price", item="tea")), "five", "six"], store)
+    await shop.runner.run("buy tea", run_id="r")
+    fork = await shop.runner.fork("r", edit={"1/m1": "Hold on."})
+    assert (await shop.runner.resume(fork)).output == "six"
+    assert [text_of(message.content) for message in shop.model.requests[-1].messages][1] == "Hold on."
+    assert shop.done == ["tea", "tea"]
+    with pytest.raises(RunError, match="the text of"):
+        await shop.runner.fork("r", edit={"1/m1": 5})
+
+
+async def test_several_results_of_one_turn_are_changed_at_once() -> None:
+    # D13: in whatever order they are given.
+    store = RecordingStore()
+    shop = Shop([[call("price", item="tea"), call("price", item="rum")], "x", "y", "z"], store)
+    await shop.runner.run("buy", run_id="r")
+    for edit in ({"1/m1.0": "T", "1/m1.1": "R"}, {"1/m1.1": "R", "1/m1.0": "T"}):
+        result = await shop.runner.resume(await shop.runner.fork("r", edit=edit))
+        assert [text_of(message.content) for message in result.messages[2:4]] == ["T", "R"]
+    assert shop.done == ["tea", "rum"]
+
+
+async def test_the_value_of_a_step_is_changed() -> None:
+    # D13
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        await ctx.say(f"drew {await ctx.step('draw', lambda: 6)}")
+
+    runner = Runner(a, store=RecordingStore())
+    await runner.run("hi", run_id="r")
+    result = await runner.resume(await runner.fork("r", edit={"1/step:draw": 1}))
+    assert result.messages[-1].content == "drew 1"
+
+
+async def test_an_invalid_fork_is_refused_and_nothing_is_stored() -> None:
+    # D13
+    store = RecordingStore()
+    shop = Shop([call("ask"), "done"], store)
+    await shop.runner.run("buy tea", run_id="r")
+    await shop.runner.resume("r", 5)
+    size = len(await load_events(store, "r"))
+    for at in (0, -1, size + 1):
+        with pytest.raises(RunError, match=f"has {size} events"):
+            await shop.runner.fork("r", at=at)
+    with pytest.raises(RunError, match="no event `2/m1`"):
+        await shop.runner.fork("r", edit={"2/m1": "x"})
+    with pytest.raises(RunError, match="no event `1/m2`"):
+        await shop.runner.fork("r", at=3, edit={"1/m2": "x"})
+    with pytest.raises(RunError, match="a AgentStarted event cannot be edited"):
+        await shop.runner.fork("r", edit={"1/start": "x"})
+    with pytest.raises(AnswerError, match="does not fit"):
+        await shop.runner.fork("r", edit={"1/m1.0/ask1!": "large"})
+    with pytest.raises(RunNotFoundError):
+        await shop.runner.fork("q")
+    assert [record.run_id for record in (await store.list()).records] == ["r"]
+
+
+async def test_a_fork_is_suspended_and_not_recovered() -> None:
+    # D13
+    store = RecordingStore()
+    shop = Shop(["one", "two"], store)
+    await shop.runner.run("hi", run_id="r", thread="t")
+    fork = await shop.runner.fork("r", at=1)
+    assert ((await get_record(store, fork)).status, await shop.runner.recover()) == ("suspended", {})
+    # It is no part of the conversation.
+    assert [record.run_id for record in await shop.runner.thread("t").runs()] == ["r"]

@@ -1,0 +1,276 @@
+"""Runs in the background, with any number of subscribers."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from baton import Agent, RunContext, Runner, agent, tool
+from baton.agents import AgentContext
+from baton.errors import AnswerError, RunConflictError, RunError, SetupError, ThreadBusyError
+from baton.events import AgentResponded, Delta, Event, RunCompleted, TextDelta
+from baton.runner import BackgroundRunner
+from baton.runner.background import Broadcast, Subscriber
+from baton.stores import MemoryStore
+from baton.testing import ScriptedModel, ScriptedStream, call
+
+
+@tool
+async def ask_me(ctx: RunContext) -> str:
+    return await ctx.interrupt("well?")
+
+
+async def _collect(background: BackgroundRunner, run_id: str, *, after: int = 0) -> list[tuple[int, Event | Delta]]:
+    return [item async for item in background.subscribe(run_id, after=after)]
+
+
+async def test_every_subscriber_gets_every_event_once() -> None:
+    gate = asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await ctx.say("one")
+        await gate.wait()
+        await ctx.say("two")
+
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    run_id = await background.start("go")
+    early = asyncio.create_task(_collect(background, run_id))
+    await asyncio.sleep(0)
+    late = asyncio.create_task(_collect(background, run_id, after=3))
+    await asyncio.sleep(0)
+    gate.set()
+    heard, heard_late = await early, await late
+
+    recorded = await background.runner.events(run_id)
+    assert heard == [*enumerate(recorded, 1)]
+    assert heard_late == heard[3:]
+    assert await _collect(background, run_id) == heard, "once it has stopped, it is read from the store"
+    assert not background.is_driving(run_id)
+
+
+async def test_subscribers_in_the_driving_process_get_deltas() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel([ScriptedStream("a", gate, "b")])
+    background = BackgroundRunner(Runner(Agent("A", model=model), store="memory:"))
+    run_id = await background.start("go")
+    listening = asyncio.create_task(_collect(background, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+
+    heard = await listening
+
+    assert "b" in [event.text for _, event in heard if isinstance(event, TextDelta)]
+    assert isinstance(heard[-1][1], RunCompleted)
+
+
+async def test_a_subscriber_that_leaves_does_not_stop_the_run() -> None:
+    gate = asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    run_id = await background.start("go")
+    async for _ in background.subscribe(run_id):
+        break
+    gate.set()
+    assert [event.text for _, event in await _collect(background, run_id) if isinstance(event, AgentResponded)] == [
+        "done"
+    ]
+
+
+async def test_an_interrupt_is_answered_by_another_background_runner() -> None:
+    store = MemoryStore()
+
+    def team(*steps: Any) -> Agent:
+        return Agent("A", tools=[ask_me], model=ScriptedModel([*steps]))
+
+    first = BackgroundRunner(Runner(team(call("ask_me")), store=store))
+    run_id = await first.start("go", thread="t")
+    await _collect(first, run_id)
+    with pytest.raises(ThreadBusyError):
+        await first.start("again", thread="t")
+
+    other = BackgroundRunner(Runner(team("thank you"), store=store))
+    with pytest.raises(AnswerError):
+        await other.resume(run_id, {"nobody/ask1": 1})
+    await other.resume(run_id, "fine")
+    heard = await _collect(other, run_id)
+
+    assert isinstance(heard[-1][1], RunCompleted)
+    assert [number for number, event in heard if isinstance(event, Event)] == [*range(1, len(heard) + 1)]
+
+
+async def test_a_run_is_cancelled_and_resumed() -> None:
+    gate = asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    run_id = await background.start("go")
+    assert await background.cancel(run_id) == "cancelled"
+    gate.set()
+    await background.resume(run_id)
+    assert isinstance((await _collect(background, run_id))[-1][1], RunCompleted)
+
+
+async def test_close_cancels_all_runs() -> None:
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await asyncio.Event().wait()
+
+    background = BackgroundRunner(Runner(slow, store="memory:"))
+    ids = [await background.start("go"), await background.start("go")]
+    await background.close()
+    records = [await background.runner._require_store("test").record(run_id) for run_id in ids]
+    assert [record.status for record in records if record is not None] == ["cancelled", "cancelled"]
+
+
+async def test_a_background_runner_needs_a_store() -> None:
+    background = BackgroundRunner(Runner(Agent("A", model=ScriptedModel(["x"]))))
+    with pytest.raises(SetupError, match="store"):
+        await background.start("go")
+
+
+async def test_a_resumed_run_is_running_in_the_store() -> None:
+    gate, store = asyncio.Event(), MemoryStore()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await gate.wait()
+        await ctx.say("done")
+
+    here, there = BackgroundRunner(Runner(slow, store=store)), BackgroundRunner(Runner(slow, store=store))
+    run_id = await here.start("go", thread="t")
+    await here.cancel(run_id)
+    await here.resume(run_id)
+    record = await store.record(run_id)
+    assert record is not None
+    assert record.status == "running"
+    with pytest.raises(ThreadBusyError):
+        await there.start("again", thread="t")
+    listening = asyncio.create_task(_collect(there, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+    assert isinstance((await listening)[-1][1], RunCompleted)
+
+
+async def test_a_late_subscriber_gets_the_deltas_of_the_current_response() -> None:
+    gate = asyncio.Event()
+    background = BackgroundRunner(
+        Runner(Agent("A", model=ScriptedModel([ScriptedStream("one ", "two ", gate, "three")])), store="memory:")
+    )
+    run_id = await background.start("go")
+    while not [piece async for piece in _so_far(background, run_id) if isinstance(piece, TextDelta)]:
+        await asyncio.sleep(0)
+    listening = asyncio.create_task(_collect(background, run_id))
+    await asyncio.sleep(0)
+    gate.set()
+    pieces = [event.text for _, event in await listening if isinstance(event, TextDelta)]
+    assert pieces == ["one ", "two ", "three"]
+
+
+async def _so_far(background: BackgroundRunner, run_id: str) -> AsyncIterator[Event | Delta]:
+    """What a new listener need not wait for."""
+    listening = background.subscribe(run_id)
+    while True:
+        try:
+            async with asyncio.timeout(0.01):
+                _, event = await anext(listening)
+        except (TimeoutError, StopAsyncIteration):
+            return
+        yield event
+
+
+async def test_release_all_leaves_runs_to_other_workers() -> None:
+    store, gate = MemoryStore(), asyncio.Event()
+
+    @agent("Slow")
+    async def slow(ctx: AgentContext) -> None:
+        await ctx.say("one")
+        await gate.wait()
+        await ctx.say("two")
+
+    first, second = BackgroundRunner(Runner(slow, store=store)), BackgroundRunner(Runner(slow, store=store))
+    run_id = await first.start("go")
+    with pytest.raises(RunConflictError):
+        await second.take_over(run_id)
+    await first.release_all()
+    assert [record.run_id for record in await second.runner.list_unfinished()] == [run_id]
+
+    gate.set()
+    await second.take_over(run_id)
+    heard = [event for _, event in await _collect(second, run_id)]
+    assert [event.text for event in heard if isinstance(event, AgentResponded)] == ["one", "two"]
+    assert isinstance(heard[-1], RunCompleted)
+    with pytest.raises(RunError):
+        await first.take_over(run_id)
+
+
+async def test_a_run_that_was_cancelled_meanwhile_is_not_taken_over() -> None:
+    @agent("Silent")
+    async def silent(ctx: AgentContext) -> None:
+        await asyncio.Event().wait()
+
+    background = BackgroundRunner(Runner(silent, store="memory:"))
+    run_id = await background.runner.submit("go")
+    await background.runner.cancel(run_id)
+    with pytest.raises(RunConflictError, match="it is cancelled"):
+        await background.take_over(run_id)
+
+
+# --- subscribers
+
+
+async def test_a_subscriber_drops_only_droppable_items_when_it_is_slow() -> None:
+    subscriber = Subscriber[int](2, droppable=lambda item: item % 2 == 0)
+    for item in (1, 3, 4, 5):
+        subscriber.put(item)
+    subscriber.close()
+    subscriber.put(7)
+    assert [item async for item in subscriber] == [1, 3, 5]
+
+
+async def test_a_slow_subscriber_without_droppable_items_is_closed() -> None:
+    broadcast = Broadcast[int]()
+    slow, fast = Subscriber[int](2), Subscriber[int]()
+    broadcast.subscribers |= {slow, fast}
+    for item in (1, 2, 3):
+        broadcast.publish(item)
+    broadcast.close()
+    assert slow.is_closed
+    assert [item async for item in slow] == [1, 2]
+    assert [item async for item in fast] == [1, 2, 3]
+
+
+async def test_getting_an_item_can_time_out() -> None:
+    subscriber = Subscriber[int]()
+    with pytest.raises(TimeoutError):
+        await subscriber.get(timeout=0.01)
+    subscriber.put(1)
+    assert await subscriber.get(timeout=5) == 1
+
+
+async def test_recovery_takes_over_runs_without_a_worker() -> None:
+    store, seen = MemoryStore(), list[str]()
+
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        seen.append(ctx.context)
+        await ctx.say("done")
+
+    background = BackgroundRunner(Runner(a, store=store))
+    run_id = await background.runner.submit("go", owner="ada")
+    background.start_recovery(lambda owner: f"context of {owner}")
+    background.start_recovery()
+    events = [event async for _, event in background.subscribe(run_id)]
+    await background.close()
+    assert isinstance(events[-1], RunCompleted)
+    assert seen == ["context of ada"]

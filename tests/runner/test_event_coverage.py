@@ -1,0 +1,61 @@
+"""Every event class must be considered by each consumer of events in the runner.
+
+A new class makes these tests fail: decide what each consumer does with it, then add it here.
+"""
+
+from baton import events
+from baton.events import Delta, Event
+from baton.runner.answers import STATUS_EVENTS
+from baton.runner.background import RESPONSE_DELTAS
+from baton.runner.stream import REPLAYED_EVENTS, STATUS_BY_EVENT
+
+EVENT_TYPES = [kind for kind in Event.__subclasses__() if kind.__module__ == "baton.events.types"]
+EVENTS = {kind.__name__ for kind in EVENT_TYPES}
+DELTAS = {kind.__name__ for kind in Delta.__subclasses__() if kind.__module__ == "baton.events.types"}
+STOPS = {"RunCompleted", "RunSuspended", "RunFailed", "RunCancelled"}
+"""Events that end a drive."""
+
+
+def names(kinds: tuple[type, ...]) -> set[str]:
+    return {kind.__name__ for kind in kinds}
+
+
+def test_all_classes_are_exported() -> None:
+    assert {*EVENTS, *DELTAS} <= set(events.__all__)
+
+
+def test_stream_knows_which_events_stop_a_run() -> None:
+    assert names(tuple(STATUS_BY_EVENT)) == STOPS
+
+
+def test_replay_knows_which_events_the_code_produces() -> None:
+    from_outside = {"RunStarted", "RunResumed", "UserMessageAdded", "InterruptAnswered", "ResponseTruncated"}
+    refused = {"UnknownEvent"}
+    assert names(REPLAYED_EVENTS) | from_outside | STOPS | refused == EVENTS
+    assert not names(REPLAYED_EVENTS) & (from_outside | STOPS | refused)
+
+
+def test_fork_knows_which_events_can_be_edited() -> None:
+    editable = {
+        "RunStarted",
+        "ToolReturned",
+        "InterruptAnswered",
+        "StepCompleted",
+        "UserMessageAdded",
+        "AgentResponded",
+    }
+    fixed = {"AgentStarted", "AgentFinished", "ControlTransferred", "InterruptRaised", "ResponseTruncated"}
+    assert names(STATUS_EVENTS) == {*STOPS, "RunResumed"}
+    assert editable | fixed | names(STATUS_EVENTS) | {"UnknownEvent"} == EVENTS
+
+
+def test_usage_and_guardrail_results_know_their_events() -> None:
+    with_usage = {kind.__name__ for kind in EVENT_TYPES if "usage" in kind.__struct_fields__}
+    with_result = {kind.__name__ for kind in EVENT_TYPES if "result" in kind.__struct_fields__}
+    assert with_usage == {"AgentResponded"}
+    assert with_result == {"StepCompleted"}
+
+
+def test_broadcast_knows_which_deltas_a_late_subscriber_needs() -> None:
+    transient = {"ProgressDelta", "CustomDelta"}
+    assert names(RESPONSE_DELTAS) | transient == DELTAS

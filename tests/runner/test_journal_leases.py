@@ -1,0 +1,229 @@
+"""Leases are renewed while runs last; a driver that loses its lease or is asked to stop stops."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.runner.recording_store import ManualClock, RecordingStore, get_record, load_events
+
+from baton import Agent, RunContext, Runner, tool
+from baton.errors import RunConflictError, RunNotFoundError, StoreError
+from baton.events import ToolReturned
+from baton.testing import ScriptedModel, call
+
+SHORT = 0.015
+
+
+class Waiting:
+    """A tool that waits until it is let go, and notes how that ended."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.go = asyncio.Event()
+        self.ended: list[str] = []
+
+    def tool(self) -> Any:
+        @tool
+        async def wait(ctx: RunContext) -> str:
+            """Wait."""
+            self.begun.set()
+            try:
+                await self.go.wait()
+            except asyncio.CancelledError:
+                self.ended.append("cancelled")
+                raise
+            self.ended.append("done")
+            return "waited"
+
+        return wait
+
+    def runner(self, store: RecordingStore) -> Runner[Any, Any]:
+        model = ScriptedModel([call("wait"), "done"], cycle=True)
+        return Runner(Agent("A", model=model, tools=[self.tool()]), store=store, lease_seconds=SHORT)
+
+
+async def test_a_lease_is_renewed_as_long_as_the_run_lasts_and_then_given_back() -> None:
+    # D9
+    store, waiting = RecordingStore(), Waiting()
+    running = asyncio.create_task(waiting.runner(store).run("hi", run_id="r"))
+    await waiting.begun.wait()
+    until = [(await get_record(store, "r")).lease_until]
+    for _ in range(3):
+        await store.seen.get()
+        until.append((await get_record(store, "r")).lease_until)
+    assert until == sorted(set(until))
+    waiting.go.set()
+    await running
+    record = await get_record(store, "r")
+    assert (record.status, record.lease_until, record.fence) == ("completed", 0.0, 1)
+
+
+async def test_no_timer_runs_without_active_runs() -> None:
+    # DESIGN §9: nothing is left running.
+    store = RecordingStore()
+    runner = Runner(Agent("A", model=ScriptedModel(["done"], cycle=True)), store=store, lease_seconds=SHORT)
+    await runner.run("hi")
+    await asyncio.sleep(SHORT * 2)
+    assert "renew" not in store.asked
+
+
+async def test_a_driver_that_loses_its_lease_stops_and_writes_nothing() -> None:
+    # D9
+    clock = ManualClock()
+    store, waiting = RecordingStore(clock=clock), Waiting()
+    running = asyncio.create_task(waiting.runner(store).run("hi", run_id="r"))
+    await waiting.begun.wait()
+    lines = len(await store.load("r"))
+    clock.now += 60
+    taken = await store.acquire("r", "another", ttl=60)
+    with pytest.raises(RunConflictError, match="another"):
+        await running
+    assert waiting.ended == ["cancelled"]
+    record = await get_record(store, "r")
+    assert (len(await store.load("r")), record.fence, record.worker) == (lines, taken.fence, "another")
+    assert record.lease_until > clock.now
+
+
+async def test_losing_the_lease_does_not_leave_the_calling_task_cancelled() -> None:
+    # D9: the caller may well go on.
+    clock = ManualClock()
+    store, waiting = RecordingStore(clock=clock), Waiting()
+
+    async def caller() -> str:
+        try:
+            await waiting.runner(store).run("hi", run_id="r")
+        except RunConflictError:
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+            async with asyncio.timeout(5):
+                await asyncio.sleep(0)
+        return "went on"
+
+    calling = asyncio.create_task(caller())
+    await waiting.begun.wait()
+    clock.now += 60
+    await store.acquire("r", "another", ttl=60)
+    assert await calling == "went on"
+
+
+async def test_a_driver_that_loses_its_lease_starts_no_further_effect() -> None:
+    # D9: "no side effect beyond the one in flight": it is found out before the next, without a heartbeat.
+    clock = ManualClock()
+    store = RecordingStore(clock=clock)
+    acted: list[str] = []
+
+    @tool
+    async def act(ctx: RunContext, word: str) -> str:
+        """Act."""
+        acted.append(word)
+        if word == "first":
+            clock.now += 60
+            await store.acquire("r", "another", ttl=60)
+        return word
+
+    model = ScriptedModel([call("act", word="first"), call("act", word="second"), "done"])
+    with pytest.raises(RunConflictError):
+        await Runner(Agent("A", model=model, tools=[act]), store=store).run("hi", run_id="r")
+    assert acted == ["first"]
+    assert not [event for event in await load_events(store, "r") if isinstance(event, ToolReturned)]
+
+
+async def test_a_run_that_is_deleted_stops_and_the_others_keep_their_leases() -> None:
+    # D9
+    store, first, second = RecordingStore(), Waiting(), Waiting()
+    runner = first.runner(store)
+    gone = asyncio.create_task(runner.run("hi", run_id="gone"))
+    await first.begun.wait()
+    other = second.runner(store)
+    staying = asyncio.create_task(other.run("hi", run_id="stays"))
+    await second.begun.wait()
+    await store.delete("gone")
+    with pytest.raises(RunNotFoundError):
+        await gone
+    for _ in range(3):
+        await store.seen.get()
+    second.go.set()
+    assert (await staying).status == "completed"
+
+
+async def test_a_failed_renewal_does_not_affect_other_leases(caplog: pytest.LogCaptureFixture) -> None:
+    # D9: neither a run that is gone nor a store that stumbles stops the heart.
+    store, waiting = RecordingStore(), Waiting()
+    runner = waiting.runner(store)
+    runs = [asyncio.create_task(runner.run("hi", run_id=f"r{number}")) for number in range(3)]
+    while store.asked.count("create") < 3:
+        await asyncio.sleep(0)
+    store.faults["renew"] += [StoreError("stumbled"), OSError("odd"), RunConflictError("r", "odd")]
+    for _ in range(4):
+        await store.seen.get()
+    waiting.go.set()
+    ended = await asyncio.gather(*runs, return_exceptions=True)
+    assert sorted(type(one).__name__ for one in ended) == ["RunConflictError", "RunResult", "RunResult"]
+    assert "could not renew" in caplog.text
+
+
+async def test_a_late_renewal_does_not_affect_a_finished_run() -> None:
+    # D10: its task belongs to the caller again.
+    store, waiting = RecordingStore(), Waiting()
+    runner = waiting.runner(store)
+    in_renewal, go_on = asyncio.Event(), asyncio.Event()
+
+    async def late() -> None:
+        in_renewal.set()
+        await go_on.wait()
+
+    store.faults["renew"].append(late)
+    after: list[str] = []
+
+    async def caller() -> None:
+        await runner.run("hi", run_id="r")
+        go_on.set()
+        await store.seen.get()
+        await asyncio.sleep(0.01)
+        after.append("went on")
+
+    calling = asyncio.create_task(caller())
+    await in_renewal.wait()
+    await store.request_cancel("r", "now")
+    waiting.go.set()
+    await calling
+    assert after == ["went on"]
+
+
+async def test_consecutive_runs_share_one_timer() -> None:
+    # D9
+    store, waiting = RecordingStore(), Waiting()
+    runner = waiting.runner(store)
+    in_renewal, go_on = asyncio.Event(), asyncio.Event()
+
+    async def late() -> None:
+        in_renewal.set()
+        await go_on.wait()
+
+    store.faults["renew"].append(late)
+    first = asyncio.create_task(runner.run("hi", run_id="r1"))
+    await in_renewal.wait()
+    waiting.go.set()
+    await first
+    waiting.go.clear()
+    waiting.begun.clear()
+    second = asyncio.create_task(runner.run("hi", run_id="r2"))
+    await waiting.begun.wait()
+    in_flight = 0
+    most = 0
+
+    async def counted() -> None:
+        nonlocal in_flight, most
+        in_flight += 1
+        most = max(most, in_flight)
+        await asyncio.sleep(SHORT)
+        in_flight -= 1
+
+    store.faults["renew"] += [counted] * 4
+    go_on.set()
+    for _ in range(5):
+        await store.seen.get()
+    waiting.go.set()
+    await second
+    assert most == 1

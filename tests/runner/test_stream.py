@@ -1,0 +1,546 @@
+"""Streams: streaming changes no logged event, and leaving early leaves nothing running."""
+
+import asyncio
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from inline_snapshot import snapshot
+
+from baton import Agent, AgentContext, Limits, RunContext, Runner, agent, handoff, tool
+from baton.errors import LimitError, ModelError, RunError
+from baton.events import (
+    AgentResponded,
+    AgentStarted,
+    Delta,
+    Event,
+    ReasoningDelta,
+    RunCancelled,
+    RunCompleted,
+    RunStarted,
+    RunSuspended,
+    TextDelta,
+    ToolCallDelta,
+    ToolReturned,
+    decode_log,
+    encode_event,
+    encode_log,
+)
+from baton.messages import AssistantMessage, Reasoning
+from baton.models import Chunk, CompleteResponse, ModelRequest, ModelResponse, TextChunk
+from baton.testing import ScriptedModel, ScriptedStream, call, say, transcript, transfer_to
+
+
+@tool
+async def look_up(city: str) -> str:
+    """Look up."""
+    return f"sunny in {city}"
+
+
+@tool(needs_approval=True)
+async def pay(ctx: RunContext, euro: int) -> str:
+    """Pay."""
+    ctx.values.set("paid", euro)
+    return "paid"
+
+
+def busy(*, stream: bool) -> Runner[Any, Any]:
+    """A team that does a bit of everything."""
+    model = ScriptedModel(
+        {
+            "A": [
+                say("Let me look.", call("look_up", city="Rome"), call("look_up", city="Oslo")),
+                [transfer_to("Nobody"), call("nope")],
+                [call("pay", euro=5), transfer_to("B"), transfer_to("C")],
+            ],
+            "B": [say("Asking C.", call("transfer_to_c")), "B ends"],
+            "C": ["C has found something"],
+        },
+        stream=stream,
+    )
+    c = Agent("C")
+    b = Agent("B", handoffs=[handoff(c, return_to="caller")], output_key="answer")
+    return Runner(Agent("A", tools=[look_up, pay], sub_agents=[b, c]), model=model)
+
+
+def as_logged(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """What is in a log but for times and the run's id."""
+    lines: list[dict[str, Any]] = [msgspec.json.decode(encode_event(event)) for event in events]
+    return [{name: value for name, value in line.items() if name not in ("timestamp", "run_id")} for line in lines]
+
+
+async def heard(live: AsyncIterable[Event | Delta]) -> list[Event | Delta]:
+    """Everything there is to hear."""
+    return [event async for event in live]
+
+
+# --- T28: streaming
+
+
+async def test_streaming_on_or_off_changes_no_logged_event() -> None:
+    # T28
+    logs: list[list[dict[str, Any]]] = []
+    for stream in (False, True):
+        plain = busy(stream=stream)
+        suspended = await plain.run("hi", values={"x": 1})
+        logs.append(as_logged((await plain.resume(suspended.run_id, True)).events))
+        listened = busy(stream=stream)
+        async with listened.stream("hi", values={"x": 1}) as live:
+            await heard(live)
+        async with listened.stream_resume(live.run_id, True) as resumed:
+            await heard(resumed)
+        logs.append(as_logged(resumed.result.events))
+    assert len(logs[0]) > 30
+    assert logs[1:] == logs[:1] * 3
+
+
+async def test_deltas_and_events_come_in_one_order() -> None:
+    # T28: the pieces of what an agent says, then the whole of it, then what becomes of it.
+    model = ScriptedModel({"A": [say("Over to B.", transfer_to("B"))], "B": ["hello you"]}, stream=True)
+    async with Runner(Agent("A", sub_agents=[Agent("B")]), model=model).stream("hi") as live:
+        events = await heard(live)
+    shown = [
+        f"{type(event).__name__} {getattr(event, 'text', '')}{getattr(event, 'arguments', '')}".strip()
+        for event in events
+    ]
+    assert shown == snapshot(
+        [
+            "RunStarted",
+            "AgentStarted",
+            "TextDelta Over",
+            "TextDelta to",
+            "TextDelta B.",
+            "ToolCallDelta",
+            'ToolCallDelta {"agent_name":"B"}',
+            "AgentResponded Over to B.",
+            "ToolReturned",
+            "ControlTransferred",
+            "AgentFinished",
+            "AgentStarted",
+            "TextDelta hello",
+            "TextDelta you",
+            "AgentResponded hello you",
+            "AgentFinished",
+            "RunCompleted",
+        ]
+    )
+    assert [event.agent for event in events if isinstance(event, Delta)] == ["A"] * 5 + ["B"] * 2
+    assert live.result.output == "hello you"
+
+
+async def test_a_stream_delivers_logged_events_and_deltas() -> None:
+    # T28
+    runner = busy(stream=True)
+    async with runner.stream("hi") as live:
+        events = await heard(live)
+    assert tuple(event for event in events if isinstance(event, Event)) == live.result.events
+    assert isinstance(events[0], RunStarted)
+    assert isinstance(events[-1], RunSuspended)
+    text = "".join(event.text for event in events if isinstance(event, TextDelta) and event.agent == "A")
+    assert text == "Let me look."
+    calls = "".join(event.arguments for event in events if isinstance(event, ToolCallDelta))
+    assert calls.startswith('{"city":"Rome"}{"city":"Oslo"}')
+
+
+async def test_an_event_is_delivered_when_it_happens() -> None:
+    # T28: not when the run is over.
+    go_on = asyncio.Event()
+    model = ScriptedModel([ScriptedStream("one ", go_on, "two")])
+    async with Runner(Agent("A", model=model)).stream("hi") as live:
+        async for event in live:
+            if isinstance(event, TextDelta):
+                assert event.text == ("two" if go_on.is_set() else "one ")
+                go_on.set()
+    assert live.result.output == "one two"
+
+
+async def test_reasoning_is_streamed_and_stored_with_the_response() -> None:
+    # T28
+    thought = Reasoning("Let me think.", "acme", {"signature": "s"})
+    model = ScriptedModel([AssistantMessage("Yes.", reasoning=(thought,))], stream=True)
+    async with Runner(Agent("A", model=model)).stream("hi") as live:
+        events = await heard(live)
+    assert [event.text for event in events if isinstance(event, ReasoningDelta)] == ["Let me think."]
+    (said,) = [event for event in events if isinstance(event, AgentResponded)]
+    assert said.message == AssistantMessage("Yes.", reasoning=(thought,))
+
+
+async def test_a_complete_response_is_streamed_and_logged_like_any_other() -> None:
+    # T28
+    class Prompt:
+        name = "prompt"
+
+        def respond(self, request: ModelRequest) -> CompleteResponse:
+            return CompleteResponse(TextChunk("hel"), TextChunk("lo"), ModelResponse(stop_reason="end"))
+
+    runner = Runner(Agent("A", model=Prompt()))
+    plain = await runner.run("hi")
+    async with runner.stream("hi") as live:
+        events = await heard(live)
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["hel", "lo"]
+    assert as_logged(live.result.events) == as_logged(plain.events)
+    assert plain.output == "hello"
+
+
+async def test_a_resumed_stream_delivers_only_new_events() -> None:
+    # T28: neither events nor deltas are repeated.
+    runner = busy(stream=True)
+    async with runner.stream("hi") as live:
+        before = await heard(live)
+    async with runner.stream_resume(live.run_id, True) as resumed:
+        after = await heard(resumed)
+    assert not {event.key for event in before if isinstance(event, Event)} & {
+        event.key for event in after if isinstance(event, Event)
+    }
+    assert next(event for event in after if isinstance(event, Delta)).agent == "B"
+    assert resumed.result.events[: len(live.result.events)] == live.result.events
+    assert transcript(after)[:2] == ["run resumed", 'A: got the answer {"approved":true}']
+
+
+async def test_the_error_of_a_run_is_raised_at_the_end_of_its_stream() -> None:
+    # T28
+    runner = Runner(Agent("A", model=ScriptedModel([ModelError("overloaded")])))
+    live = runner.stream("hi")
+    lines: list[str] = []
+
+    async def listen() -> None:
+        async with live:
+            async for event in live:
+                lines.extend(transcript([event]))
+
+    with pytest.raises(ModelError, match="overloaded"):
+        await listen()
+    assert lines[-1] == "run failed with ModelError: overloaded"
+    assert (live.result.status, str(live.result.error)) == ("failed", "overloaded")
+
+
+async def test_an_error_says_which_run_and_where() -> None:
+    runner = Runner(
+        Agent("A", sub_agents=[Agent("B")]), model=ScriptedModel({"A": [transfer_to("B")], "B": [OSError()]})
+    )
+    with pytest.raises(ModelError) as caught:
+        await runner.run("hi", run_id="r1")
+    assert caught.value.__notes__ == ["in run r1, at A → B"]
+
+
+async def test_the_result_is_there_when_the_run_has_stopped_and_not_before() -> None:
+    # T28
+    live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
+    with pytest.raises(RunError, match="has not stopped yet; read its events to the end first"):
+        _ = live.result
+    async with live:
+        await heard(live)
+        assert live.result.output == "hello"
+    assert live.result.output == "hello"
+
+
+async def test_a_stream_must_be_opened_once() -> None:
+    live = Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi")
+    with pytest.raises(RunError, match="open the run first: async with runner"):
+        await heard(live)
+    async with live:
+        await heard(live)
+    with pytest.raises(RunError, match="is already open"):
+        await live.__aenter__()
+    with pytest.raises(RunError, match="has already been driven"):
+        await live._drive()
+
+
+async def test_reading_can_continue_in_a_second_loop() -> None:
+    # T28
+    model = ScriptedModel(["one two three"], stream=True)
+    async with Runner(Agent("A", model=model)).stream("hi") as live:
+        async for event in live:
+            if isinstance(event, TextDelta):
+                break
+        rest = await heard(live)
+    assert isinstance(rest[-1], RunCompleted)
+    assert live.result.status == "completed"
+
+
+# --- T29: leaving early
+
+
+class Slow:
+    """A model that never ends its answer, and takes a while to let go."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.is_closed = False
+
+    async def respond(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+        try:
+            yield TextChunk("I ")
+            self.asked.set()
+            await asyncio.Event().wait()
+            yield ModelResponse()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.is_closed = True
+
+
+def nothing_is_left_running() -> bool:
+    """Whether this task is the only one."""
+    return asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_leaving_early_cancels_the_run_and_waits_for_what_it_started() -> None:
+    # T29
+    started, cleaned = asyncio.Event(), list[str]()
+
+    @tool
+    async def hangs() -> str:
+        """Hang."""
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            cleaned.append("hangs")
+        return "never"
+
+    model = ScriptedModel([[call("hangs"), call("hangs"), call("look_up", city="Rome")], "done"])
+    runner = Runner(Agent("A", model=model, tools=[hangs, look_up]))
+    async with runner.stream("hi") as live:
+        async for event in live:
+            if isinstance(event, ToolReturned):
+                break
+        await started.wait()
+    assert cleaned == ["hangs", "hangs"]
+    assert nothing_is_left_running()
+    assert live.result.status == "cancelled"
+    assert isinstance(live.result.events[-1], RunCancelled)
+
+
+async def test_leaving_while_a_model_speaks_closes_its_stream() -> None:
+    # T29
+    model = Slow()
+    async with Runner(Agent("A", model=model)).stream("hi") as live:
+        async for event in live:
+            if isinstance(event, TextDelta):
+                break
+    assert model.is_closed
+    assert nothing_is_left_running()
+    assert transcript(live.result.events) == ['run of A started with "hi"', "A started", "run cancelled"]
+
+
+async def test_leaving_before_anything_was_read_leaves_a_log_that_can_be_resumed() -> None:
+    # T29
+    runner = Runner(Agent("A", model=ScriptedModel(["hello"])))
+    async with runner.stream("hi") as live:
+        pass
+    assert nothing_is_left_running()
+    assert transcript(live.result.events) == ['run of A started with "hi"', "run cancelled"]
+    assert (await runner.resume(live.run_id)).output == "hello"
+
+
+async def test_leaving_a_resumed_run_at_once_does_not_lose_it() -> None:
+    # T29
+    runner = busy(stream=False)
+    suspended = await runner.run("hi")
+    async with runner.stream_resume(suspended.run_id, True):
+        pass
+    assert (await runner.resume(suspended.run_id)).output == "B ends"
+
+
+async def test_a_resume_stream_that_is_never_opened_changes_nothing() -> None:
+    # T29
+    runner = busy(stream=False)
+    suspended = await runner.run("hi")
+    runner.stream_resume(suspended.run_id, True)
+    assert (await runner.resume(suspended.run_id, True)).output == "B ends"
+
+
+@pytest.mark.parametrize("stop_at", range(1, 14))
+async def test_leaving_at_any_event_leaves_a_valid_log_that_can_be_resumed(stop_at: int) -> None:
+    # T29
+    runner = busy(stream=True)
+    whole = busy(stream=True)
+    suspended = await whole.run("hi")
+    wanted = as_logged((await whole.resume(suspended.run_id, True)).events)
+    async with runner.stream("hi") as live:
+        count = 0
+        async for _ in live:
+            count += 1
+            if count == stop_at:
+                break
+    assert nothing_is_left_running()
+    log = live.result.events
+    assert tuple(decode_log(encode_log(log))) == log
+    result = await runner.resume(live.run_id)
+    if result.status == "suspended":
+        result = await runner.resume(live.run_id, True)
+    of_the_run = ("RunCancelled", "RunSuspended", "RunResumed")
+
+    def of_agents(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [event for event in events if event["type"] not in of_the_run]
+
+    # But for the stops in between, it is the log of a run that nobody left.
+    assert of_agents(as_logged(result.events)) == of_agents(wanted)
+
+
+async def test_an_error_in_the_block_cancels_the_run_and_propagates() -> None:
+    # T29
+    model = Slow()
+    runner = Runner(Agent("A", model=model))
+    live = runner.stream("hi")
+
+    async def listen() -> None:
+        async with live:
+            async for event in live:
+                if isinstance(event, TextDelta):
+                    raise ZeroDivisionError("my own")
+
+    with pytest.raises(ZeroDivisionError, match="my own"):
+        await listen()
+    assert model.is_closed
+    assert nothing_is_left_running()
+    assert live.result.status == "cancelled"
+
+
+async def test_leaving_after_the_end_cancels_nothing() -> None:
+    # T29
+    async with Runner(Agent("A", model=ScriptedModel(["hello"]))).stream("hi") as live:
+        await heard(live)
+    assert live.result.status == "completed"
+    assert nothing_is_left_running()
+
+
+async def test_leaving_early_does_not_raise_the_error_of_the_run() -> None:
+    # T29
+    runner = Runner(Agent("A", model=ScriptedModel([OSError("gone")])))
+    async with runner.stream("hi") as live:
+        async for event in live:
+            if isinstance(event, AgentStarted):
+                break
+        for _ in range(10):
+            await asyncio.sleep(0)
+    assert live.result.status in ("failed", "cancelled")
+
+
+async def test_cancelling_the_reading_task_cancels_the_run() -> None:
+    # T29
+    model = Slow()
+    live = Runner(Agent("A", model=model)).stream("hi")
+
+    async def listen() -> None:
+        async with live:
+            await heard(live)
+
+    listener = asyncio.create_task(listen())
+    await model.asked.wait()
+    listener.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listener
+    assert model.is_closed
+    assert nothing_is_left_running()
+    assert live.result.status == "cancelled"
+
+
+async def test_a_stream_ends_when_its_run_is_cancelled_by_another_task() -> None:
+    # T29
+    model = Slow()
+    live = Runner(Agent("A", model=model)).stream("hi")
+    async with live:
+
+        async def stop() -> None:
+            await model.asked.wait()
+            await live.cancel()
+
+        stopping = asyncio.create_task(stop())
+        events = await heard(live)
+        await stopping
+    assert transcript(events)[-1] == "run cancelled"
+    assert model.is_closed
+    assert nothing_is_left_running()
+
+
+async def test_a_cancelled_run_call_can_be_resumed() -> None:
+    # T29: run() likewise.
+    started, runs = asyncio.Event(), list[str]()
+
+    @tool
+    async def sometimes_hangs() -> str:
+        """Hang the first time."""
+        runs.append("sometimes_hangs")
+        if len(runs) == 1:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(5):
+                    await asyncio.sleep(0)
+                runs.append("cleaned")
+        return "ok"
+
+    model = ScriptedModel([[call("sometimes_hangs"), call("look_up", city="Rome")], "done"])
+    runner = Runner(Agent("A", model=model, tools=[sometimes_hangs, look_up]))
+    running = asyncio.create_task(runner.run("hi", run_id="r1"))
+    await started.wait()
+    await asyncio.sleep(0)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert runs == ["sometimes_hangs", "cleaned"]
+    assert nothing_is_left_running()
+    result = await runner.resume("r1")
+    assert result.output == "done"
+    assert runs == ["sometimes_hangs", "cleaned", "sometimes_hangs"]
+    assert len(model.requests) == 2
+    assert transcript(result.events) == snapshot(
+        [
+            'run of A started with "hi"',
+            "A started",
+            'A: called sometimes_hangs({}) + look_up({"city":"Rome"})',
+            "A: look_up -> sunny in Rome",
+            "run cancelled",
+            "run resumed",
+            "A: sometimes_hangs -> ok",
+            'A: said "done"',
+            "A finished",
+            "run completed",
+        ]
+    )
+
+
+async def test_a_run_that_takes_too_long_for_its_caller_can_be_resumed() -> None:
+    # T29
+    @agent("A")
+    async def a(ctx: AgentContext) -> None:
+        if not await ctx.step("first", lambda: True) or len(tries) == 0:
+            tries.append(1)
+            await asyncio.Event().wait()
+        await ctx.say("at last")
+
+    tries: list[int] = []
+    runner = Runner(a)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(runner.run("hi", run_id="r1"), 0.5)
+    assert (await runner.resume("r1")).output == "at last"
+
+
+async def test_a_cancelled_run_is_not_left_with_half_an_answer() -> None:
+    # T29: what was heard as deltas is not recorded; the model is asked again.
+    model = ScriptedModel([ScriptedStream("half an ", asyncio.Event()), "a whole answer"])
+    runner = Runner(Agent("A", model=model))
+    async with runner.stream("hi") as live:
+        async for event in live:
+            if isinstance(event, TextDelta):
+                break
+    result = await runner.resume(live.run_id)
+    assert [event.text for event in result.events if isinstance(event, AgentResponded)] == ["a whole answer"]
+
+
+async def test_nothing_keeps_running_after_the_time_limit() -> None:
+    # T29, T20
+    model = Slow()
+    live = Runner(Agent("A", model=model)).stream("hi", limits=Limits(seconds=0.5))
+    with pytest.raises(LimitError):
+        await live._drive()
+    assert model.is_closed
+    assert nothing_is_left_running()

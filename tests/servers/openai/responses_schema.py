@@ -1,0 +1,301 @@
+"""The body of a request to Responses, field by field; what is not here is not known.
+
+What Responses refuse although every field has the right form.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+from tests.servers.openai.errors import (
+    check_choice,
+    check_length,
+    check_name,
+    check_range,
+    check_schema,
+    check_tools,
+    wrong,
+    wrong_value,
+)
+from tests.servers.validation import StrictStruct, converted
+
+Status: TypeAlias = Literal["in_progress", "completed", "incomplete"]
+INCLUDABLE: TypeAlias = Literal[
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+    "message.input_image.image_url",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "code_interpreter_call.outputs",
+    "computer_call_output.output.image_url",
+]
+
+
+class InputText(StrictStruct, tag="input_text", tag_field="type"):
+    text: str
+
+
+class InputImage(StrictStruct, tag="input_image", tag_field="type"):
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["auto", "low", "high", "original"] | None = None
+
+
+class InputFile(StrictStruct, tag="input_file", tag_field="type"):
+    file_data: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+    detail: Literal["low", "high"] | None = None
+
+
+class OutputText(StrictStruct, tag="output_text", tag_field="type"):
+    text: str
+    annotations: list[Any] = []
+    logprobs: list[Any] | None = None
+
+
+class Refused(StrictStruct, tag="refusal", tag_field="type"):
+    refusal: str
+
+
+InputPart: TypeAlias = InputText | InputImage | InputFile
+OutputPart: TypeAlias = OutputText | Refused
+
+
+class InputMessage(StrictStruct):
+    role: Literal["user", "system", "developer"]
+    content: str | list[InputPart]
+    type: Literal["message"] = "message"
+    id: str | None = None
+    status: Status | None = None
+
+
+class OutputMessage(StrictStruct):
+    role: Literal["assistant"]
+    content: str | list[OutputPart]
+    type: Literal["message"] = "message"
+    id: str | None = None
+    status: Status | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+
+
+class FunctionCall(StrictStruct):
+    call_id: str
+    name: str
+    arguments: str
+    type: Literal["function_call"]
+    id: str | None = None
+    status: Status | None = None
+
+
+class FunctionCallOutput(StrictStruct):
+    call_id: str
+    output: str | list[InputPart]
+    type: Literal["function_call_output"]
+    id: str | None = None
+    status: Status | None = None
+
+
+class Summary(StrictStruct, tag="summary_text", tag_field="type"):
+    text: str
+
+
+class Thought(StrictStruct, tag="reasoning_text", tag_field="type"):
+    text: str
+
+
+class ReasoningItem(StrictStruct):
+    id: str
+    summary: list[Summary]
+    type: Literal["reasoning"]
+    content: list[Thought] | None = None
+    encrypted_content: str | None = None
+    status: Status | None = None
+
+
+Item: TypeAlias = InputMessage | OutputMessage | FunctionCall | FunctionCallOutput | ReasoningItem
+
+
+class FunctionTool(StrictStruct, tag="function", tag_field="type"):
+    name: str
+    parameters: dict[str, Any] | None
+    strict: bool | None
+    description: str | None = None
+
+
+class NamedTool(StrictStruct, tag="function", tag_field="type"):
+    name: str
+
+
+class TextFormat(StrictStruct, tag="text", tag_field="type"):
+    pass
+
+
+class JsonFormat(StrictStruct, tag="json_object", tag_field="type"):
+    pass
+
+
+class SchemaFormat(StrictStruct, tag="json_schema", tag_field="type"):
+    name: str
+    schema: dict[str, Any]
+    description: str | None = None
+    strict: bool | None = None
+
+
+class TextOptions(StrictStruct):
+    format: TextFormat | JsonFormat | SchemaFormat | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+
+
+class ReasoningOptions(StrictStruct):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class StreamOptions(StrictStruct):
+    include_obfuscation: bool | None = None
+
+
+class ResponsesRequest(StrictStruct):
+    """Everything a request may have. The last group is known, but this server cannot do it."""
+
+    model: str
+    input: str | list[dict[str, Any]] | None = None
+    instructions: str | None = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
+    include: list[INCLUDABLE] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | int | None = None
+    top_p: float | int | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    metadata: dict[str, str] | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_retention: Literal["in-memory", "24h"] | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority"] | None = None
+
+    background: bool | None = None
+    conversation: Any = None
+    previous_response_id: str | None = None
+    prompt: Any = None
+    top_logprobs: int | None = None
+
+
+UNSUPPORTED = ("background", "conversation", "prompt", "top_logprobs")
+
+_KINDS: dict[str, type[Any]] = {
+    "function_call": FunctionCall,
+    "function_call_output": FunctionCallOutput,
+    "reasoning": ReasoningItem,
+}
+_PREFIXES: tuple[tuple[type[Any], str], ...] = ((OutputMessage, "msg"), (InputMessage, "msg"), (FunctionCall, "fc"))
+_FEWEST_TOKENS = 16
+_LONGEST_ID = 64
+SEAL = "baton-sealed:"
+"""How `encrypted_content` begins that this server has made itself."""
+
+
+def check_options(wire: ResponsesRequest) -> None:
+    """Numbers within their bounds, and options that go together."""
+    check_range("temperature", wire.temperature, 0, 2)
+    check_range("top_p", wire.top_p, 0, 1)
+    check_range("max_output_tokens", wire.max_output_tokens, _FEWEST_TOKENS)
+    if wire.stream_options is not None and not wire.stream:
+        message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
+        raise wrong(message, param="stream_options")
+    if wire.previous_response_id is not None:
+        message = f"Previous response with id '{wire.previous_response_id}' not found."
+        raise wrong(message, param="previous_response_id", code="previous_response_not_found")
+    for name in UNSUPPORTED:
+        if getattr(wire, name) not in (None, False):
+            raise wrong(f"This test server does not support '{name}'.", param=name, code="unsupported_parameter")
+
+
+def check_offer(wire: ResponsesRequest) -> None:
+    """The tools, the choice among them, and the form of the answer."""
+    if wire.tools:
+        tools = [(tool.name, tool.parameters, tool.strict) for tool in wire.tools]
+        check_tools(tools, "tools[{}].name", "tools[{}].parameters")
+    choice = wire.tool_choice
+    is_named = isinstance(choice, NamedTool)
+    if choice not in (None, "auto", "none"):
+        names = [tool.name for tool in wire.tools or ()]
+        check_choice(None if is_named else choice, choice.name if is_named else None, tools=names)
+    wanted = wire.text.format if wire.text is not None else None
+    if isinstance(wanted, SchemaFormat):
+        check_name(wanted.name, "text.format.name")
+        what = f"response_format '{wanted.name}'"
+        check_schema(wanted.schema, what, param="text.format.schema", is_strict=bool(wanted.strict))
+
+
+def items_of(wire: ResponsesRequest) -> list[Item]:
+    """The input as items, each in its own form."""
+    if not wire.input:
+        wanted = "One of 'input', 'previous_response_id', 'prompt' or 'conversation' must be provided."
+        raise wrong(f"Missing required parameter. {wanted}", param="input", code="missing_required_parameter")
+    if isinstance(wire.input, str):
+        return [InputMessage(role="user", content=wire.input)]
+    return [_item(item, f"input[{index}]") for index, item in enumerate(wire.input)]
+
+
+def _item(item: dict[str, Any], place: str) -> Item:
+    kind = item.get("type", "message")
+    if kind != "message":
+        if kind not in _KINDS:
+            raise wrong_value(f"{place}.type", kind, ["message", *_KINDS])
+        return converted(item, _KINDS[kind], place)
+    # The role decides which parts there may be: what a model said has other names than what it is told.
+    return converted(item, OutputMessage if item.get("role") == "assistant" else InputMessage, place)
+
+
+def check_items(items: Sequence[Item]) -> None:
+    """Ids of the right kind, every call with its one output behind it, and every thought with what it led to."""
+    open_calls: list[str] = []
+    seen: set[str] = set()
+    for index, item in enumerate(items):
+        _check_id(item, index)
+        if isinstance(item, FunctionCall):
+            check_name(item.name, f"input[{index}].name")
+            check_length(item.call_id, f"input[{index}].call_id", _LONGEST_ID)
+            if item.call_id in seen:
+                raise wrong(f"Duplicate function call with call_id {item.call_id}.", param=f"input[{index}].call_id")
+            seen.add(item.call_id)
+            open_calls.append(item.call_id)
+        elif isinstance(item, FunctionCallOutput):
+            if item.call_id not in open_calls:
+                raise wrong(f"No tool call found for function call output with call_id {item.call_id}.", param="input")
+            open_calls.remove(item.call_id)
+        elif isinstance(item, ReasoningItem):
+            _check_thought(item, items[index + 1 : index + 2])
+    if open_calls:
+        raise wrong(f"No tool output found for function call {open_calls[0]}.", param="input")
+
+
+def _check_id(item: Item, index: int) -> None:
+    for kind, prefix in _PREFIXES:
+        if isinstance(item, kind) and item.id is not None and not item.id.startswith(prefix):
+            message = f"Invalid 'input[{index}].id': '{item.id}'. Expected an ID that begins with '{prefix}'."
+            raise wrong(message, param=f"input[{index}].id", code="invalid_value")
+
+
+def _check_thought(item: ReasoningItem, following: Sequence[Item]) -> None:
+    if item.encrypted_content is None:
+        kept = "Items are not kept by this server: ask for 'reasoning.encrypted_content' and send it back."
+        raise wrong(f"Item with id '{item.id}' not found. {kept}", param="input", status=404)
+    if not item.encrypted_content.startswith(SEAL):
+        message = f"The encrypted content for item {item.id} could not be verified."
+        raise wrong(message, code="invalid_encrypted_content")
+    if not following or isinstance(following[0], InputMessage | FunctionCallOutput):
+        message = f"Item '{item.id}' of type 'reasoning' was provided without its required following item."
+        raise wrong(message, param="input")

@@ -1,0 +1,69 @@
+"""Clients of a realtime server: OpenAI's own, and one that sends whatever it is told to."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import aiohttp
+from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
+from openai.types.realtime import RealtimeServerEvent
+from pydantic import TypeAdapter
+from tests.servers import OpenAIRealtimeServer
+from tests.servers.realtime import RecordedEvent
+
+STRICT: TypeAdapter[Any] = TypeAdapter(cast("Any", RealtimeServerEvent))
+HELLO: dict[str, Any] = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hello"}]}
+TEXT: dict[str, Any] = {"type": "realtime", "output_modalities": ["text"]}
+
+
+@asynccontextmanager
+async def official(
+    server: OpenAIRealtimeServer, model: str = "gpt-realtime"
+) -> AsyncGenerator[AsyncRealtimeConnection, None]:
+    """OpenAI's own client."""
+    client = AsyncOpenAI(api_key=server.api_key, base_url=server.base_url, max_retries=0)
+    async with client, client.realtime.connect(model=model) as connection:
+        yield connection
+
+
+class RawClient:
+    """Sends any JSON, or any text, and reads what comes."""
+
+    def __init__(self, websocket: aiohttp.ClientWebSocketResponse) -> None:
+        self.websocket = websocket
+        self.events: list[dict[str, Any]] = []
+
+    async def send(self, type: str, **fields: Any) -> None:
+        """Send one event."""
+        await self.websocket.send_json({"type": type, **fields})
+
+    async def until(self, type: str, nth: int = 1) -> dict[str, Any]:
+        """The nth event of a type, counted from the beginning."""
+        async with asyncio.timeout(60):
+            while len(found := [event for event in self.events if event["type"] == type]) < nth:
+                self.events.append(await self.websocket.receive_json())
+        return found[nth - 1]
+
+    def types(self) -> list[str]:
+        """What has come so far."""
+        return [event["type"] for event in self.events]
+
+
+@asynccontextmanager
+async def raw(server: OpenAIRealtimeServer, **headers: str) -> AsyncGenerator[RawClient, None]:
+    """A client without manners."""
+    sent = {"authorization": f"Bearer {server.api_key}", **headers}
+    url = f"{server.base_url}/realtime?model=gpt-realtime"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, headers=sent) as websocket:
+        client = RawClient(websocket)
+        await client.until("session.created")
+        yield client
+
+
+def check_all(sent: Iterable[RecordedEvent]) -> None:
+    """Every event is one that the SDK knows, and has all that the SDK says it has."""
+    for recorded in sent:
+        parsed = STRICT.validate_json(recorded.raw)
+        assert parsed.type == recorded.type

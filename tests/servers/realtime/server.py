@@ -1,0 +1,158 @@
+"""OpenAI's Realtime address on this machine, and who may use it."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeAlias, cast
+
+from aiohttp import web
+from tests.servers.base import ReceivedRequest, RequestRejectedError
+from tests.servers.openai.errors import need_key, refused, wrong
+from tests.servers.realtime.connection import Fault, FaultPlan
+from tests.servers.realtime.responses import ResponsePace
+from tests.servers.realtime.session import ClientViolation, Heard, ProviderOptions, ServedSession
+from tests.servers.server import JSON, LoopbackServer
+
+from baton.errors import ModelError, ModelNotFoundError
+from baton.testing.scripted import ScriptedModel, ScriptStep
+
+_PATH = "/v1/realtime"
+_Steps: TypeAlias = Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]]
+
+
+class OpenAIRealtimeServer(LoopbackServer):
+    """OpenAI's Realtime API on this machine: `/v1/realtime`, over websockets.
+
+    Steps are those of a ScriptedModel, one for each response; with a mapping, `by` chooses whose by what the session
+    is like, and without `by` it is the name of the model. `hears` are the words in what the user says, one text for
+    each time that audio is committed; an exception is a transcription that fails. Answers are spoken as tones of
+    `ms_per_word`, as fast as possible, or `pace` times as fast as one can listen. `faults` go wrong, each once.
+    """
+
+    # Whatever a client has sent before it went is still read, so that a test can count it.
+    stops_with_its_client = False
+
+    def __init__(
+        self,
+        steps: Iterable[ScriptStep] | Mapping[str, Iterable[ScriptStep]],
+        *,
+        by: Callable[[ServedSession], str] | None = None,
+        hears: Iterable[Heard] = (),
+        late_transcripts: bool = False,
+        faults: Iterable[Fault] = (),
+        models: Collection[str] | None = None,
+        api_key: str = "test-key",
+        cycle: bool = False,
+        ms_per_word: int = 200,
+        pace: float | None = None,
+        delay: float = 0.0,
+        record: bool = True,
+    ) -> None:
+        super().__init__()
+        keys = tuple(cast("Mapping[str, object]", steps)) if isinstance(steps, Mapping) else ()
+        self.script = ScriptedModel(cast("_Steps", steps), name=type(self).__name__, cycle=cycle, record=False)
+        """The model behind it."""
+        self.models: Collection[str] | None = models if models is not None or by is not None else keys or None
+        self.api_key = api_key
+        self.sessions: list[ServedSession] = []
+        """Every session that was opened, in order."""
+        self.handshakes: list[ReceivedRequest] = []
+        """Every request to open one, in order, also those that were refused."""
+        self.complaints: list[ClientViolation] = []
+        """Whatever clients did that the provider does not take, of all sessions, in order."""
+        self._plan = FaultPlan(faults)
+        self._record = record
+        self._refusals: deque[ModelError] = deque()
+        self._opened = asyncio.Event()
+        self._provider = ProviderOptions(
+            self.script,
+            by or (_its_model if keys else _nobody),
+            iter(hears),
+            ResponsePace(ms_per_word, pace, delay),
+            late_transcripts,
+            self.complaints,
+        )
+
+    @property
+    def base_url(self) -> str:
+        """What the client is given: the origin and `/v1`."""
+        return f"{self.origin}/v1"
+
+    @property
+    def remaining(self) -> int:
+        """How many steps have not been played yet."""
+        return self.script.remaining
+
+    @property
+    def faults_left(self) -> list[Fault]:
+        """The faults that have not happened."""
+        return self._plan.left
+
+    def assert_done(self) -> None:
+        """Fail if there are steps that were never played, and say which."""
+        self.script.assert_done()
+
+    def plan(self, *faults: Fault) -> None:
+        """Let these go wrong too; events are counted from now on."""
+        self._plan.add(*faults)
+
+    def refuse(self, *errors: ModelError) -> None:
+        """Refuse the next handshakes, one for each error; an HttpFault with its very status."""
+        self._refusals.extend(errors)
+
+    async def session(self, index: int = 0, *, within: float = 5.0) -> ServedSession:
+        """The session of that number, as soon as it is open; AssertionError if it is not in time."""
+        try:
+            async with asyncio.timeout(within):
+                while len(self.sessions) <= index:
+                    self._opened.clear()
+                    await self._opened.wait()
+        except TimeoutError:
+            raise AssertionError(f"session {index} was not opened within {within:g} s") from None
+        return self.sessions[index]
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Open a session, or say why not."""
+        received = ReceivedRequest(http.method, http.path, query=http.query, headers=http.headers, raw=b"")
+        self.handshakes.append(received)
+        try:
+            model = self._admitted(received)
+        except RequestRejectedError as rejection:
+            received.rejection = rejection
+            headers = {"content-type": JSON, **rejection.headers}
+            return web.Response(status=rejection.status, body=rejection.body, headers=headers)
+        served = ServedSession(received, model=model, provider=self._provider, plan=self._plan, record=self._record)
+        self.sessions.append(served)
+        self._opened.set()
+        try:
+            return await served.serve(http)
+        finally:
+            served.ended(by_server=self.is_closing)
+
+    def _admitted(self, received: ReceivedRequest) -> str:
+        """The model that is asked for; a Rejection if this client may not have a session."""
+        need_key(received, self.api_key)
+        if received.path != _PATH:
+            raise wrong(f"Invalid URL ({received.method} {received.path})", status=404)
+        if received.headers.get("upgrade", "").lower() != "websocket":
+            raise wrong("This address is for websockets.", status=426)
+        if "realtime=v1" in received.headers.get("openai-beta", ""):
+            raise wrong("The Realtime Beta API is no longer supported.", code="beta_api_shape_disabled")
+        if self._refusals:
+            raise refused(self._refusals.popleft(), None)
+        model = received.query.get("model", "")
+        if not model:
+            raise wrong("You must provide a model parameter.", param="model", code="missing_model")
+        if self.models is not None and model not in self.models:
+            raise refused(
+                ModelNotFoundError(f"The model `{model}` does not exist or you do not have access to it."), None
+            )
+        return model
+
+
+def _its_model(session: ServedSession) -> str:
+    return session.model
+
+
+def _nobody(session: ServedSession) -> str:
+    return ""

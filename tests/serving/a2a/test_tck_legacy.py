@@ -1,0 +1,246 @@
+"""What the conformance kit of A2A 0.3 asks of a service that speaks it beside 1.0, over JSON-RPC and plain HTTP."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import httpx
+import pytest
+from a2a.compat.v0_3 import types as v03
+from a2a.types.a2a_pb2 import AgentCard
+from tests.serving.a2a.hook import webhook
+from tests.serving.a2a.sut import served_sut
+
+from baton.serving import BearerAuth
+
+
+@pytest.fixture
+async def http() -> AsyncGenerator[httpx.AsyncClient]:
+    async with served_sut(delay=0.5, compat_03=True) as place, httpx.AsyncClient(base_url=place.http) as client:
+        yield client
+
+
+def _said(id: str = "tck-complete-task", text: str = "hi", **more: Any) -> dict[str, Any]:
+    parts = [{"kind": "text", "text": text}]
+    return {"message": {"kind": "message", "messageId": id, "role": "user", "parts": parts, **more}}
+
+
+async def _told(http: httpx.AsyncClient, method: str, params: Any) -> dict[str, Any]:
+    answer = await http.post("/", json={"jsonrpc": "2.0", "id": "c-1", "method": method, "params": params})
+    assert answer.status_code == 200
+    body = answer.json()
+    assert (body["jsonrpc"], body["id"]) == ("2.0", "c-1")
+    return body
+
+
+async def _result(http: httpx.AsyncClient, method: str, params: Any) -> Any:
+    body = await _told(http, method, params)
+    assert "result" in body, body
+    return body["result"]
+
+
+async def _code(http: httpx.AsyncClient, method: str, params: Any) -> int:
+    return (await _told(http, method, params))["error"]["code"]
+
+
+async def _events(http: httpx.AsyncClient, method: str, params: Any) -> list[dict[str, Any]]:
+    call = {"jsonrpc": "2.0", "id": "c-1", "method": method, "params": params}
+    answer = await http.post("/", json=call, headers={"Accept": "text/event-stream"})
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    return [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line.startswith("data: ")]
+
+
+async def test_the_card_has_what_0_3_wants(http: httpx.AsyncClient) -> None:
+    for path in ("/.well-known/agent-card.json", "/"):
+        card = (await http.get(path)).json()
+        v03.AgentCard.model_validate(card)
+        assert card["protocolVersion"].startswith("0.3")
+        assert card["url"].startswith("http://")
+        assert card["preferredTransport"] == "JSONRPC"
+        assert card["skills"][0]["tags"]
+
+
+async def test_a_task_is_begun_read_and_gone_on_with(http: httpx.AsyncClient) -> None:
+    # §7.1, §7.3: message/send, tasks/get and historyLength
+    asked = await _result(http, "message/send", _said("tck-input-required", "first"))
+    v03.Task.model_validate(asked)
+    assert (asked["kind"], asked["status"]["state"]) == ("task", "input-required")
+    done = await _result(http, "message/send", _said(taskId=asked["id"], contextId=asked["contextId"], text="second"))
+    assert (done["id"], done["status"]["state"]) == (asked["id"], "completed")
+    got = await _result(http, "tasks/get", {"id": asked["id"], "historyLength": 1})
+    assert [each["parts"][0]["text"] for each in got["history"]] == ["second"]
+    assert not (await _result(http, "tasks/get", {"id": asked["id"], "historyLength": 0})).get("history")
+    assert await _result(http, "tasks/get", {"id": asked["id"], "historyLength": 2**31 - 1})
+    assert await _code(http, "tasks/get", {"id": asked["id"], "historyLength": -1}) == -32602
+    assert await _code(http, "tasks/get", {"id": asked["id"], "historyLength": 2**40}) == -32602
+
+
+async def test_a_task_is_gone_on_with_as_long_as_it_asks_and_then_cancelled() -> None:
+    # §7.1, §7.3, §7.4
+    async with served_sut(compat_03=True, asks_on=True) as place, httpx.AsyncClient(base_url=place.http) as http:
+        task = await _result(http, "message/send", _said("text-1"))
+        for number in range(3):
+            task = await _result(http, "message/send", _said(f"history-{number}", f"more {number}", taskId=task["id"]))
+            assert task["status"]["state"] == "input-required"
+        users = [each for each in task["history"] if each["role"] == "user"]
+        assert [each["messageId"] for each in users] == ["text-1", "history-0", "history-1", "history-2"]
+        assert len((await _result(http, "tasks/get", {"id": task["id"], "historyLength": 2}))["history"]) == 2
+        assert (await _result(http, "tasks/cancel", {"id": task["id"]}))["status"]["state"] == "canceled"
+
+
+async def test_parts_of_every_kind_come_in_and_go_out(http: httpx.AsyncClient) -> None:
+    file = {"kind": "file", "file": {"name": "t.txt", "mimeType": "text/plain", "uri": "https://example.com/t.txt"}}
+    data = {"kind": "data", "data": {"key": "value", "nested": {"array": [1, 2]}}}
+    text = {"kind": "text", "text": "Unicode: 你好, здравствуйте\t\b\f\r\n"}
+    task = await _result(http, "message/send", _said(parts=[text, file, data], metadata=None, taskId=None))
+    assert task["status"]["state"] == "completed"
+    assert [part["kind"] for part in task["history"][0]["parts"]] == ["text", "file", "data"]
+    several = [{"kind": "data", "data": [{"name": "Ann"}, {"name": "Bob"}]}]
+    brief = _said(parts=several) | {"configuration": {"historyLength": 0}}
+    assert "history" not in await _result(http, "message/send", brief)
+    for id, kind in (("tck-artifact-file", "file"), ("tck-artifact-data", "data"), ("tck-artifact-text", "text")):
+        (artifact,) = (await _result(http, "message/send", _said(id)))["artifacts"]
+        assert artifact["parts"][0]["kind"] == kind
+    reply = await _result(http, "message/send", _said("tck-message-response"))
+    assert (reply["kind"], reply["role"], reply["parts"][0]["text"]) == ("message", "agent", "Direct message response")
+
+
+async def test_tasks_are_cancelled(http: httpx.AsyncClient) -> None:
+    # §7.4: tasks/cancel
+    waits = await _result(http, "message/send", _said("tck-input-required") | {"configuration": {"blocking": False}})
+    stopped = await _result(http, "tasks/cancel", {"id": waits["id"]})
+    assert (stopped["id"], stopped["status"]["state"]) == (waits["id"], "canceled")
+    assert await _code(http, "tasks/cancel", {"id": waits["id"]}) == -32002
+    assert await _code(http, "tasks/cancel", {"id": "nobody"}) == -32001
+
+
+async def test_streams_and_those_who_come_back_to_them(http: httpx.AsyncClient) -> None:
+    # §7.2, §7.9: message/stream and tasks/resubscribe
+    events = await _events(http, "message/stream", _said("tck-stream-001"))
+    kinds = [each["result"]["kind"] for each in events]
+    assert (kinds[0], kinds[-1]) == ("task", "status-update")
+    assert "artifact-update" in kinds
+    assert [each["result"]["final"] for each in events if each["result"]["kind"] == "status-update"][-1] is True
+    (message,) = await _events(http, "message/stream", _said("tck-stream-002"))
+    assert message["result"]["kind"] == "message"
+    started = _said("test-resubscribe-message-id-x") | {"configuration": {"blocking": False}}
+    task = await _result(http, "message/send", started)
+    again = await _events(http, "tasks/resubscribe", {"id": task["id"]})
+    assert (again[0]["result"]["kind"], again[-1]["result"]["status"]["state"]) == ("task", "completed")
+    (refused,) = await _events(http, "tasks/resubscribe", {"id": "nobody"})
+    assert (refused["error"]["code"], refused["id"]) == (-32001, "c-1")
+    assert await _code(http, "message/stream", {"invalid": "params"}) == -32602
+
+
+async def test_webhooks_are_kept_shown_and_dropped(http: httpx.AsyncClient) -> None:
+    # §7.5 to §7.8: tasks/pushNotificationConfig/…
+    task = (await _result(http, "message/send", _said()))["id"]
+    prefix, hook = "tasks/pushNotificationConfig", {"url": "https://example.com/hook"}
+    made = await _result(http, f"{prefix}/set", {"taskId": task, "pushNotificationConfig": hook})
+    assert made["pushNotificationConfig"]["url"] == hook["url"]
+    which = {"id": task, "pushNotificationConfigId": made["pushNotificationConfig"]["id"]}
+    assert await _result(http, f"{prefix}/get", {"id": task}) == made
+    assert await _result(http, f"{prefix}/get", which) == made
+    assert await _result(http, f"{prefix}/list", {"id": task}) == [made]
+    assert await _result(http, f"{prefix}/delete", which) is None
+    assert await _result(http, f"{prefix}/list", {"id": task}) == []
+    assert await _code(http, f"{prefix}/get", {"id": task}) == -32001
+    assert await _code(http, f"{prefix}/get", {"id": "nobody"}) == -32001
+    assert await _code(http, f"{prefix}/set", {"taskId": "nobody", "pushNotificationConfig": hook}) == -32001
+
+
+async def test_a_webhook_is_sent_the_task(http: httpx.AsyncClient) -> None:
+    # §9.5: in 0.3 a webhook gets tasks, and nothing around them
+    async with webhook() as (url, heard), asyncio.timeout(60):
+        task = await _result(http, "message/send", _said("tck-input-required"))
+        hook = {"url": url, "token": "mine", "authentication": {"schemes": ["Bearer"], "credentials": "s3cret"}}
+        params = {"taskId": task["id"], "pushNotificationConfig": hook}
+        await _result(http, "tasks/pushNotificationConfig/set", params)
+        await _result(http, "message/send", _said(taskId=task["id"]))
+        headers, body = await heard.get()
+    v03.Task.model_validate(body)
+    assert (body["kind"], body["id"], body["status"]["state"]) == ("task", task["id"], "completed")
+    assert headers["authorization"] == "Bearer s3cret"
+    assert headers["x-a2a-notification-token"] == "mine"
+
+
+async def test_the_errors_of_0_3_have_its_codes_and_its_words(http: httpx.AsyncClient) -> None:
+    # §8.2
+    odd = {"name": "x", "mimeType": "application/x-unsupported", "bytes": "dGVzdA=="}
+    told = await _told(http, "message/send", _said(parts=[{"kind": "file", "file": odd}]))
+    assert told["error"]["code"] == -32005
+    assert all(
+        word in told["error"]["message"].lower() for word in ("incompatible", "content", "type", "not supported")
+    )
+    done = (await _result(http, "message/send", _said()))["id"]
+    assert await _code(http, "message/send", _said(taskId=done)) == -32004
+    assert await _code(http, "message/send", _said(taskId="nobody")) == -32001
+    quiet = {"capabilities": {"streaming": False}}
+    async with served_sut(compat_03=True, card=quiet) as place, httpx.AsyncClient(base_url=place.http) as client:
+        hook = {"taskId": "t", "pushNotificationConfig": {"url": "https://example.com"}}
+        assert await _code(client, "tasks/pushNotificationConfig/set", hook) == -32003
+        (refused,) = await _events(client, "message/stream", _said())
+        assert (refused["error"]["code"], refused["error"]["message"][:31]) == (
+            -32004,
+            "this operation is not supported",
+        )
+
+
+async def test_the_card_for_those_who_are_known() -> None:
+    # §7.10: agent/getAuthenticatedExtendedCard
+    more = AgentCard(name="More", description="More.", version="1", skills=[])
+    more.supported_interfaces.add(url="http://localhost/", protocol_binding="JSONRPC", protocol_version="0.3")
+    options: dict[str, Any] = {"compat_03": True, "extended_card": more, "auth": BearerAuth({"t": "ann"})}
+    async with served_sut(**options) as place, httpx.AsyncClient(base_url=place.http) as http:
+        card = (await http.get("/.well-known/agent-card.json")).json()
+        assert card["supportsAuthenticatedExtendedCard"] is True
+        for path in ("/v1/card", "/agent/authenticatedExtendedCard"):
+            assert (await http.get(path)).status_code == 401
+            assert (await http.get(path, headers={"Authorization": "Bearer t"})).json()["name"] == "More"
+        http.headers["Authorization"] = "Bearer t"
+        assert (await _result(http, "agent/getAuthenticatedExtendedCard", {}))["name"] == "More"
+
+
+def _rest(id: str = "tck-complete-task", **more: Any) -> dict[str, Any]:
+    return {"message": {"messageId": id, "role": "ROLE_USER", "content": [{"text": "hi"}], **more}}
+
+
+async def test_the_same_over_plain_http(http: httpx.AsyncClient) -> None:
+    # §3.5.3: the addresses of 0.3
+    asked = (await http.post("/v1/message:send", json=_rest("tck-input-required"))).json()["task"]
+    assert asked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED"
+    done = (await http.post("/v1/message:send", json=_rest(taskId=asked["id"]))).json()["task"]
+    assert (done["id"], done["status"]["state"]) == (asked["id"], "TASK_STATE_COMPLETED")
+    got = (await http.get(f"/v1/tasks/{asked['id']}", params={"historyLength": 1})).json()
+    assert len(got["history"]) == 1
+    stream = await http.post("/v1/message:stream", json=_rest("tck-stream-001"))
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert [*json.loads(stream.text.splitlines()[0].removeprefix("data: "))] == ["task"]
+    waits = (await http.post("/v1/message:send", json=_rest("tck-input-required"))).json()["task"]["id"]
+    assert (await http.post(f"/v1/tasks/{waits}:cancel")).json()["status"]["state"] == "TASK_STATE_CANCELLED"
+    assert (await http.post(f"/v1/tasks/{waits}:cancel")).status_code == 400
+    assert (await http.get(f"/v1/tasks/{waits}:subscribe")).status_code == 400
+    for path in ("/v1/tasks/nobody", "/v1/tasks/nobody:subscribe", "/v1/tasks/nobody/pushNotificationConfigs"):
+        assert (await http.get(path)).status_code == 404
+
+
+@pytest.mark.parametrize("sent", ["//5o", "Ly81bw=="], ids=["as the schema has it", "as the SDK has it"])
+async def test_a_file_over_plain_http(http: httpx.AsyncClient, sent: str) -> None:
+    file = {"file": {"fileWithBytes": sent, "mimeType": "text/plain"}}
+    task = (await http.post("/v1/message:send", json=_rest(content=[file]))).json()["task"]["id"]
+    got = await http.get(f"/tasks/{task}", headers={"A2A-Version": "1.0"})
+    assert got.json()["history"][0]["parts"] == [{"raw": "//5o", "mediaType": "text/plain"}]
+
+
+@pytest.mark.parametrize("is_nested", [False, True])
+async def test_webhooks_over_plain_http(http: httpx.AsyncClient, is_nested: bool) -> None:
+    task = (await http.post("/v1/message:send", json=_rest())).json()["task"]["id"]
+    config: dict[str, Any] = {"pushNotificationConfig": {"id": "hook", "url": "https://example.com/hook"}}
+    body = {"parent": f"tasks/{task}", "config": config} if is_nested else config
+    made = (await http.post(f"/v1/tasks/{task}/pushNotificationConfigs", json=body)).json()
+    assert made["name"] == f"tasks/{task}/pushNotificationConfigs/hook"
+    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).json() == made
+    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs")).json()["configs"] == [made]
+    assert (await http.delete(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).status_code == 200
+    assert (await http.get(f"/v1/tasks/{task}/pushNotificationConfigs/hook")).status_code == 404

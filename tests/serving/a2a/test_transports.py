@@ -1,0 +1,68 @@
+"""What the SDK adds to a service: gRPC over the same handler, and signatures on the card."""
+
+from collections.abc import Callable
+from typing import Any
+
+import a2a.types.a2a_pb2_grpc as services
+import grpc.aio
+import httpx
+import pytest
+from a2a.client import ClientConfig, ClientFactory
+from a2a.server.request_handlers.grpc_handler import GrpcHandler
+from a2a.types.a2a_pb2 import AgentCapabilities, AgentCard, AgentInterface, GetTaskRequest
+from a2a.utils.errors import InvalidRequestError
+from a2a.utils.signing import ProtectedHeader, create_agent_card_signer, create_signature_verifier
+from google.protobuf.json_format import ParseDict
+from tests.serving.a2a.stage import COMPLETED, assembled, said, served, streamed, text_in
+
+from baton import Agent
+from baton.serving import BearerAuth
+from baton.serving.a2a import A2AApp, a2a_app
+from baton.testing import ScriptedModel
+
+KEY = "k" * 32
+
+
+def _by_the_sdk(app: A2AApp, server: grpc.aio.Server) -> None:
+    generated: Any = services
+    generated.add_A2AServiceServicer_to_server(GrpcHandler(app.handler), server)
+
+
+async def _over_grpc(app: A2AApp, add: Callable[[A2AApp, grpc.aio.Server], None] = A2AApp.add_to_grpc) -> None:
+    server = grpc.aio.server()
+    port = server.add_insecure_port("127.0.0.1:0")
+    add(app, server)
+    await server.start()
+    try:
+        interface = AgentInterface(url=f"127.0.0.1:{port}", protocol_binding="GRPC", protocol_version="1.0")
+        card = AgentCard(supported_interfaces=[interface], capabilities=AgentCapabilities(streaming=True))
+        config = ClientConfig(supported_protocol_bindings=["GRPC"], grpc_channel_factory=grpc.aio.insecure_channel)
+        client = ClientFactory(config).create(card)
+        view = assembled(await streamed(client.send_message(said("hi"))))
+        task = await client.get_task(GetTaskRequest(id=view.task.id))
+        assert (view.states[-1], text_in(task)) == (COMPLETED, "hello there")
+        await client.close()
+    finally:
+        await server.stop(0)
+        await app.close()
+
+
+@pytest.mark.parametrize("add", [A2AApp.add_to_grpc, _by_the_sdk])
+async def test_grpc(add: Any) -> None:
+    await _over_grpc(a2a_app(Agent("A", model=ScriptedModel(["hello there"], stream=True))), add)
+
+
+@pytest.mark.parametrize("add", [A2AApp.add_to_grpc, _by_the_sdk])
+async def test_a_transport_that_asks_nobody_for_a_name_gets_no_further_than_the_handler(add: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="authentication required"):
+        await _over_grpc(a2a_app(Agent("A", model=ScriptedModel([])), auth=BearerAuth({"t": "ann"})), add)
+
+
+async def test_a_signed_card() -> None:
+    header: ProtectedHeader = {"alg": "HS256", "kid": "one", "jku": None, "typ": "JOSE"}
+    app = a2a_app(Agent("A", model=ScriptedModel([])), sign_card=create_agent_card_signer(KEY, header))
+    async with served(app) as url, httpx.AsyncClient() as http:
+        answer = await http.get(f"{url}/.well-known/agent-card.json")
+    card = ParseDict(answer.json(), AgentCard())
+    assert len(card.signatures) == 1
+    create_signature_verifier(lambda kid, jku: KEY, ["HS256"])(card)

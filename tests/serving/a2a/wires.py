@@ -1,0 +1,244 @@
+"""The three bindings of A2A spoken by hand, so that nothing stands between a test and what is on the wire."""
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any, NamedTuple, Protocol
+
+import grpc
+import grpc.aio
+import httpx
+from a2a.types import a2a_pb2 as pb
+from a2a.utils.errors import A2A_ERROR_MAPPING, JSON_RPC_ERROR_CODE_MAP
+from a2a.utils.proto_utils import validate_proto_required_fields
+from google.protobuf.json_format import MessageToDict, ParseDict
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from tests.serving.a2a.sut import Place
+
+V1 = {"A2A-Version": "1.0"}
+BINDINGS = ("jsonrpc", "rest", "grpc")
+_SERVICE: Any = pb.DESCRIPTOR.services_by_name["A2AService"]
+_REST: dict[str, tuple[str, str]] = {
+    "SendMessage": ("POST", "/message:send"),
+    "SendStreamingMessage": ("POST", "/message:stream"),
+    "GetTask": ("GET", "/tasks/{id}"),
+    "ListTasks": ("GET", "/tasks"),
+    "CancelTask": ("POST", "/tasks/{id}:cancel"),
+    "SubscribeToTask": ("POST", "/tasks/{id}:subscribe"),
+    "CreateTaskPushNotificationConfig": ("POST", "/tasks/{taskId}/pushNotificationConfigs"),
+    "GetTaskPushNotificationConfig": ("GET", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
+    "ListTaskPushNotificationConfigs": ("GET", "/tasks/{taskId}/pushNotificationConfigs"),
+    "DeleteTaskPushNotificationConfig": ("DELETE", "/tasks/{taskId}/pushNotificationConfigs/{id}"),
+    "GetExtendedAgentCard": ("GET", "/extendedAgentCard"),
+}
+_CODES = {mapping.reason: JSON_RPC_ERROR_CODE_MAP[kind] for kind, mapping in A2A_ERROR_MAPPING.items()}
+_STATUSES = {mapping.reason: mapping.http_code for mapping in A2A_ERROR_MAPPING.values()}
+_GRPC = {mapping.reason: mapping.grpc_status for mapping in A2A_ERROR_MAPPING.values()}
+
+
+class Told(Exception):
+    """What a service refuses with: its reason, whose codes on this binding have been looked at, and its words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+
+
+class Wire(Protocol):
+    """One binding, to one service."""
+
+    async def call(self, operation: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
+        """The answer as JSON."""
+        ...
+
+    def stream(self, operation: str, params: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        """The updates as JSON."""
+        ...
+
+
+class JsonRpcWire:
+    """One address, the method in the body."""
+
+    def __init__(self, place: Place, http: httpx.AsyncClient) -> None:
+        self._url = f"{place.http}/"
+        self._http = http
+
+    async def call(self, operation: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
+        answer = await self._http.post(self._url, json=_call(operation, params), headers=V1 | (headers or {}))
+        assert answer.headers["content-type"].startswith("application/json")  # JSONRPC-FMT-002
+        return _result_in(answer.json())
+
+    async def stream(self, operation: str, params: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        async with self._http.stream("POST", self._url, json=_call(operation, params), headers=V1) as answer:
+            if not answer.headers["content-type"].startswith("text/event-stream"):
+                _result_in(json.loads(await answer.aread()))
+            async for line in _events(answer):
+                yield _result_in(line)
+
+
+class RestWire:
+    """An address for each thing."""
+
+    def __init__(self, place: Place, http: httpx.AsyncClient) -> None:
+        self._url = place.http
+        self._http = http
+
+    def _request(self, operation: str, params: dict[str, Any], headers: dict[str, str]) -> dict[str, Any]:
+        method, path = _REST[operation]
+        rest = {key: value for key, value in params.items() if f"{{{key}}}" not in path}
+        body = {"json": rest} if method == "POST" else {"params": {key: _text(value) for key, value in rest.items()}}
+        return {"method": method, "url": self._url + path.format(**params), "headers": V1 | headers, **body}
+
+    async def call(self, operation: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
+        answer = await self._http.request(**self._request(operation, params, headers or {}))
+        if answer.status_code >= 400:
+            _refuse_rest(answer.status_code, answer)
+        assert answer.headers["content-type"] == "application/a2a+json"  # HTTP_JSON-SVC-001
+        return answer.json()
+
+    async def stream(self, operation: str, params: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        async with self._http.stream(**self._request(operation, params, {})) as answer:
+            if answer.status_code >= 400:
+                await answer.aread()
+                _refuse_rest(answer.status_code, answer)
+            assert answer.headers["content-type"].startswith("text/event-stream")  # HTTP_JSON-SSE-001
+            async for line in _events(answer):
+                yield line
+
+
+class GrpcWire:
+    """A service of protocol buffers."""
+
+    def __init__(self, place: Place, channel: grpc.aio.Channel) -> None:
+        self._channel: Any = channel
+
+    def _made(self, operation: str, params: dict[str, Any]) -> tuple[Any, Any]:
+        method = _SERVICE.methods_by_name[operation]
+        kind = getattr(pb, method.input_type.name)
+        given = getattr(pb, method.output_type.name, None)
+        make = self._channel.unary_stream if method.server_streaming else self._channel.unary_unary
+        read: Any = bytes if given is None else given.FromString
+        call = make(f"/{_SERVICE.full_name}/{operation}", kind.SerializeToString, read)
+        return call, ParseDict(params, kind())
+
+    async def call(self, operation: str, params: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
+        call, wanted = self._made(operation, params)
+        try:
+            answer = await call(wanted, metadata=_metadata(headers))
+        except grpc.aio.AioRpcError as error:
+            raise _told_by_grpc(error) from None
+        return {} if isinstance(answer, bytes) else MessageToDict(answer)
+
+    async def stream(self, operation: str, params: dict[str, Any]) -> AsyncGenerator[dict[str, Any]]:
+        call, wanted = self._made(operation, params)
+        running = call(wanted, metadata=_metadata(None))
+        try:
+            async for answer in running:
+                yield MessageToDict(answer)
+        except grpc.aio.AioRpcError as error:
+            raise _told_by_grpc(error) from None
+        finally:
+            running.cancel()
+
+
+class Line(NamedTuple):
+    """A binding and the service at its other end."""
+
+    wire: Wire
+    place: Place
+    binding: str
+
+    async def send(self, id: str, text: str = "hi", configuration: Any = None, **more: Any) -> dict[str, Any]:
+        """What comes of a message with this id: `{"task": …}` or `{"message": …}`."""
+        params = {"message": message(id, text, **more)} | ({"configuration": configuration} if configuration else {})
+        answer = await self.wire.call("SendMessage", params)
+        fits(answer, pb.SendMessageResponse())
+        return answer
+
+    async def task(self, id: str, text: str = "hi", configuration: Any = None, **more: Any) -> dict[str, Any]:
+        """The task that comes of it."""
+        return (await self.send(id, text, configuration, **more))["task"]
+
+    async def streamed(self, operation: str = "SendStreamingMessage", **params: Any) -> list[dict[str, Any]]:
+        """All that a stream gives."""
+        updates = [each async for each in self.wire.stream(operation, params)]
+        for update in updates:
+            fits(update, pb.StreamResponse())
+        return updates
+
+    async def refused(self, operation: str, headers: dict[str, str] | None = None, **params: Any) -> str:
+        """The reason why a call is refused."""
+        try:
+            answer = await self.wire.call(operation, params, headers)
+        except Told as told:
+            return told.reason
+        raise AssertionError(f"it was answered: {answer}")
+
+
+def message(id: str, text: str = "hi", **more: Any) -> dict[str, Any]:
+    """A message with an id that says what is to be done."""
+    return {"messageId": id, "role": "ROLE_USER", "parts": [{"text": text}], **more}
+
+
+def fits(given: Any, kind: Any) -> None:
+    """Fail unless it is what the protocol says: no field unknown, none of those missing that are required."""
+    parsed = ParseDict(given, kind, ignore_unknown_fields=False)
+    validate_proto_required_fields(parsed)
+
+
+def _call(operation: str, params: dict[str, Any]) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": "c-1", "method": operation, "params": params}
+
+
+def _result_in(body: Any) -> Any:
+    assert set(body) - {"result", "error"} == {"jsonrpc", "id"}  # JSONRPC-FMT-001
+    assert (body["jsonrpc"], body["id"]) == ("2.0", "c-1")
+    if "error" not in body:
+        return body["result"]
+    error = body["error"]
+    assert set(error) <= {"code", "message", "data"}  # JSONRPC-ERR-001
+    reason = _reason_in(error["data"])  # JSONRPC-ERR-003
+    assert error["code"] == _CODES[reason]  # JSONRPC-SSE-002
+    raise Told(reason, error["message"])
+
+
+def _refuse_rest(status: int, answer: httpx.Response) -> None:
+    error = answer.json()["error"]
+    assert answer.headers["content-type"].startswith("application/json")  # HTTP_JSON-ERR-001
+    assert isinstance(error["message"], str)
+    reason = _reason_in(error["details"])  # HTTP_JSON-ERR-002
+    assert error["code"] == status == _STATUSES[reason]  # HTTP_JSON-STATUS-001
+    raise Told(reason, error["message"])
+
+
+def _reason_in(details: Any) -> str:
+    info = details[0]
+    assert info["@type"] == "type.googleapis.com/google.rpc.ErrorInfo"
+    assert info["domain"] == "a2a-protocol.org"
+    return info["reason"]
+
+
+def _told_by_grpc(error: grpc.aio.AioRpcError) -> Told:
+    details = dict(error.trailing_metadata() or ()).get("grpc-status-details-bin")
+    assert isinstance(details, bytes)
+    status, info = Status.FromString(details), ErrorInfo()
+    assert status.details[0].Unpack(info)  # GRPC-ERR-001
+    assert info.domain == "a2a-protocol.org"
+    if error.code() is not grpc.StatusCode.UNAUTHENTICATED:
+        assert error.code().name == _GRPC[info.reason]  # GRPC-ERR-002
+    return Told(info.reason, error.details() or "")
+
+
+def _metadata(headers: dict[str, str] | None) -> list[tuple[str, str]]:
+    return [(key.lower(), value) for key, value in (V1 | (headers or {})).items()]
+
+
+async def _events(answer: httpx.Response) -> AsyncGenerator[Any]:
+    async for line in answer.aiter_lines():
+        if line.startswith("data: "):
+            yield json.loads(line.removeprefix("data: "))
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value) if isinstance(value, bool) else str(value)

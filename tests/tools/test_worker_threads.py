@@ -1,0 +1,195 @@
+"""Sync functions in worker threads: T9, T29, D10. Nothing here sleeps: events say when to go on."""
+
+import asyncio
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+
+from baton.context import RunContext
+from baton.messages import text_of
+from baton.tools import ToolResult, tool
+from baton.tools.worker_threads import in_thread
+
+Ctx = RunContext[Any]
+tenant: ContextVar[str] = ContextVar("tenant")
+
+
+class Blocking:
+    """A function that stays in its thread until it is let go."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.has_started = asyncio.Event()
+        self.may_end = threading.Event()
+        self.has_ended = False
+
+    def __call__(self) -> str:
+        self._loop.call_soon_threadsafe(self.has_started.set)
+        self.may_end.wait(30)
+        self.has_ended = True
+        return "late"
+
+
+@pytest.fixture
+async def blocking() -> Any:
+    blocked = Blocking()
+    yield blocked
+    blocked.may_end.set()
+
+
+class Records(logging.Handler):
+    """Lets a test wait for a warning that comes from a thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+        self.has_come_back = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+        if "finished" in record.getMessage():
+            self.has_come_back.set()
+
+
+@pytest.fixture
+def records() -> Iterator[Records]:
+    handler = Records()
+    logger = logging.getLogger("baton.tools")
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+
+
+async def test_a_sync_function_runs_in_a_thread_unless_told_not_to(ctx: Ctx) -> None:
+    def where() -> int:
+        return threading.get_ident()
+
+    here = str(threading.get_ident())
+    assert text_of((await tool(where).call(ctx, "")).content) != here
+    assert text_of((await tool(where, in_thread=False).call(ctx, "")).content) == here
+
+
+async def test_sync_functions_run_at_the_same_time(ctx: Ctx) -> None:
+    meeting = threading.Barrier(3)
+
+    def meet() -> int:
+        return meeting.wait(10)
+
+    met = await asyncio.gather(*(tool(meet).call(ctx, "") for _ in range(3)))
+    assert sorted(text_of(outcome.content) for outcome in met) == ["0", "1", "2"]
+
+
+async def test_one_thread_serves_one_call_after_the_other() -> None:
+    assert len({await in_thread(threading.get_ident, "where") for _ in range(10)}) == 1
+
+
+async def test_the_thread_sees_context_variables(ctx: Ctx) -> None:
+    def read() -> str:
+        seen = tenant.get()
+        tenant.set("changed in the thread only")
+        return seen
+
+    tenant.set("acme")
+    assert await tool(read).call(ctx, "") == ToolResult("acme")
+    assert tenant.get() == "acme"
+
+
+async def test_stop_iteration_does_not_hang_the_run(ctx: Ctx) -> None:
+    # A future refuses this very exception, and whoever waits for it would wait for ever.
+    def empty() -> int:
+        return next(iter([]))
+
+    assert (await tool(empty).call(ctx, "")).is_error
+
+
+async def test_a_cancelled_run_waits_for_the_function(blocking: Blocking, ctx: Ctx) -> None:
+    # T29: nothing is left running.
+    running = asyncio.create_task(tool(blocking, name="block").call(ctx, ""))
+    await blocking.has_started.wait()
+    running.cancel()
+    done, _ = await asyncio.wait([running], timeout=0.01)
+    assert not done
+    blocking.may_end.set()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert blocking.has_ended
+
+
+async def test_a_cancelled_run_does_not_wait_for_ever(blocking: Blocking, records: Records) -> None:
+    running = asyncio.create_task(in_thread(blocking, "block", grace=0.01))
+    await blocking.has_started.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert not blocking.has_ended
+    assert records.messages == ["tool `block` was abandoned, but its thread cannot be stopped and keeps running"]
+    blocking.may_end.set()
+    assert await asyncio.to_thread(records.has_come_back.wait, 10)
+    assert "s after it was abandoned; its result is lost" in records.messages[1]
+
+
+async def test_a_second_cancellation_does_not_wait(blocking: Blocking, records: Records) -> None:
+    running = asyncio.create_task(in_thread(blocking, "block", grace=30))
+    await blocking.has_started.wait()
+    running.cancel()
+    await asyncio.wait([running], timeout=0.01)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(running, 10)
+    assert len(records.messages) == 1
+
+
+async def test_functions_that_hang_do_not_take_threads_from_others(ctx: Ctx) -> None:
+    may_end = threading.Event()
+    hanging = tool(lambda: may_end.wait(30), name="hang", timeout=0.01)
+    try:
+        outcomes = await asyncio.gather(*(hanging.call(ctx, "") for _ in range(60)))
+        assert all(outcome.is_error for outcome in outcomes)
+        assert await tool(lambda: "still here", name="next").call(ctx, "") == ToolResult("still here")
+    finally:
+        may_end.set()
+
+
+HANGS = """
+import asyncio, threading
+from baton.tools.worker_threads import in_thread
+async def main():
+    running = asyncio.create_task(in_thread(threading.Event().wait, "hang", grace=0.01))
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+asyncio.run(main())
+print("ended")
+"""
+
+FORKS = """
+import asyncio, os
+from baton.tools.worker_threads import in_thread
+asyncio.run(in_thread(lambda: 1, "before"))
+child = os.fork()
+if child == 0:
+    asyncio.run(asyncio.wait_for(in_thread(lambda: 2, "after"), 10))
+    os._exit(0)
+print("ended" if os.waitpid(child, 0)[1] == 0 else "child failed")
+"""
+
+
+def printed_by(program: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_a_function_that_hangs_does_not_keep_the_program_from_ending() -> None:
+    assert printed_by(HANGS) == "ended\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_a_forked_process_does_not_wait_for_threads_of_its_parent() -> None:
+    assert printed_by(FORKS) == "ended\n"

@@ -1,0 +1,236 @@
+"""Asking a person first: D2."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import time
+from typing import Any
+
+import msgspec
+import pytest
+
+from baton.context import RunContext
+from baton.context.run_context import SuspendRun
+from baton.errors import AnswerError, SetupError
+from baton.events import Event, InterruptAnswered, InterruptRaised, decode_log, encode_log
+from baton.events.base import RUN_ORIGIN
+from baton.messages import ToolSpec, text_of
+from baton.tools import Approval, ToolResult, tool
+from baton.tools.base import unwrap_tool
+from baton.tools.wrappers import APPROVED_FOR_GOOD, ApprovalTool, parse_approval
+
+Ctx = RunContext[Any]
+MakeContext = Callable[..., Ctx]
+PAY = '{"amount": 120}'
+
+
+@tool(needs_approval=True)
+async def pay(amount: int, to: str = "Ada") -> str:
+    """Pay somebody."""
+    return f"paid {amount} to {to}"
+
+
+def answered(events: list[Event], answers: Mapping[str, Any] | Any) -> list[Event]:
+    """The log as a store gives it back, with an answer to every open question, or to those named."""
+    log = decode_log(encode_log(events))
+    for asked in [event for event in log if isinstance(event, InterruptRaised)]:
+        if isinstance(answers, dict) and asked.key in answers:
+            log.append(InterruptAnswered(f"{asked.key}!", RUN_ORIGIN, time(), asked.key, answers[asked.key]))
+        elif not isinstance(answers, dict) or "approved" in answers:
+            log.append(InterruptAnswered(f"{asked.key}!", RUN_ORIGIN, time(), asked.key, msgspec.to_builtins(answers)))
+    return decode_log(encode_log(log))
+
+
+async def asked_by(ctx: Ctx, made: Any, arguments: str) -> InterruptRaised:
+    with pytest.raises(SuspendRun):
+        await made.call(ctx, arguments)
+    asked = ctx._run.log.events[-1]
+    assert isinstance(asked, InterruptRaised)
+    return asked
+
+
+async def test_it_asks_and_does_nothing(ctx: Ctx) -> None:
+    asked = await asked_by(ctx, pay, PAY)
+    assert asked.payload == {"kind": "approval", "tool": "pay", "arguments": {"amount": 120}}
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (True, ToolResult("paid 120 to Ada")),
+        (Approval(True), ToolResult("paid 120 to Ada")),
+        ({"approved": True, "arguments": {"amount": 5, "to": "Eve"}}, ToolResult("paid 5 to Eve")),
+        (Approval(True, arguments={"amount": 5}), ToolResult("paid 5 to Ada")),
+        (
+            False,
+            ToolResult(
+                "This call of `pay` was not approved. Do not call it again with the same arguments.", is_error=True
+            ),
+        ),
+        (
+            Approval(False, reason="over budget"),
+            ToolResult("This call of `pay` was not approved: over budget", is_error=True),
+        ),
+    ],
+)
+async def test_the_answer_decides(answer: Any, outcome: ToolResult, ctx: Ctx, make_context: MakeContext) -> None:
+    await asked_by(ctx, pay, PAY)
+    assert await pay.call(make_context(answered(ctx._run.log.events, answer)), PAY) == outcome
+
+
+async def test_arguments_a_person_got_wrong_are_not_blamed_on_the_model(ctx: Ctx, make_context: MakeContext) -> None:
+    await asked_by(ctx, pay, PAY)
+    edited = Approval(True, arguments={"amount": "much"})
+    outcome = await pay.call(make_context(answered(ctx._run.log.events, edited)), PAY)
+    assert outcome.is_error
+    assert 'The person who approved this call changed its arguments to {"amount": "much"}.' in text_of(outcome.content)
+    assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
+
+
+async def test_nobody_is_asked_about_arguments_that_do_not_fit(ctx: Ctx) -> None:
+    outcome = await pay.call(ctx, '{"amount": "much"}')
+    assert outcome.is_error
+    assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
+    assert ctx._run.log.events == []
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_function_can_decide_whether_to_ask(is_async: bool, make_context: MakeContext) -> None:
+    def is_much(ctx: Ctx, arguments: dict[str, Any]) -> bool:
+        # What it is given is validated and has the defaults.
+        return arguments["amount"] > 100 or arguments["to"] != "Ada"
+
+    async def is_much_later(ctx: Ctx, arguments: dict[str, Any]) -> bool:
+        return is_much(ctx, arguments)
+
+    careful = tool(pay.function, needs_approval=is_much_later if is_async else is_much)
+    assert await careful.call(make_context(), '{"amount": "99"}') == ToolResult("paid 99 to Ada")
+    await asked_by(make_context(), careful, '{"amount": "101"}')
+    await asked_by(make_context(), careful, '{"amount": 1, "to": "Eve"}')
+
+
+async def test_a_rejection_holds_even_if_the_function_changes_its_mind(ctx: Ctx, make_context: MakeContext) -> None:
+    verdicts = [True, False]
+    fickle = tool(pay.function, needs_approval=lambda ctx, arguments: verdicts.pop(0))
+    await asked_by(ctx, fickle, PAY)
+    outcome = await fickle.call(make_context(answered(ctx._run.log.events, False)), PAY)
+    assert outcome.is_error
+
+
+async def test_always_is_for_this_tool_and_the_rest_of_the_run(ctx: Ctx, make_context: MakeContext) -> None:
+    await asked_by(ctx, pay, PAY)
+    resumed = make_context(answered(ctx._run.log.events, Approval(True, always=True)))
+    assert await pay.call(resumed, PAY) == ToolResult("paid 120 to Ada")
+    # Whoever records the result records this with it.
+    changes = resumed.values._take_changes()
+    assert changes is not None
+    assert changes.written == {APPROVED_FOR_GOOD + "pay": True}
+    later = make_context(run=resumed._run, scope="1/m2.0")
+    assert await pay.call(later, PAY) == ToolResult("paid 120 to Ada")
+    other = tool(pay.function, name="pay_twice", needs_approval=True)
+    await asked_by(make_context(run=resumed._run, scope="1/m2.1"), other, PAY)
+
+
+async def test_always_does_not_answer_a_question_already_asked(ctx: Ctx, make_context: MakeContext) -> None:
+    # D4: partial answers; the rest stays open, also when both calls are of one tool and one turn.
+    first = await asked_by(ctx, pay, PAY)
+    await asked_by(make_context(run=ctx._run, scope="1/m1.1"), pay, PAY)
+    log = answered(ctx._run.log.events, {first.key: {"approved": True, "always": True}})
+    resumed = make_context(log)
+    assert not (await pay.call(resumed, PAY)).is_error
+    with pytest.raises(SuspendRun):
+        await pay.call(make_context(run=resumed._run, scope="1/m1.1"), PAY)
+
+
+async def test_the_time_before_the_tool_runs_does_not_count(ctx: Ctx) -> None:
+    async def ask_the_boss(ctx: Ctx, arguments: dict[str, Any]) -> bool:
+        has_decided = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.05, has_decided.set)
+        return await has_decided.wait()
+
+    careful = tool(pay.function, needs_approval=ask_the_boss, timeout=0.01)
+    await asked_by(ctx, careful, PAY)
+
+
+async def test_a_tool_can_ask_more_after_it_was_approved(ctx: Ctx, make_context: MakeContext) -> None:
+    @tool(needs_approval=True)
+    async def book(ctx: Ctx) -> str:
+        return f"seat {await ctx.interrupt('which seat?')}"
+
+    await asked_by(ctx, book, "")
+    resumed = make_context(answered(ctx._run.log.events, True))
+    second = await asked_by(resumed, book, " ")
+    assert second.payload == "which seat?"
+    whole = make_context(answered(resumed._run.log.events, {second.key: "12A"}))
+    assert await book.call(whole, "") == ToolResult("seat 12A")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "yes",
+        1,
+        None,
+        {},
+        {"approved": "yes"},
+        {"approved": True, "resaon": "typo"},
+        {"approved": True, "arguments": []},
+    ],
+)
+def test_other_answers_are_refused_with_what_would_work(answer: Any) -> None:
+    with pytest.raises(
+        AnswerError, match=r"does not approve or reject a call.*True or False, Approval\(…\), or a dict"
+    ):
+        parse_approval(answer)
+
+
+def test_a_rejection_for_good_is_refused() -> None:
+    with pytest.raises(AnswerError, match="leave it out of a rejection"):
+        parse_approval({"approved": False, "always": True})
+
+
+def test_answers_of_every_form_mean_the_same() -> None:
+    whole = Approval(True, reason="fine", arguments={"a": 1}, always=True)
+    assert parse_approval(whole) is whole
+    assert parse_approval(msgspec.to_builtins(whole)) == whole
+    assert parse_approval(True) == Approval(True)
+    assert parse_approval(False) == Approval(False)
+
+
+def test_a_wish_for_approval_that_means_nothing_is_found_at_once() -> None:
+    with pytest.raises(SetupError, match=r"tool\('pay'\) has needs_approval='yes'; use True, False or a function"):
+        tool(pay.function, needs_approval="yes")  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+class Remote:
+    """A tool that cannot check its arguments."""
+
+    spec = ToolSpec("remote")
+
+    async def call(self, ctx: Ctx, arguments: str) -> ToolResult:
+        return ToolResult(arguments)
+
+
+async def test_any_tool_can_be_approved(ctx: Ctx, make_context: MakeContext) -> None:
+    remote = Remote()
+    careful = ApprovalTool(remote)
+    assert unwrap_tool(careful) is remote
+    assert careful.spec is remote.spec
+    asked = await asked_by(ctx, careful, '{"a": 1}')
+    assert asked.payload["arguments"] == {"a": 1}
+    for answer, outcome in (
+        (True, ToolResult('{"a": 1}')),
+        (Approval(True, arguments={"a": 2}), ToolResult('{"a": 2}')),
+    ):
+        assert await careful.call(make_context(answered(ctx._run.log.events, answer)), '{"a": 1}') == outcome
+
+
+@pytest.mark.parametrize(("arguments", "told"), [("{", "are not JSON"), ("[]", "must be one JSON object")])
+async def test_what_is_no_object_is_not_asked_about(arguments: str, told: str, ctx: Ctx) -> None:
+    outcome = await ApprovalTool(Remote()).call(ctx, arguments)
+    assert outcome.is_error
+    assert told in text_of(outcome.content)
+
+
+async def test_a_wrapper_outside_knows_the_function_inside(ctx: Ctx) -> None:
+    outcome = await ApprovalTool(tool(pay.function)).call(ctx, '{"amount": "much"}')
+    assert "`amount`: Input should be a valid integer" in text_of(outcome.content)
