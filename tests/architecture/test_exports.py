@@ -83,6 +83,13 @@ def test_the_reference_has_a_page_for_each_package() -> None:
         assert f"\n::: baton.{package}\n" in (REFERENCE / f"{package}.md").read_text(encoding="utf-8")
 
 
+def test_the_page_on_errors_shows_the_tree_of_errors() -> None:
+    docstring = (import_module("baton.errors").__doc__ or "").rstrip()
+    tree = docstring[docstring.index("\nBatonError\n") + 1 :]
+    page = (REPOSITORY / "docs" / "concepts" / "errors.md").read_text(encoding="utf-8")
+    assert f"```text\n{tree}\n```" in page
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_exports_something(package: str) -> None:
     assert public_names(package)
